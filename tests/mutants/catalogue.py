@@ -6,9 +6,22 @@ from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
+from tests.mutants.refills import REFILLS
 from tests.mutants.runs import RUNS
 from tests.mutants.sessions import SESSIONS
 from tests.mutants.starts import STARTS
 from tests.mutants.sweeps import SWEEPS
 
-CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *GROUPS, *STARTS, *RUNS, *SWEEPS, *INSTALLATIONS, *SESSIONS, *PAGES)
+CATALOGUE = (
+    *APPLICATIONS,
+    *PUSHES,
+    *CROWDS,
+    *GROUPS,
+    *REFILLS,
+    *STARTS,
+    *RUNS,
+    *SWEEPS,
+    *INSTALLATIONS,
+    *SESSIONS,
+    *PAGES,
+)

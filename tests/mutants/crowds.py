@@ -80,6 +80,14 @@ CROWDS = (
         ),
     ),
     Mutant(
+        "ids-of-started-jobs-kept",
+        "ticker/db/sql/push.sql",
+        "CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END",
+        "t.batch_jobs",
+        "A push removes the ids of jobs that have started from a row without waiting jobs, so that they do not pile up.",
+        ("tests/worker/test_batches.py::test_the_id_of_a_job_that_has_started_is_removed_by_the_next_push",),
+    ),
+    Mutant(
         "batch-time-of-one",
         "ticker/engine/jobs.py",
         "timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks]",

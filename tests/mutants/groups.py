@@ -3,7 +3,6 @@
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/worker/test_groups.py::"
-REFILL = "tests/worker/test_refill.py::"
 ALONE = "tests/worker/test_groups_alone.py::"
 
 GROUPS = (
@@ -96,46 +95,6 @@ GROUPS = (
         (f"{ALONE}test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone",),
     ),
     Mutant(
-        "job-after-job",
-        "wrappers/group/group.py",
-        "                self._refill.ask()",
-        "                pass",
-        "The process takes its next job as soon as fewer of its tasks are unstarted than slots are free.",
-        (f"{REFILL}test_the_slots_next_to_a_slow_run_take_the_tasks_of_further_jobs",),
-    ),
-    Mutant(
-        "another-job-put-back-at-the-end",
-        "wrappers/rq/open_jobs.py",
-        "calls.lpush(",
-        "calls.rpush(",
-        "A job that cannot join the group keeps its place in the queue.",
-        (f"{REFILL}test_a_job_of_another_function_runs_next_and_is_not_overtaken",),
-    ),
-    Mutant(
-        "jobs-of-a-dead-process-left-open",
-        "wrappers/rq/open_jobs.py",
-        "            elif job_id != self._first.id:\n                self._end(job_id)",
-        "            else:\n                pass",
-        "If the process of a group dies, its jobs leave RQ, and what had not started is pushed again.",
-        (f"{REFILL}test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is_pushed_again",),
-    ),
-    Mutant(
-        "unstarted-tasks-kept",
-        "wrappers/group/group.py",
-        "if now > job.until or not may_begin",
-        "if not may_begin",
-        "Tasks that cannot begin within one tick go back, so that another process can run them.",
-        (f"{REFILL}test_tasks_that_cannot_begin_within_one_tick_go_back",),
-    ),
-    Mutant(
-        "one-task-twice-in-a-statement",
-        "wrappers/group/group.py",
-        "if calls.setdefault(call.task_id, call) is not call:",
-        "if calls.setdefault(len(calls), call) is not call:",
-        "Two occurrences of a task are never started by the same statement.",
-        (f"{REFILL}test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other",),
-    ),
-    Mutant(
         "soft-limit-without-cancellation",
         "wrappers/group/group.py",
         "async with asyncio.timeout(left) as limit:",
@@ -176,6 +135,14 @@ GROUPS = (
         (f"{ALONE}test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt",),
     ),
     Mutant(
+        "every-function-repeatable",
+        "ticker/db/sql/rules.sql",
+        "coalesce((SELECT f.repeatable FROM",
+        "coalesce((SELECT f.repeatable OR true FROM",
+        "Without retries, an interrupted run of a function that is not repeatable gets no second attempt.",
+        (f"{ALONE}test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt",),
+    ),
+    Mutant(
         "interruption-hides-a-failure",
         "ticker/engine/follow_up.py",
         "        return run.failed_before\n",
@@ -201,5 +168,37 @@ GROUPS = (
         "verdict",
         "The limits of a run whose start was answered only at the second request count from the first one.",
         (f"{ALONE}test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time",),
+    ),
+    Mutant(
+        "locked-row-is-gone",
+        "ticker/db/sql/start.sql",
+        "        WHEN l.is_locked THEN 'locked'\n",
+        "",
+        "A start of a locked task does not take it for a deleted one.",
+        ("tests/db/test_start.py::test_one_statement_starts_many_and_skips_the_row_that_is_locked",),
+    ),
+    Mutant(
+        "locked-start-given-up",
+        "wrappers/group/group.py",
+        "if answer is None and limits.now() - locked_since < start.PATIENCE:",
+        "if False:",
+        "The start of a task whose row was locked is requested again.",
+        (f"{TESTS}test_a_locked_row_is_skipped_and_runs_later",),
+    ),
+    Mutant(
+        "row-of-a-lost-answer-not-awaited",
+        "wrappers/pipeline/start.py",
+        'if verdicts[token].row["refusal"] == "locked"}',
+        "if False}",
+        "A row that the statement without an answer still holds is requested again with the same token.",
+        (f"{ALONE}test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_same_token",),
+    ),
+    Mutant(
+        "end-waits-for-a-locked-row",
+        "ticker/db/sql/end.sql",
+        "= ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED",
+        "= ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE",
+        "A statement that ends several runs never waits for one row while it holds another, so it cannot deadlock.",
+        ("tests/db/test_start.py::test_one_statement_ends_many_and_skips_the_row_that_is_locked",),
     ),
 )

@@ -56,6 +56,14 @@ PUSHES = (
         ("tests/engine/test_tick.py::test_a_row_that_has_no_next_time_costs_only_itself_and_says_why",),
     ),
     Mutant(
+        "alarm-time-without-an-alert",
+        "ticker/db/sql/follow_up.sql",
+        "WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {runnable}",
+        "WHERE alarm_at <= %(now)s AND {runnable}",
+        "An alarm time that was set by hand, without an alert, does not stop the tick.",
+        ("tests/worker/test_ailing_tasks.py::test_a_row_that_a_hand_has_spoilt_costs_only_itself",),
+    ),
+    Mutant(
         "random-job-id",
         "ticker/engine/jobs.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',

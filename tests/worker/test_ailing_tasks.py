@@ -171,6 +171,7 @@ def test_a_task_that_somebody_paused_is_left_to_him(play):
         {"last_run": "9999-12-31T00:00:00Z", "stretched_ms": 31_622_400_000},
         {"last_occurrence": "9999-12-31T00:00:00Z"},
         {"dead_man": 1_000_000, "alarm_at": "1970-01-01T00:00:00Z", "created_at": "9999-12-31T00:00:00Z"},
+        {"alarm_at": "1970-01-01T00:00:00Z"},
         {"pause_after": 1, "probe_ms": 31_622_400_000},
         {"retries": 0},
     ],

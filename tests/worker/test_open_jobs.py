@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from redis.exceptions import RedisError
 from rq import Queue
+from rq.suspension import resume, suspend
 from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 
 from tests.worker.grouped import register
 from ticker.engine.tick import tick
 from ticker.settings import Settings
 from wrappers.group.group import Group
-from wrappers.group.refill import GivenJob, Pipe, Refill
+from wrappers.group.refill import MORE, GivenJob, Pipe, Refill
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
@@ -79,6 +80,17 @@ def test_an_alarm_that_came_due_in_a_held_block_comes_after_it():
         while True:
             signal.pause()
     assert reached
+
+
+def test_rqs_alarm_is_held_while_the_group_is_given_a_job(open_jobs):
+    seconds = list[float]()
+    open_jobs._write_ends = lambda tasks: seconds.append(signal.getitimer(signal.ITIMER_REAL)[0])
+    signal.alarm(500)
+    try:
+        open_jobs.serve()
+    finally:
+        left = signal.alarm(0)
+    assert seconds == [0.0] and left > 400
 
 
 def test_a_job_with_a_shorter_timeout_does_not_shorten_rqs_alarm():
@@ -167,6 +179,40 @@ def test_an_id_that_is_in_the_queue_twice_is_given_once(open_jobs, redis):
     assert [open_jobs.pipe.take().job_id for _ in range(2)] == [second, third]
     assert not [*open_jobs.pipe.unread()]
     assert not redis.exists("rq:queue:polling:intermediate")
+
+
+def test_a_suspended_worker_gives_no_further_jobs_until_it_is_resumed(open_jobs, redis):
+    polling = Queue("polling", connection=redis)
+    waiting = polling.job_ids
+    suspend(redis)
+    open_jobs.serve()
+    assert polling.job_ids == waiting
+    resume(redis)
+    open_jobs.serve()
+    assert open_jobs.pipe.take().job_id == waiting[0]
+
+
+def test_a_group_gets_no_further_jobs_after_one_of_another_function(open_jobs, redis):
+    """This is so even if another worker takes that job."""
+    polling = Queue("polling", connection=redis)
+    waiting = polling.job_ids
+    other = polling.enqueue(print, at_front=True)
+    open_jobs.serve()
+    assert polling.job_ids == [other.id, *waiting]
+    polling.remove(other)
+    open_jobs.serve()
+    assert polling.job_ids == waiting
+
+
+def test_a_process_requests_no_further_job_after_ten_minutes(monkeypatch):
+    pipe, later = Pipe(), limits.now() + 601
+    old = Refill(pipe, lambda job: None)
+    monkeypatch.setattr(limits, "now", lambda: later)
+    old.ask()
+    assert not [*pipe.heard()]
+    Refill(pipe, lambda job: None).ask()
+    assert [*pipe.heard()] == [MORE]
+    pipe.close()
 
 
 def failing(*_: Any) -> None:

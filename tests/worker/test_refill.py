@@ -39,12 +39,28 @@ async def pairs(run, deed, number=0):
         while len(list(FOLDER.iterdir())) < number:
             await asyncio.sleep(0.01)
         os._exit(3)
+    if deed == "vanishes":
+        while len(list(FOLDER.iterdir())) < number:
+            await asyncio.sleep(0.01)
+        os._exit(0)
     if deed == "blocks":
         await asyncio.sleep(1000)
 
 @task("other")
 def other(run):
     (FOLDER / run.name).write_text(str(os.getpid()))
+"""
+
+LEAVES_A_TRACE = """
+from wrappers.group.group import Group
+
+take_in = Group._take_in
+
+def taken(group, job):
+    take_in(group, job)
+    (FOLDER / "taken").touch()
+
+Group._take_in = taken
 """
 
 
@@ -119,6 +135,19 @@ def test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is
     assert outcomes(db)["3 returns"] == "succeeded"
 
 
+def test_what_had_not_begun_is_pushed_again_after_a_process_that_exits_as_if_all_were_done(
+    db, store, queue, folder, redis
+):
+    """RQ takes a status of 0 for a success, and would wait until the job counts as abandoned."""
+    register(db, "pairs", "vanishes", "blocks", "returns", kwargs={"number": 2})
+    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
+    tick(store, queue)
+    work(patch=FUNCTIONS.replace("batch=2", "batch=3"))
+    assert outcomes(db) == {"0 vanishes": "interrupted", "1 blocks": "interrupted"}
+    assert redis.zcard("rq:wip:polling") == 0
+    assert tick(store, queue).swept.repushed == 1
+
+
 def test_a_worker_that_is_stopped_twice_leaves_no_open_job(db, store, queue, folder, redis):
     """Otherwise, the third task would wait until RQ declares the job abandoned."""
     register(db, "pairs", *["blocks"] * 3)
@@ -149,17 +178,17 @@ def test_tasks_that_cannot_begin_within_one_tick_go_back(db, store, queue, folde
     assert set(outcomes(db).values()) == {"succeeded"} and len(processes(folder)) == 2
 
 
-def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, environ, store, queue, folder, redis):
-    """While the row is locked, both jobs of the task are open in the process."""
+def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, environ, store, queue, folder):
+    """While the row is locked, both jobs of the task are open in the process, and their starts are requested."""
     task = ticker.register(db, "pairs", name="twice", every="1h", kwargs={"deed": "returns"})
     tick(store, queue)
     db.execute("UPDATE ticker.tasks SET next_run = now() WHERE id = %s", [task.id])
     tick(store, queue)
-    _, second = Queue("polling", connection=redis).job_ids
-    with connect(environ["DATABASE_URL"]) as holder, working("--burst", patch=FUNCTIONS) as process:
+    with connect(environ["DATABASE_URL"]) as holder, working("--burst", patch=FUNCTIONS + LEAVES_A_TRACE) as process:
         with holder.transaction():
             holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            until(lambda: redis.hget(f"rq:job:{second}", "status") == b"started", "both are taken")
+            until(lambda: (folder / "taken").exists(), "both are taken")
+            holder.execute("SELECT")  # what is requested after this is requested for both
             until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the starts are requested")
         process.communicate(timeout=PATIENCE)
     assert sorted(run.outcome for run in ticker.list_runs(db)) == ["dropped", "succeeded"]
@@ -190,8 +219,11 @@ def test_a_row_that_is_locked_for_the_first_time_in_minutes_is_requested_again(e
 
 
 def test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group(db, store, queue, folder, redis):
-    register(db, "pairs", *["returns"] * 4)
+    """One slot is free until the other run reaches its soft limit."""
+    register(db, "pairs", "waits", kwargs={"number": 3}, every="10s", box="2s")
+    register(db, "pairs", *["returns"] * 3)
     tick(store, queue)
     with working("--burst", "--max-jobs", "1", patch=FUNCTIONS) as process:
         process.communicate()
-    assert len(outcomes(db)) == 2 and len(Queue("polling", connection=redis).job_ids) == 1
+    assert outcomes(db) == {"0 waits": "timed_out", "0 returns": "succeeded"}
+    assert len(Queue("polling", connection=redis).job_ids) == 1

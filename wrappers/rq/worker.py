@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 from rq import Queue, worker_registration
-from rq.exceptions import StopRequested
-from rq.job import Job
+from rq.exceptions import InvalidJobOperation, StopRequested
+from rq.job import Job, JobStatus
 from rq.utils import now
 from rq.worker import WorkerStatus
 
@@ -264,6 +264,11 @@ class Worker(SurvivingWorker):
         if handoff.has_succeeded():
             job.ended_at = now()
             self.handle_job_success(job, queue, queue.started_job_registry, **execution_argument(self))
+        elif ended[1] == os.EX_OK and self._start is not None:  # RQ takes this status for a success
+            with suppress(InvalidJobOperation):  # the job has ended, and is gone
+                if job.get_status() == JobStatus.STARTED:
+                    why = "The process of the job exited with status 0 before the job was done."
+                    self.handle_job_failure(job, queue=queue, exc_string=why, **execution_argument(self))
         return ended
 
     def _serve(self) -> None:
@@ -290,8 +295,13 @@ class Worker(SurvivingWorker):
             self._phase = before
 
     def _end_at_once(self) -> Any:
-        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was doing."""
+        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was doing.
+
+        Further signals are ignored. Otherwise, this method would be called again while it writes the ends.
+        """
         signal.alarm(0)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)
         ended = super().wait_for_horse()
         with closing(Database.from_environment()) as database:
             self._clean_up(database, ended)

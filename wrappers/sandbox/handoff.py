@@ -7,7 +7,6 @@ meanwhile. After a success, the worker also reports to RQ, so the horse does not
 A stock worker has no such memory, so its horse itself writes the end and reports to RQ.
 """
 
-import dataclasses
 import json
 import mmap
 import os
@@ -16,7 +15,8 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from ticker.model import Outcome
@@ -53,6 +53,9 @@ class End:
     """Whether its process died of an unknown cause while other runs were active. If so, its task runs alone next time."""
 
 
+_fields_of = attrgetter(*(field.name for field in fields(End)))  # a quarter of the time of `astuple`, once per run
+
+
 class PendingEnd(NamedTuple):
     """An end that another process writes. `run_id` is 0 if the start was not answered."""
 
@@ -62,7 +65,7 @@ class PendingEnd(NamedTuple):
     end: End
 
     def packed(self) -> bytes:
-        return json.dumps((*self[:3], *dataclasses.astuple(self.end))).encode()
+        return json.dumps((*self[:3], *_fields_of(self.end))).encode()
 
     @classmethod
     def unpacked(cls, text: bytes) -> "PendingEnd":

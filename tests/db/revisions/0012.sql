@@ -21,7 +21,7 @@ CREATE DOMAIN ticker.ticker_intervals AS integer
 CREATE DOMAIN ticker.ticker_keep AS text
 	CONSTRAINT ticker_keep_check CHECK ((VALUE = ANY (ARRAY['all'::text, 'problems'::text, 'none'::text])));
 CREATE DOMAIN ticker.ticker_key AS text
-	CONSTRAINT ticker_key_check CHECK ((VALUE ~ '^[!-)+-~]{0,199}[!-~]$'::text));
+	CONSTRAINT ticker_key_check CHECK ((VALUE ~ '^[-!-)+.-~]{0,199}[-!-+.-~]$'::text));
 CREATE DOMAIN ticker.ticker_keys AS text[];
 CREATE DOMAIN ticker.ticker_kind AS text
 	CONSTRAINT ticker_kind_check CHECK ((VALUE = ANY (ARRAY['interval'::text, 'cron'::text, 'calendar'::text, 'once'::text])));
@@ -520,7 +520,7 @@ ALTER DOMAIN ticker.ticker_alone
 ALTER DOMAIN ticker.ticker_batch
     ADD CONSTRAINT ticker_batch_check CHECK (((VALUE >= 1) AND (VALUE <= 1000))) NOT VALID;
 ALTER DOMAIN ticker.ticker_keys
-    ADD CONSTRAINT ticker_keys_check CHECK (((cardinality(VALUE) = ANY (ARRAY[1, 2])) AND (array_ndims(VALUE) = 1) AND (array_lower(VALUE, 1) = 1) AND (array_position(VALUE, NULL::text) IS NULL) AND ((VALUE)[1] ~ '^[!-)+-~]{1,200}$'::text) AND ((cardinality(VALUE) = 1) OR (((VALUE)[2] ~ '^[!-)+-~]{1,200}$'::text) AND ((VALUE)[1] <> (VALUE)[2]))))) NOT VALID;
+    ADD CONSTRAINT ticker_keys_check CHECK (((cardinality(VALUE) = ANY (ARRAY[1, 2])) AND (array_ndims(VALUE) = 1) AND (array_lower(VALUE, 1) = 1) AND (array_position(VALUE, NULL::text) IS NULL) AND ((VALUE)[1] ~ '^[-!-)+.-~]{1,200}$'::text) AND ((cardinality(VALUE) = 1) OR (((VALUE)[2] ~ '^[-!-)+.-~]{1,200}$'::text) AND ((VALUE)[1] <> (VALUE)[2]))))) NOT VALID;
 ALTER DOMAIN ticker.ticker_outcome
     ADD CONSTRAINT ticker_outcome_check CHECK ((VALUE = ANY (ARRAY['succeeded'::text, 'partial'::text, 'nothing_to_do'::text, 'failed'::text, 'timed_out'::text, 'killed'::text, 'lost'::text, 'interrupted'::text, 'held_off'::text, 'dropped'::text]))) NOT VALID;
 ALTER TABLE ONLY ticker.ticker_version

@@ -6,8 +6,8 @@ ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN 
     'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'held_off', 'dropped'))
     NOT VALID;
 
--- A key, or a pattern of keys, which ends with an asterisk.
-CREATE DOMAIN ticker_key AS text CHECK (VALUE ~ '^[!-)+-~]{0,199}[!-~]$');
+-- A key, or a pattern of keys, which ends with an asterisk. Neither contains spaces or commas.
+CREATE DOMAIN ticker_key AS text CHECK (VALUE ~ '^[-!-)+.-~]{0,199}[-!-+.-~]$');
 CREATE DOMAIN ticker_limited AS integer CHECK (VALUE BETWEEN 1 AND 10000);
 
 -- What people declare. A pattern applies to each key that it matches and that has no limit of its own; the longest wins.
@@ -107,8 +107,8 @@ ALTER TABLE tasks ADD COLUMN limits ticker_keys;
 -- The one or two different keys of a task.
 ALTER DOMAIN ticker_keys ADD CONSTRAINT ticker_keys_check CHECK (
     cardinality(VALUE) IN (1, 2) AND array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1
-    AND array_position(VALUE, NULL) IS NULL AND VALUE[1] ~ '^[!-)+-~]{1,200}$'
-    AND (cardinality(VALUE) = 1 OR (VALUE[2] ~ '^[!-)+-~]{1,200}$' AND VALUE[1] <> VALUE[2]))) NOT VALID;
+    AND array_position(VALUE, NULL) IS NULL AND VALUE[1] ~ '^[-!-)+.-~]{1,200}$'
+    AND (cardinality(VALUE) = 1 OR (VALUE[2] ~ '^[-!-)+.-~]{1,200}$' AND VALUE[1] <> VALUE[2]))) NOT VALID;
 
 -- A new key gets its rows with the first task that has it, however the task is written. The lock makes it wait for changes of
 -- limits that are not committed, and those for it. Otherwise neither would see the other.

@@ -31,10 +31,10 @@ WITH i AS (SELECT {now} AS now), waiting AS (
     WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = l.key)
 )
 SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed,
-    coalesce(w.waiting, 0) AS waiting, s.active, CASE WHEN l.burst IS NOT NULL THEN s.tokens END AS tokens
+    coalesce(w.waiting, 0) AS waiting, s.active, s.tokens
 FROM keys k LEFT JOIN {schema}.limits l ON l.key = k.limited_by LEFT JOIN waiting w ON w.key = k.key, LATERAL (
     SELECT (count(*) FILTER (WHERE kind = 'run' AND until > (SELECT now FROM i)))::int AS active,
-        (count(*) FILTER (WHERE kind = 'start' AND n <= l.burst AND NOT coalesce(until > (SELECT now FROM i), false)))::int AS tokens
+        (sum((until IS NULL OR until <= (SELECT now FROM i))::int) FILTER (WHERE kind = 'start' AND n <= l.burst))::int AS tokens
     FROM {schema}.slots s WHERE s.key = k.key) s
 WHERE k.limited_by IS NOT NULL OR k.held_until IS NOT NULL OR k.allowed IS NOT NULL
 ORDER BY waiting DESC, k.key LIMIT %(limit)s

@@ -3,8 +3,8 @@
 
 ALTER DOMAIN ticker_outcome DROP CONSTRAINT ticker_outcome_check;
 ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN (
-    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'held_off', 'dropped'))
-    NOT VALID;
+    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'held_off',
+    'dropped')) NOT VALID;
 
 -- A key, or a pattern of keys, which ends with an asterisk. Neither contains spaces or commas.
 CREATE DOMAIN ticker_key AS text CHECK (VALUE ~ '^[-!-)+.-~]{0,199}[-!-+.-~]$');
@@ -24,25 +24,28 @@ CREATE TABLE limits (
         AND rate BETWEEN 1 AND 1000000 AND burst <= rate)
 );
 
--- The keys of tasks, each with the limit that applies to it. A NULL means no such limit. `token_us` is how long a token of the
--- rate is used up, in microseconds: the burst times the period, divided by the rate.
+-- The keys of tasks, each with the limit that applies to it. A NULL means no such limit.
 CREATE TABLE limited_keys (
     key ticker_key PRIMARY KEY,
     limited_by ticker_key,
     concurrency ticker_limited,
     burst ticker_limited,
+
+    -- How long a token of the rate is used up, in microseconds: the burst times the period, divided by the rate.
     token_us bigint,
-    -- Until when no run of the key starts (SlowDown), and how often that time has doubled since the last success.
+
+    -- Until when no run of the key starts (SlowDown), how often that time has doubled since the last success, and how many
+    -- runs may be active while the key starts again.
     held_until ticker_moment,
     held_step integer DEFAULT 0 NOT NULL,
-    -- How many runs may be active while the key starts again after a hold.
     allowed ticker_limited,
+
     CONSTRAINT limited_keys_rate CHECK ((burst IS NULL) = (token_us IS NULL))
 );
 
--- What a start takes of a key, and until when: a place of each active run ('run'), and a token of the rate ('start'). A run's
--- end frees its place; if the end is never written, the time does. A limit of N has the rows 1 to N. Rows above a lowered limit
--- stay, but are not taken.
+-- What the starts of a key take, and until when: a slot for each active run (`run`), and a token of the rate for each start
+-- (`start`). The end of a run frees its slot; if that end is never written, the time does. A limit of N has the rows 1 to N.
+-- Rows above a lowered limit stay, but no start takes them.
 CREATE TABLE slots (
     key ticker_key NOT NULL,
     kind text NOT NULL,
@@ -55,7 +58,7 @@ CREATE TABLE slots (
 )
 WITH (fillfactor = 50);
 
--- The end of a run: its places.
+-- The end of a run: its slots.
 CREATE INDEX slots_token ON slots (token) WHERE token IS NOT NULL;
 
 -- Returns whether a declared limit, exact or a pattern, is for a key.
@@ -103,8 +106,9 @@ CREATE TRIGGER limits_apply AFTER INSERT OR UPDATE OR DELETE ON limits FOR EACH 
 
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_keys AS text[];
-ALTER TABLE tasks ADD COLUMN limits ticker_keys;
--- The one or two different keys of a task.
+-- One or two different keys, with whose other tasks the task shares limits.
+ALTER TABLE tasks
+    ADD COLUMN limits ticker_keys;
 ALTER DOMAIN ticker_keys ADD CONSTRAINT ticker_keys_check CHECK (
     cardinality(VALUE) IN (1, 2) AND array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1
     AND array_position(VALUE, NULL) IS NULL AND VALUE[1] ~ '^[-!-)+.-~]{1,200}$'

@@ -222,7 +222,7 @@ def test_the_keys_of_a_task_are_a_list_or_a_text_and_an_empty_one_removes_them(d
 NO_KEY: list[Any] = [5, True, b"a", "", " ", "a b", "a,b", "ä", "a\n", "x" * 201, "a*b", None]
 
 
-@pytest.mark.parametrize("value", [5, True, {"a": 1}, {"a"}, ["a"] * 3, ["a", "a"], "a,a", *([one] for one in NO_KEY), ["a*"]], ids=repr)  # fmt: skip
+@pytest.mark.parametrize("value", [5, 0, True, False, {}, {"a": 1}, {"a"}, ["a"] * 3, ["a", "a"], "a,a", *([one] for one in NO_KEY), ["a*"]], ids=repr)  # fmt: skip
 def test_what_are_not_one_or_two_keys_is_refused(value: Any) -> None:
     refused(lambda: ticker.Wanted(function="poll", every="1m", limits=value).given(), "limits")
 

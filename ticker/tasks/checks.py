@@ -171,7 +171,7 @@ def key(field: str, value: object, *, pattern: bool = False) -> str:
 
 def keys(field: str, value: object) -> list[str] | None:
     """Accepts the keys of a task, in a list or in a text with commas. Without a key, the task has no limits."""
-    found = [part.strip() for part in value.split(",")] if isinstance(value, str) and value else value or []
+    found = [part.strip() for part in value.split(",") if value] if isinstance(value, str) else value
     if not isinstance(found, list | tuple):
         raise BadInput(field, value, "is not a list of keys")
     if len(found) > KEYS_AT_MOST:

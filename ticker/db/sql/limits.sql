@@ -28,7 +28,7 @@ WITH i AS (SELECT {now} AS now), waiting AS (
     SELECT key, limited_by, CASE WHEN held_until > (SELECT now FROM i) THEN held_until END AS held_until, allowed
     FROM {schema}.limited_keys
     UNION ALL SELECT key, key, NULL, NULL FROM {schema}.limits l
-    WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = l.key)
+    WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.limited_by = l.key)
 )
 SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed,
     coalesce(w.waiting, 0) AS waiting, s.active, s.tokens

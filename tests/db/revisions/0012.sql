@@ -130,6 +130,7 @@ WITH (fillfactor='50');
 CREATE FUNCTION ticker.limit_keys(wanted text[]) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
     BEGIN ATOMIC
  INSERT INTO ticker.limited_keys AS k (key, limited_by, concurrency, burst, token_us)  SELECT w.key,
              l.key,
@@ -297,6 +298,7 @@ END;
 CREATE FUNCTION ticker.use_keys() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
     AS $$
 DECLARE missing text[] := ARRAY(SELECT w.key FROM unnest(NEW.limits) AS w (key)
     WHERE NOT EXISTS (SELECT FROM "ticker".limited_keys k WHERE k.key = w.key));

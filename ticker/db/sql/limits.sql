@@ -29,12 +29,14 @@ WITH i AS (SELECT {now} AS now), waiting AS (
     FROM {schema}.limited_keys
     UNION ALL SELECT key, key, NULL, NULL FROM {schema}.limits l
     WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.limited_by = l.key)
+), chosen AS MATERIALIZED (
+    SELECT k.*, coalesce(w.waiting, 0) AS waiting FROM keys k LEFT JOIN waiting w ON w.key = k.key
+    WHERE k.limited_by IS NOT NULL OR k.held_until IS NOT NULL OR k.allowed IS NOT NULL
+    ORDER BY waiting DESC, k.key LIMIT %(limit)s
 )
-SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed,
-    coalesce(w.waiting, 0) AS waiting, s.active, s.tokens
-FROM keys k LEFT JOIN {schema}.limits l ON l.key = k.limited_by LEFT JOIN waiting w ON w.key = k.key, LATERAL (
+SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed, k.waiting, s.active, s.tokens
+FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
     SELECT (count(*) FILTER (WHERE kind = 'run' AND until > (SELECT now FROM i)))::int AS active,
         (sum((until IS NULL OR until <= (SELECT now FROM i))::int) FILTER (WHERE kind = 'start' AND n <= l.burst))::int AS tokens
-    FROM {schema}.slots s WHERE s.key = k.key) s
-WHERE k.limited_by IS NOT NULL OR k.held_until IS NOT NULL OR k.allowed IS NOT NULL
-ORDER BY waiting DESC, k.key LIMIT %(limit)s
+    FROM {schema}.slots WHERE key = k.key) s
+ORDER BY k.waiting DESC, k.key

@@ -67,9 +67,10 @@ RETURN declared = key OR (declared LIKE '%*' AND starts_with(key, rtrim(declared
 
 -- Makes the rows of keys and what their limits allow, or changes them. A token of a raised rate is free again sooner. Rows are
 -- written in the order of keys, so that two transactions cannot wait for each other. A row that does not change is not locked:
--- the end of a run may have to write it.
+-- the end of a run may have to write it. Sequential scans are off, because a plan that was cached for a few keys would read
+-- all keys for each one.
 CREATE FUNCTION limit_keys(wanted text[]) RETURNS void LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp BEGIN ATOMIC
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off BEGIN ATOMIC
 INSERT INTO limited_keys AS k (key, limited_by, concurrency, burst, token_us)
 SELECT w.key, l.key, l.concurrency, l.burst, ceil(l.burst * l.period_ms * 1000.0 / l.rate)::bigint
 FROM (SELECT DISTINCT unnest(wanted) AS key) w LEFT JOIN LATERAL (
@@ -117,7 +118,7 @@ ALTER DOMAIN ticker_keys ADD CONSTRAINT ticker_keys_check CHECK (
 -- A new key gets its rows with the first task that has it, however the task is written. The lock makes it wait for changes of
 -- limits that are not committed, and those for it. Otherwise neither would see the other.
 CREATE FUNCTION use_keys() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE missing text[] := ARRAY(SELECT w.key FROM unnest(NEW.limits) AS w (key)
     WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = w.key));
 BEGIN

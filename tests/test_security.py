@@ -262,7 +262,10 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
     url = os.environ["DATABASE_URL"]
     with connect(with_user(url, roles["application"])) as application:
         for function in ("resumes", "fails", "crashes"):
-            ticker.register(application, function, every="1h")
+            ticker.register(application, function, every="1h", limits=["host", function])
+        ticker.limit(application, "host", concurrency=5)
+        ticker.limit(application, "*", rate="100/1s")
+        ticker.unlimit(application, "*")
         task = ticker.register(application, "plain", every="2h")
         ticker.register(application, "plain", every="1h")
         ticker.pause(application, task, by="me", reason="test")
@@ -339,7 +342,7 @@ def test_a_worker_may_update_the_columns_that_its_statements_write_and_no_others
     worker = roles["worker"]
     assert list(refused_to(worker, db, statements_of_a_worker)) == []
     allowed = columns_that_may_be_updated(worker, db)
-    assert {table for table, _ in allowed} == {"tasks", "runs", "functions"}
+    assert {table for table, _ in allowed} == {"tasks", "runs", "functions", "slots", "limited_keys"}
     for table, column in sorted(allowed):
         with db.transaction(force_rollback=True):
             db.execute(f"REVOKE UPDATE ({column}) ON ticker.{table} FROM {worker}")

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from ticker.model import Kind, Outcome, Reason
     from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, drops, journal
+    from ticker.read.limits import LimitStatus, list_limits
     from ticker.read.owners import OwnerStatus, list_owners
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_runs, list_tasks
     from ticker.read.why import Why, why
     from ticker.registration.defaults import defaults
+    from ticker.registration.limits import Limit, limit, unlimit
     from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
     from ticker.tasks.definition import Wanted
     from ticker.tasks.fields import Task
@@ -36,9 +38,10 @@ if TYPE_CHECKING:
     Line = JournalEntry  # its former name, until 1.0
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
-    "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops", "validate",
-    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit",
+    "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops", "validate",
+    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Limit", "LimitStatus",
+    "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
 ]  # fmt: skip
@@ -46,7 +49,9 @@ __all__ = [
 _HOMES = {
     "registration.operations": ("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"),
     "registration.defaults": ("defaults",),
+    "registration.limits": ("limit", "unlimit", "Limit"),
     "read.tasks": ("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"),
+    "read.limits": ("list_limits", "LimitStatus"),
     "read.owners": ("list_owners", "OwnerStatus"),
     "read.why": ("why", "Why"),
     "read.journal": ("journal", "drops", "Drops"),

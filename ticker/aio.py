@@ -5,10 +5,12 @@ await ticker.aio.register(session, "mail.fetch", owner=channel, every="1m")
 
 from ticker.db.steps import asynchronous
 from ticker.read import journal as _journal
+from ticker.read import limits as _limit_statuses
 from ticker.read import owners as _owners
 from ticker.read import tasks as _tasks
 from ticker.read import why as _why
 from ticker.registration import defaults as _defaults
+from ticker.registration import limits as _limits
 from ticker.registration import operations as _operations
 
 register = asynchronous(_operations.register)
@@ -19,9 +21,12 @@ pause = asynchronous(_operations.pause)
 resume = asynchronous(_operations.resume)
 run_now = asynchronous(_operations.run_now)
 defaults = asynchronous(_defaults.defaults)
+limit = asynchronous(_limits.limit)
+unlimit = asynchronous(_limits.unlimit)
 get = asynchronous(_tasks.get)
 list_tasks = asynchronous(_tasks.list_tasks)
 list_owners = asynchronous(_owners.list_owners)
+list_limits = asynchronous(_limit_statuses.list_limits)
 list_runs = asynchronous(_tasks.list_runs)
 get_run = asynchronous(_tasks.get_run)
 why = asynchronous(_why.why)
@@ -29,8 +34,8 @@ journal = asynchronous(_journal.journal)
 drops = asynchronous(_journal.drops)
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
-    "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit",
+    "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops",
 ]  # fmt: skip
 
 

@@ -47,7 +47,10 @@ from ticker.model import (
 from ticker.schedules.duration import LONGEST
 from ticker.settings import Settings
 
-TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation")
+TABLES = (
+    "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation", "limits", "limited_keys",
+    "slots",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -132,9 +135,9 @@ def test_no_index_is_there_twice_under_two_names(db):
 
 
 def behaviour(db: psycopg.Connection[Any]) -> list[Any]:
-    """The functions, with whether everybody may call them, and the triggers, whose parentheses a dump changes."""
+    """The functions, with whether everybody may call them, and the triggers. A dump changes the parentheses of both."""
     return db.execute("""
-        SELECT pg_get_functiondef(oid), proacl::text LIKE '%{=%' OR proacl IS NULL FROM pg_proc
+        SELECT translate(pg_get_functiondef(oid), '()', ''), proacl::text LIKE '%{=%' OR proacl IS NULL FROM pg_proc
         WHERE pronamespace = 'ticker'::regnamespace
         UNION ALL SELECT translate(pg_get_triggerdef(t.oid), '()', ''), NULL
         FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid

@@ -34,6 +34,8 @@ PAGES = {
     "why": "../guides/why.md",
     "top": "../operations/terminal.md#ticker-top",
     "timeline": "../operations/terminal.md#ticker-timeline-task",
+    "limit": "../guides/limits.md",
+    "limits": "../guides/limits.md",
     "notify": "../guides/notifications.md",
     "replay": "../guides/replay.md",
     "web": "../operations/page.md",

@@ -45,20 +45,19 @@ PLAINER = {
 
 def text() -> str:
     """Returns the whole page."""
-    source = SOURCE.read_text(encoding="utf-8")
-    later = [
+    revisions = [
         file.read_text(encoding="utf-8") for file in sorted(SOURCE.parent.glob("*.sql")) if ".down" not in file.name
     ]
-    rules = dict(domains("".join(later)))
+    rules = dict(domains("".join(revisions)))
     return HEAD + "".join(
-        f"\n## `{name}`\n\n{says}\n{columns(body + added(name, ''.join(later)), rules)}"
-        for name, says, body in tables(source)
+        f"\n## `{name}`\n\n{says}\n{columns(body + added(name, ''.join(revisions)), rules)}"
+        for name, says, body in tables("".join(revisions))
     )
 
 
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields the type and the limits of each domain. JSON and patterns are too long to show."""
-    bases = dict(re.findall(r"^CREATE DOMAIN (\w+) AS (\w+)", source, re.MULTILINE))
+    bases = dict(re.findall(r"^CREATE DOMAIN (\w+) AS ([\w\[\]]+)", source, re.MULTILINE))
     pattern = r"^(?:CREATE|ALTER) DOMAIN (\w+) (?:AS \w+|ADD CONSTRAINT \w+) CHECK \((.*?)\)(?: NOT VALID)?;$"
     for name, check in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         base = bases[name]

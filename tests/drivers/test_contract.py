@@ -137,6 +137,14 @@ def test_owners_are_listed_with_their_troubles(door: Door, db: Any) -> None:
     assert [first, second] == ticker.list_owners(db)
 
 
+def test_limits_are_declared_listed_and_removed(door: Door, db: Any) -> None:
+    assert door("register", "poll", every="1m", limits=["a", "b"]).limits == ("a", "b")
+    made = door("limit", "a*", concurrency=2, rate="10/1s", by="anna")
+    [listed] = door("list_limits")
+    assert (listed.key, listed.limited_by, listed.concurrency, listed.tokens, listed.waiting) == ("a", "a*", 2, 10, 1)
+    assert door("unlimit", "a*") == made and door("unlimit", "a*") is None and door("list_limits") == []
+
+
 @pytest.mark.parametrize("value", [None, "5", "abc", '"abc"', 5, [1, "2"], {"a": ODD}, "null", True], ids=str)
 def test_json_is_what_was_written(door: Door, db: Any, value: Any) -> None:
     from psycopg.types.json import Jsonb

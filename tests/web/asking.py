@@ -19,7 +19,7 @@ JSON = {"Content-Type": "application/json"}
 SCRIPT = {"HX-Request": "true"}
 """What the page's script sends with each request, and no form of another site can."""
 FOREIGN = {"Origin": "https://evil.example"}
-TABLES = ("tasks", "runs", "events", "tickers", "functions", "templates", "notices")
+TABLES = ("tasks", "runs", "events", "tickers", "functions", "templates", "notices", "limits", "limited_keys", "slots")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ COMMANDS = {
     "resume": ("tasks.commands:resume", "Resume TASK, or all tasks of --owner."),
     "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),
     "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
+    "limit": ("tasks.limits:limit", "Limit the runs of tasks that have KEY, on all workers together."),
+    "limits": ("tasks.limits:limits", "List limited keys and their use, those with most due tasks first."),
     "notify": (
         "processes.notify:notify",
         "Send a test notice through each channel and print the answers.",

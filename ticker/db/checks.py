@@ -14,7 +14,13 @@ from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
-RIGHTS = {"tasks": ("SELECT", "UPDATE"), "runs": ("SELECT", "INSERT", "UPDATE"), "events": ("INSERT",)}
+RIGHTS = {
+    "tasks": ("SELECT", "UPDATE"),
+    "runs": ("SELECT", "INSERT", "UPDATE"),
+    "events": ("INSERT",),
+    "limited_keys": ("SELECT", "UPDATE"),
+    "slots": ("SELECT", "INSERT", "UPDATE"),
+}
 """The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
 RIGHTS_OF_TICKER = {"tasks": ("SELECT", "UPDATE", "DELETE"), "functions": ("SELECT",)} | dict.fromkeys(
     ("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE")

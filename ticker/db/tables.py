@@ -102,8 +102,11 @@ tasks = Table(
     Column("within_ms", BigInteger, info={"domain": "span"}),
     Column("phase_ms", BigInteger, server_default=FetchedValue()),
     Column("alone_until", TIME, info={"domain": "alone"}),
+    Column("limits", ARRAY(Text), info={"domain": "keys"}),
     UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
     Index("tasks_due", "next_run"),
+    Index("tasks_due_limited", text("(limits[1])"), text("COALESCE(limits[2], ''::text)"), "next_run"),
+    Index("tasks_next_limited", "next_run"),
     Index("tasks_alone", "alone_until"),
     Index("tasks_waiting_oldest", "id"),
     Index("tasks_done_once", "id"),
@@ -230,6 +233,42 @@ functions = Table(
     Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
     Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("repeatable", Boolean, nullable=False, server_default="false"),
+)
+
+limits = Table(
+    "limits",
+    metadata,
+    Column("key", Text, primary_key=True, info={"domain": "key"}),
+    Column("concurrency", Integer, info={"domain": "limited"}),
+    Column("rate", Integer),
+    Column("period_ms", BigInteger, info={"domain": "span"}),
+    Column("burst", Integer, info={"domain": "limited"}),
+    Column("by", Text, nullable=False, server_default=""),
+    Column("updated_at", TIME, nullable=False, server_default=text("clock_timestamp()"), info={"domain": "moment"}),
+)
+
+limited_keys = Table(
+    "limited_keys",
+    metadata,
+    Column("key", Text, primary_key=True, info={"domain": "key"}),
+    Column("limited_by", Text, info={"domain": "key"}),
+    Column("concurrency", Integer, info={"domain": "limited"}),
+    Column("burst", Integer, info={"domain": "limited"}),
+    Column("token_us", BigInteger),
+    Column("held_until", TIME, info={"domain": "moment"}),
+    Column("held_step", Integer, nullable=False, server_default="0"),
+    Column("allowed", Integer, info={"domain": "limited"}),
+)
+
+slots = Table(
+    "slots",
+    metadata,
+    Column("key", Text, primary_key=True, info={"domain": "key"}),
+    Column("kind", Text, primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("token", Uuid),
+    Column("until", TIME, info={"domain": "moment"}),
+    Index("slots_token", "token"),
 )
 
 installation = Table(

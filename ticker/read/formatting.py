@@ -209,6 +209,8 @@ def setting(field: Field, task: Task) -> str:
     value = getattr(task, field.column)
     if value == field.default:
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(value)
     if field.kind == "json":
         return json.dumps(value, ensure_ascii=False)
     return words(value) if field.column.endswith("_ms") else str(value)

@@ -50,6 +50,7 @@ def register(
     tolerance: Duration | None = None,
     box: Duration | None = None,
     overlap: str | None = None,
+    limits: Sequence[str] | None = None,
     retries: int | None = None,
     backoff: Duration | None = None,
     stretch: Duration | None = None,
@@ -78,13 +79,15 @@ def register(
     time. A cron or calendar task gets a phase of up to `within` after each of its times:
     `cron="0 6 * * *", spread=True, within="2h"`.
 
-    With `overlap="skip"`, no job is pushed while another job of the task waits or runs. A failed run is retried up to
-    `retries` times, `backoff` apart (`10s..5m` doubles from 10 s to 5 minutes), if the retry can end before the next
-    start. While a task keeps failing, its interval doubles up to `stretch`. After `pause_after` failures in a row, it
-    is paused for `probe` (one hour); a single run then decides whether it continues. After `dead_man` intervals without
-    a success, a notification is sent. `keep` selects the records that are kept: "all", "problems" or "none".
-    `submitter`, `group`, `subject`, `description` and `metadata` are stored and displayed. In a queue with little room
-    left, the owner's tasks with the highest `priority` (-1000 to 1000) go first.
+    With `overlap="skip"`, no job is pushed while another job of the task waits or runs. `limits` are one or two keys,
+    such as `["imap.gmail.com", "account:7"]`; `limit` limits how many runs of a key are active, and how many start.
+
+    A failed run is retried up to `retries` times, `backoff` apart (`10s..5m` doubles from 10 s to 5 minutes), if the
+    retry can end before the next start. While a task keeps failing, its interval doubles up to `stretch`. After
+    `pause_after` failures in a row, it is paused for `probe` (one hour); a single run then decides whether it
+    continues. After `dead_man` intervals without a success, a notification is sent. `keep` selects the records that are
+    kept: "all", "problems" or "none". `submitter`, `group`, `subject`, `description` and `metadata` are stored and
+    displayed. In a queue with little room left, the owner's tasks with the highest `priority` (-1000 to 1000) go first.
 
     A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not undo
     what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or the

@@ -1,6 +1,7 @@
 """Checks the values of a task's fields. Each rule returns the value for the column, or raises BadInput."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,6 +22,8 @@ from ticker.schedules.interval import UTC
 from ticker.schedules.kinds import Schedule
 
 MOST_RUNS = 1_000_000_000
+KEYS_AT_MOST = 2
+_KEY = r"[-!-)+.-~]+"
 
 Check = Callable[[str, object], Any]
 """Takes a field's name and value, and returns the value for its column. Raises BadInput."""
@@ -152,6 +155,30 @@ def backoff(field: str, value: object) -> str:
 def label(field: str, value: object) -> str:
     """Accepts a name or an empty text."""
     return _text(field, value, least=0, most=NAME_AT_MOST)
+
+
+def key(field: str, value: object, *, pattern: bool = False) -> str:
+    """Accepts the key of a limit, such as a host or an account; with `pattern`, also the beginning of keys and an asterisk."""
+    allowed, more = (f"{_KEY}|{_KEY}\\*|\\*", "; a pattern ends with an asterisk") if pattern else (_KEY, "")
+    if not isinstance(value, str) or not re.fullmatch(allowed, value) or len(value) > NAME_AT_MOST:
+        raise BadInput(
+            field,
+            value,
+            f"is not a key of 1 to {NAME_AT_MOST} printable ASCII characters without spaces, commas and asterisks{more}",
+        )
+    return value
+
+
+def keys(field: str, value: object) -> list[str] | None:
+    """Accepts the keys of a task, in a list or in a text with commas. Without a key, the task has no limits."""
+    found = [part.strip() for part in value.split(",") if value] if isinstance(value, str) else value
+    if not isinstance(found, list | tuple):
+        raise BadInput(field, value, "is not a list of keys")
+    if len(found) > KEYS_AT_MOST:
+        raise BadInput(field, value, f"has {len(found)} keys; at most {KEYS_AT_MOST} are allowed")
+    if len({key(field, one) for one in found}) < len(found):
+        raise BadInput(field, value, "has the same key twice")
+    return list(found) or None
 
 
 NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}

@@ -4,7 +4,7 @@ Each field is a line of `TaskFields`: its static type, and a `Field` with everyt
 editors can complete them, and `Task` lists the columns. Tests compare both, the tables and docs/reference/fields.md with this module.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, get_type_hints
@@ -84,6 +84,10 @@ class TaskFields(TypedDict, total=False):
     overlap: Annotated[str | None, Field(
         sorts.choice("queue (each occurrence gets a job)", "skip (no job while one of the task waits or runs)"), "Overlap", HOW,
         "With skip, an occurrence gets no job while another job of the task waits or runs.", default="queue")]
+    limits: Annotated[Sequence[str] | None, Field(
+        sorts.KEYS, "Limits", HOW,
+        "One or two keys, such as a host or an account, whose limits the task shares with others; an empty list removes them.",
+        "imap.gmail.com, account:7")]
     retries: Annotated[int | None, Field(
         sorts.integer(0, RETRIES_AT_MOST), "Retries", FAILURES,
         "The number of further attempts after a failure; 0 means none.", default=0)]
@@ -232,6 +236,7 @@ class Task:
     within_ms: int | None
     phase_ms: int | None
     alone_until: datetime | None
+    limits: tuple[str, ...]
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

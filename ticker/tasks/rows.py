@@ -152,8 +152,8 @@ def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | Non
 
 def settings_of(values: Mapping[str, Any], **more: Any) -> str:
     """Returns a definition as the JSON from which PostgreSQL makes a row."""
-    bounds = {column: values[column] or None for column in ("starts_at", "ends_at")}
-    return json.dumps({**values, **bounds, **more}, ensure_ascii=False, default=datetime.isoformat)
+    empty = {column: values[column] or None for column in ("starts_at", "ends_at", "limits")}
+    return json.dumps({**values, **empty, **more}, ensure_ascii=False, default=datetime.isoformat)
 
 
 def wait_for_their_times(resumed: Sequence[Row]) -> Steps[list[Row]]:
@@ -197,6 +197,6 @@ def tasks_from(rows: Iterable[Row]) -> list[Task]:
 
 def _value(row: Row) -> Task:
     values = {column: row[column] for column in _COLUMNS}
-    values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"])}
+    values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"]), "limits": tuple(row["limits"] or ())}
     values["last_outcome"] = Outcome(row["last_outcome"]) if row["last_outcome"] else None
     return Task(**values)

@@ -1,14 +1,14 @@
 -- Limits: how many runs of a key are active at the same time, and how many start per period, on all workers together. A key
 -- is a text that tasks share, such as a host or an account.
 
--- A key, or a pattern of keys: it ends with an asterisk.
-CREATE DOMAIN ticker_key AS text CHECK (VALUE ~ '^[!-~]{1,200}$');
+ALTER DOMAIN ticker_outcome DROP CONSTRAINT ticker_outcome_check;
+ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN (
+    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'held_off',
+    'dropped')) NOT VALID;
+
+-- A key, or a pattern of keys, which ends with an asterisk. Neither contains spaces or commas.
+CREATE DOMAIN ticker_key AS text CHECK (VALUE ~ '^[-!-)+.-~]{0,199}[-!-+.-~]$');
 CREATE DOMAIN ticker_limited AS integer CHECK (VALUE BETWEEN 1 AND 10000);
--- The one or two different keys of a task. A key is no pattern.
-CREATE DOMAIN ticker_keys AS text[] CHECK (
-    array_position(VALUE, NULL) IS NULL AND array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1 AND cardinality(VALUE) <= 2
-    AND VALUE[1] ~ '^[!-~]{1,200}$' AND VALUE[1] NOT LIKE '%*' AND (VALUE[2] IS NULL
-        OR VALUE[2] ~ '^[!-~]{1,200}$' AND VALUE[2] NOT LIKE '%*' AND VALUE[1] <> VALUE[2]));
 
 -- What people declare. A pattern applies to each key that it matches and that has no limit of its own; the longest wins.
 CREATE TABLE limits (
@@ -17,27 +17,35 @@ CREATE TABLE limits (
     rate integer,
     period_ms ticker_span,
     burst ticker_limited,
-    declared_in ticker_prose DEFAULT '' NOT NULL,
+    by text DEFAULT '' NOT NULL,
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT limits_any CHECK (concurrency IS NOT NULL OR rate IS NOT NULL),
     CONSTRAINT limits_rate CHECK ((rate IS NULL) = (period_ms IS NULL) AND (rate IS NULL) = (burst IS NULL)
         AND rate BETWEEN 1 AND 1000000 AND burst <= rate)
 );
 
--- The keys of tasks, each with the limit that applies to it. `token_us` is how long a token of the rate is used up, in
--- microseconds: the burst times the period, divided by the rate. A NULL means no such limit.
+-- The keys of tasks, each with the limit that applies to it. A NULL means no such limit.
 CREATE TABLE limited_keys (
     key ticker_key PRIMARY KEY,
     limited_by ticker_key,
     concurrency ticker_limited,
     burst ticker_limited,
+
+    -- How long a token of the rate is used up, in microseconds: the burst times the period, divided by the rate.
     token_us bigint,
+
+    -- Until when no run of the key starts (SlowDown), how often that time has doubled since the last success, and how many
+    -- runs may be active while the key starts again.
+    held_until ticker_moment,
+    held_step integer DEFAULT 0 NOT NULL,
+    allowed ticker_limited,
+
     CONSTRAINT limited_keys_rate CHECK ((burst IS NULL) = (token_us IS NULL))
 );
 
--- What a start takes of a key, and until when: a place of each active run ('run'), and a token of the rate ('start'). A run's
--- end frees its place; if the end is never written, the time does. A limit of N has the rows 1 to N. Rows above a lowered limit
--- stay, but are not taken.
+-- What the starts of a key take, and until when: a slot for each active run (`run`), and a token of the rate for each start
+-- (`start`). The end of a run frees its slot; if that end is never written, the time does. A limit of N has the rows 1 to N.
+-- Rows above a lowered limit stay, but no start takes them.
 CREATE TABLE slots (
     key ticker_key NOT NULL,
     kind text NOT NULL,
@@ -50,39 +58,73 @@ CREATE TABLE slots (
 )
 WITH (fillfactor = 50);
 
--- The end of a run: its places.
+-- The end of a run: its slots.
 CREATE INDEX slots_token ON slots (token) WHERE token IS NOT NULL;
 
--- Makes rows for the keys, and for what their limits allow. For keys without a limit, it makes only the first row.
+-- Returns whether a declared limit, exact or a pattern, is for a key.
+CREATE FUNCTION is_limit_of(declared text, key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN declared = key OR (declared LIKE '%*' AND starts_with(key, rtrim(declared, '*')));
+
+-- Makes the rows of keys and what their limits allow, or changes them. A token of a raised rate is free again sooner. Rows are
+-- written in the order of keys, so that two transactions cannot wait for each other. A row that does not change is not locked:
+-- the end of a run may have to write it. Sequential scans are off, because a plan that was cached for a few keys would read
+-- all keys for each one.
 CREATE FUNCTION limit_keys(wanted text[]) RETURNS void LANGUAGE sql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp BEGIN ATOMIC
-WITH resolved AS (
-    SELECT DISTINCT w.key, l.key AS limited_by, l.concurrency, l.burst,
-        (l.burst * l.period_ms * 1000.0 / l.rate)::bigint AS token_us
-    FROM unnest(wanted) w (key) LEFT JOIN LATERAL (
-        SELECT * FROM limits l WHERE l.key = w.key OR (l.key LIKE '%*' AND starts_with(w.key, rtrim(l.key, '*')))
-        ORDER BY l.key = w.key DESC, length(l.key) DESC LIMIT 1) l ON true
-), written AS (
-    INSERT INTO limited_keys AS k (key, limited_by, concurrency, burst, token_us) SELECT * FROM resolved ORDER BY key
-    ON CONFLICT (key) DO UPDATE SET limited_by = excluded.limited_by, concurrency = excluded.concurrency,
-        burst = excluded.burst, token_us = excluded.token_us
-    WHERE (k.limited_by, k.concurrency, k.burst, k.token_us)
-        IS DISTINCT FROM (excluded.limited_by, excluded.concurrency, excluded.burst, excluded.token_us)
-)
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off BEGIN ATOMIC
+INSERT INTO limited_keys AS k (key, limited_by, concurrency, burst, token_us)
+SELECT w.key, l.key, l.concurrency, l.burst, ceil(l.burst * l.period_ms * 1000.0 / l.rate)::bigint
+FROM (SELECT DISTINCT unnest(wanted) AS key) w LEFT JOIN LATERAL (
+    SELECT * FROM limits WHERE is_limit_of(limits.key, w.key)
+    ORDER BY limits.key = w.key DESC, length(limits.key) DESC LIMIT 1) l ON true
+WHERE NOT EXISTS (SELECT FROM limited_keys same WHERE same.key = w.key
+    AND (same.limited_by, same.concurrency, same.burst, same.token_us) IS NOT DISTINCT FROM
+        (l.key, l.concurrency, l.burst, ceil(l.burst * l.period_ms * 1000.0 / l.rate)::bigint))
+ORDER BY w.key
+ON CONFLICT (key) DO UPDATE SET limited_by = excluded.limited_by, concurrency = excluded.concurrency,
+    burst = excluded.burst, token_us = excluded.token_us;
+
 INSERT INTO slots (key, kind, n)
-SELECT r.key, 'run', n FROM resolved r, generate_series(1, r.concurrency) n
-UNION ALL SELECT r.key, 'start', n FROM resolved r, generate_series(1, r.burst) n
+SELECT k.key, kind, n
+FROM limited_keys k, LATERAL (VALUES ('run', k.concurrency), ('start', k.burst)) AS one (kind, size), generate_series(1, size) n
+WHERE k.key = ANY (wanted) ORDER BY k.key, kind, n
 ON CONFLICT DO NOTHING;
+
+UPDATE slots s SET until = clock_timestamp() + k.token_us * interval '1 microsecond' FROM limited_keys k
+WHERE k.key = ANY (wanted) AND s.key = k.key AND s.kind = 'start'
+    AND s.until > clock_timestamp() + k.token_us * interval '1 microsecond';
 END;
 
-ALTER TABLE tasks ADD COLUMN limits ticker_keys;
-
--- A new key gets its rows with the first task that has it, however the task is written.
-CREATE FUNCTION use_keys() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+-- A limit applies at once to the keys in use that it is for, however it is written.
+CREATE FUNCTION apply_limit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM unnest(NEW.limits) w WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = w)) THEN
-        PERFORM {schema}.limit_keys(NEW.limits);
+    PERFORM {schema}.limit_keys(ARRAY(SELECT k.key FROM {schema}.limited_keys k
+        WHERE {schema}.is_limit_of(OLD.key, k.key) OR {schema}.is_limit_of(NEW.key, k.key)));
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER limits_apply AFTER INSERT OR UPDATE OR DELETE ON limits FOR EACH ROW EXECUTE FUNCTION apply_limit();
+
+-- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
+CREATE DOMAIN ticker_keys AS text[];
+-- One or two different keys, with whose other tasks the task shares limits.
+ALTER TABLE tasks
+    ADD COLUMN limits ticker_keys;
+ALTER DOMAIN ticker_keys ADD CONSTRAINT ticker_keys_check CHECK (
+    cardinality(VALUE) IN (1, 2) AND array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1
+    AND array_position(VALUE, NULL) IS NULL AND VALUE[1] ~ '^[-!-)+.-~]{1,200}$'
+    AND (cardinality(VALUE) = 1 OR (VALUE[2] ~ '^[-!-)+.-~]{1,200}$' AND VALUE[1] <> VALUE[2]))) NOT VALID;
+
+-- A new key gets its rows with the first task that has it, however the task is written. The lock makes it wait for changes of
+-- limits that are not committed, and those for it. Otherwise neither would see the other.
+CREATE FUNCTION use_keys() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE missing text[] := ARRAY(SELECT w.key FROM unnest(NEW.limits) AS w (key)
+    WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = w.key));
+BEGIN
+    IF missing <> '{}' THEN
+        LOCK TABLE {schema}.limits IN SHARE MODE;
+        PERFORM {schema}.limit_keys(missing);
     END IF;
     RETURN NULL;
 END $$;
@@ -90,12 +132,26 @@ END $$;
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON tasks FOR EACH ROW
 WHEN (NEW.limits IS NOT NULL) EXECUTE FUNCTION use_keys();
 
-REVOKE ALL ON FUNCTION use_keys(), limit_keys(text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION apply_limit(), use_keys(), limit_keys(text[]) FROM PUBLIC;
+
+-- Edits of `limits` are recorded like those of the other fields.
+DO $$
+DECLARE columns text := 'function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs,
+    catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name,
+    priority, spread, subject, description, metadata, within_ms, limits';
+BEGIN
+    EXECUTE replace(pg_get_functiondef('note_edit'::regproc), '''within_ms''', '''within_ms'', ''limits''');
+    EXECUTE format('CREATE OR REPLACE TRIGGER tasks_note_edit AFTER UPDATE OF %s ON tasks FOR EACH ROW'
+        ' WHEN (ROW(%s) IS DISTINCT FROM ROW(%s)) EXECUTE FUNCTION note_edit()',
+        columns, regexp_replace(columns, '(\w+)', 'OLD.\1', 'g'), regexp_replace(columns, '(\w+)', 'NEW.\1', 'g'));
+END $$;
 
 -- Tasks with limits are not in the index of what is due, so that what is blocked delays nothing else. They are found by their
--- keys.
+-- keys, and the next of them by its time.
 DROP INDEX tasks_due;
 CREATE INDEX tasks_due ON tasks (next_run)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NULL;
 CREATE INDEX tasks_due_limited ON tasks ((limits[1]), (coalesce(limits[2], '')), next_run)
+    WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
+CREATE INDEX tasks_next_limited ON tasks (next_run)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;

@@ -77,6 +77,8 @@ def as_text(column: str, value: Any) -> str:
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case Mapping():
             return as_object(value) if value else ""
+        case tuple():
+            return ", ".join(value)
         case int() if column.endswith("_ms"):
             return words(value)
     return str(value)

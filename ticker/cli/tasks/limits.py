@@ -1,0 +1,95 @@
+"""`ticker limit | limits`: limits of runs that share a key, and their use."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticker.cli import options, render
+from ticker.cli.connection import database
+from ticker.cli.options import as_json
+from ticker.cli.tasks.commands import user
+from ticker.read import formatting
+from ticker.schedules.duration import words
+
+if TYPE_CHECKING:
+    from ticker.read.limits import LimitStatus
+    from ticker.registration.limits import Limit
+
+
+@click.command()
+@click.argument("key")
+@click.option(
+    "--concurrency", metavar="N", type=options.Integer(), help="How many runs of the key may be active at once."
+)
+@click.option("--rate", metavar="N/DURATION", help="How many runs of the key may start in a period, such as 300/1m.")
+@click.option(
+    "--burst",
+    metavar="N",
+    type=options.Integer(),
+    help="How many of these may start at once; by default, those of one second.",
+)
+@click.option("--remove", is_flag=True, help="Remove the limit.")
+@as_json
+def limit(
+    key: str, concurrency: int | None, rate: str | None, burst: int | None, remove: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Limit the runs of tasks that have KEY, on all workers together.
+
+    The new limit replaces the former one. A KEY that ends with an asterisk is for each key with this beginning.
+    """
+    from ticker.registration import limits as operations
+
+    given = (concurrency, rate, burst) != (None, None, None)
+    if remove == given:
+        raise click.UsageError("give --concurrency, --rate or both; or else --remove")
+    with database() as db:
+        if remove:
+            changed = operations.unlimit(db, key)
+        else:
+            changed = operations.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
+    if as_json:
+        render.print_json(formatting.plain_data(changed))
+    elif changed is None:
+        render.say(f"{key} had no limit")
+    else:
+        render.say(f"removed the limit of {key}" if remove else f"{key}: {in_words(changed)}")
+
+
+@click.command()
+@options.limit(100)
+@as_json
+def limits(limit: int, as_json: bool) -> None:
+    """List limited keys and their use, those with most due tasks first."""
+    from ticker.read import limits as read_limits
+
+    with database() as db:
+        statuses = read_limits.list_limits(db, limit=min(limit + 1, options.MOST_ROWS))
+    if as_json:
+        render.print_json([formatting.plain_data(one) for one in statuses[:limit]])
+    elif statuses:
+        show(statuses[:limit])
+    else:
+        render.say("no limits")
+    if len(statuses) > limit:
+        render.warn([f"there are more than {limit} limits; see --limit"])
+
+
+def show(statuses: "list[LimitStatus]") -> None:
+    table = render.columns("key", "limited by", "active", "rate", "free", "held until (UTC)", "due")
+    for one in statuses:
+        free = "" if one.tokens is None else f"{one.tokens} of {one.burst}"
+        active = "" if one.concurrency is None else f"{one.active} of {one.concurrency}"
+        if one.allowed is not None:
+            active += f" ({one.allowed} allowed)"
+        render.add(table, one.key, one.limited_by or "", active.strip(), rate(one), free, formatting.moment(one.held_until),
+                   one.waiting or "", style="yellow" if one.held_until else "")  # fmt: skip
+    render.print_table(table)
+
+
+def in_words(one: "Limit") -> str:
+    active = f"at most {one.concurrency} active runs" if one.concurrency else ""
+    return ", ".join(filter(None, [active, f"{rate(one)} with bursts of {one.burst}" if one.rate else ""]))
+
+
+def rate(one: "Limit | LimitStatus") -> str:
+    return "" if one.rate is None or one.period_ms is None else f"{one.rate}/{words(one.period_ms)}"

@@ -1,0 +1,42 @@
+-- Limits by key, as people declare and see them. Triggers apply them to the keys in use.
+
+-- name: lock_limits
+-- Taken before limits change. Two transactions that change limits and then use new keys would wait for each other.
+LOCK TABLE {schema}.limits IN SHARE ROW EXCLUSIVE MODE
+
+-- name: declare_limit
+INSERT INTO {schema}.limits AS l (key, concurrency, rate, period_ms, burst, by, updated_at)
+SELECT %(key)s::text, %(concurrency)s::int, %(rate)s::int, %(period_ms)s::bigint, %(burst)s::int,
+    left(coalesce(%(by)s, nullif(current_setting('ticker.by', true), ''), session_user), 200), {now}
+ON CONFLICT (key) DO UPDATE SET concurrency = excluded.concurrency, rate = excluded.rate, period_ms = excluded.period_ms,
+    burst = excluded.burst, by = excluded.by, updated_at = excluded.updated_at
+WHERE (l.concurrency, l.rate, l.period_ms, l.burst)
+    IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period_ms, excluded.burst)
+
+-- name: remove_limit
+DELETE FROM {schema}.limits WHERE key = %(key)s
+
+-- name: find_limit
+SELECT key, concurrency, rate, period_ms, burst, by, updated_at FROM {schema}.limits WHERE key = %(key)s
+
+-- name: list_limits
+-- Limited keys in use, keys that are held, and limits without a key in use. The keys with most waiting tasks come first.
+WITH i AS (SELECT {now} AS now), waiting AS (
+    SELECT u.key, count(*)::int AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
+    WHERE {runnable t} AND t.limits IS NOT NULL AND t.next_run <= (SELECT now FROM i) GROUP BY u.key
+), keys AS (
+    SELECT key, limited_by, CASE WHEN held_until > (SELECT now FROM i) THEN held_until END AS held_until, allowed
+    FROM {schema}.limited_keys
+    UNION ALL SELECT key, key, NULL, NULL FROM {schema}.limits l
+    WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.limited_by = l.key)
+), chosen AS MATERIALIZED (
+    SELECT k.*, coalesce(w.waiting, 0) AS waiting FROM keys k LEFT JOIN waiting w ON w.key = k.key
+    WHERE k.limited_by IS NOT NULL OR k.held_until IS NOT NULL OR k.allowed IS NOT NULL
+    ORDER BY waiting DESC, k.key LIMIT %(limit)s
+)
+SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed, k.waiting, s.active, s.tokens
+FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
+    SELECT (count(*) FILTER (WHERE kind = 'run' AND until > (SELECT now FROM i)))::int AS active,
+        (sum((until IS NULL OR until <= (SELECT now FROM i))::int) FILTER (WHERE kind = 'start' AND n <= l.burst))::int AS tokens
+    FROM {schema}.slots WHERE key = k.key) s
+ORDER BY k.waiting DESC, k.key

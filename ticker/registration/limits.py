@@ -1,0 +1,93 @@
+"""Defines the functions with which applications limit the runs that share a key. They join the caller's transaction."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ticker import clock, numbers
+from ticker.db.steps import Steps, writes
+from ticker.errors import BadInput
+from ticker.schedules.duration import milliseconds
+from ticker.tasks import checks
+from ticker.tasks import rows as task_rows
+from ticker.tasks.queries import query
+
+MOST_AT_ONCE = 10_000  # slots of a key; each is a row
+MOST_PER_PERIOD = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A declared limit: at most `concurrency` active runs of the key, and `rate` starts per `period_ms` milliseconds.
+
+    None means no such limit. Up to `burst` starts may follow each other at once. `by` declared it at `updated_at`.
+    """
+
+    key: str
+    concurrency: int | None
+    rate: int | None
+    period_ms: int | None
+    burst: int | None
+    by: str
+    updated_at: datetime
+
+
+@writes
+def limit(
+    key: str,
+    *,
+    concurrency: int | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
+    by: str | None = None,
+) -> Steps[Limit]:
+    """Limits the runs of tasks that have this key in `limits`, on all workers together. It replaces the key's former limit.
+
+    At most `concurrency` runs (1 to 10,000) are active at the same time. At most `rate`, such as `"300/1m"`, start in a
+    period. Up to `burst` of them start at once, by default as many as in one second. One of `concurrency` and `rate`
+    is required.
+
+    A key that ends with an asterisk, such as `"imap.*"`, is a pattern. It limits each key with this beginning by itself, unless
+    the key has its own limit or matches a longer pattern. Changes apply at once, and end no run. `by` is the author, as in
+    `register`. Raises BadInput. In that case nothing is written.
+    """
+    count, period = (None, None) if rate is None else _rate(rate)
+    if count is None and concurrency is None:
+        raise BadInput("concurrency", None, 'is missing; pass concurrency=20, or rate="300/1m", or both')
+    if burst is not None and count is None:
+        raise BadInput("burst", burst, 'needs a rate, such as rate="300/1m"')
+    if burst is None and count is not None and period is not None:
+        burst = min(-(-count * 1000 // period), MOST_AT_ONCE)
+    most = MOST_AT_ONCE if count is None else min(count, MOST_AT_ONCE)
+    parameters = {
+        "key": checks.key("key", key, pattern=True),
+        "concurrency": None if concurrency is None else checks.integer(1, MOST_AT_ONCE)("concurrency", concurrency),
+        "burst": None if burst is None else checks.integer(1, most)("burst", burst),
+        "by": None if by is None else checks.plain("by", by),
+    }
+    yield query("lock_limits")
+    yield query("declare_limit", rate=count, period_ms=period, now=clock.now(), **parameters)
+    [row] = yield query("find_limit", key=key)
+    yield from task_rows.wake_up()
+    return Limit(**row)
+
+
+@writes
+def unlimit(key: str) -> Steps[Limit | None]:
+    """Removes a limit, or a pattern, and returns it. A missing limit is not an error.
+
+    The keys that it limited may match another pattern. Otherwise, they have no limit.
+    """
+    checks.key("key", key, pattern=True)
+    yield query("lock_limits")
+    found = yield query("find_limit", key=key)
+    yield query("remove_limit", key=key)
+    yield from task_rows.wake_up()
+    return Limit(**found[0]) if found else None
+
+
+def _rate(value: object) -> tuple[int, int]:
+    """Returns the starts per period, and the period in milliseconds."""
+    count, slash, period = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not slash or not numbers.is_plain(count) or not 1 <= int(count) <= MOST_PER_PERIOD:
+        raise BadInput("rate", value, f"is not a count from 1 to {MOST_PER_PERIOD:,} per duration; write 300/1m")
+    return int(count), milliseconds("rate", period, least=1000)

@@ -13,7 +13,7 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
 SELECT {claimed t}
 FROM {schema}.tasks t {announced t}
-WHERE {runnable}
+WHERE {unlimited}
   AND {due} AND queue <> ALL (%(without)s::text[])
 ORDER BY next_run
 LIMIT %(limit)s
@@ -26,7 +26,7 @@ WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
     FROM {schema}.tasks
-    WHERE {runnable}
+    WHERE {unlimited}
       AND {due}
       AND queue = %(queue)s
 ), chosen AS MATERIALIZED (
@@ -34,13 +34,13 @@ WITH due AS MATERIALIZED (
 )
 SELECT {claimed t}
 FROM {schema}.tasks t JOIN chosen c ON c.id = t.id {announced t}
-WHERE {runnable} AND t.next_run = c.next_run AND queue = %(queue)s
+WHERE {unlimited} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: count_due
 SELECT count(*) FROM {schema}.tasks
-WHERE {runnable}
+WHERE {unlimited}
   AND {due}
   AND queue = %(queue)s
 

@@ -60,7 +60,10 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
-SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {runnable}
+SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
+        AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
+        ORDER BY next_run LIMIT 1) IS NOT NULL
+    OR (SELECT id FROM {schema}.tasks WHERE {limited}
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
@@ -294,7 +297,9 @@ WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.q
 -- that are already due and could not be pushed wait for the next regular tick.
 SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
-     WHERE {runnable} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
+     WHERE {unlimited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
+    (SELECT next_run FROM {schema}.tasks
+     WHERE {limited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
     (SELECT min(due_at) FROM {schema}.runs
      WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at > %(now)s::timestamptz)

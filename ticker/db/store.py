@@ -4,7 +4,7 @@ The statements are in the folder `sql`, in the order of a row's life.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -13,6 +13,7 @@ from ticker import clock
 from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
 from ticker.db.pool import Pool
+from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch
 from ticker.errors import DatabaseUnavailable
 
@@ -157,6 +158,14 @@ class PostgresStore:
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
         return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
 
+    def limited_due(
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = ()
+    ) -> Sequence[LimitedTask]:
+        rows = self.execute(
+            "limited_due", now=now, look_ahead=look_ahead, limit=limit, ahead=ahead, without=list(without)
+        )
+        return [_limited(**row) for row in rows]
+
     def next_due(self, now: datetime) -> float | None:
         """Returns the seconds from `now` to the next work of a pass; None if there is none."""
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
@@ -207,3 +216,17 @@ class PostgresStore:
 def patience(beat: int) -> float:
     """Returns how many seconds workers get to record ends after an outage of tickers or tables: two ticks, or at least 10 s."""
     return max(2 * beat / 1000, LEAST_PATIENCE)
+
+
+def _limited(
+    *,
+    one: str,
+    two: str | None,
+    room_one: int | None,
+    room_two: int | None,
+    owner_type: str,
+    owner_id: str,
+    **rest: Any,
+) -> LimitedTask:
+    keys, rooms = ((one,), (room_one,)) if two is None else ((one, two), (room_one, room_two))
+    return LimitedTask(keys=keys, rooms=rooms, owner=(owner_type, owner_id), **rest)

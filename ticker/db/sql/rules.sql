@@ -28,6 +28,10 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL
 -- rule: inactive
 (NOT t.enabled OR NOT t.owner_active)
 
+-- rule: places
+-- How many runs of the key t may be active at the same time. After a hold, these are fewer than its limit.
+least(t.concurrency, t.allowed)
+
 -- rule: due
 -- Interval tasks count as due a little early (timing.horizon). Others never do: they would be pushed twice.
 t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'

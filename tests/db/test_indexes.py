@@ -103,7 +103,14 @@ def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parame
 def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_tickers(db):
     found = plan(db, "has_work", now=NOW, look_ahead=1000, boot="b", uptime=1)
     assert read_whole(found) <= {"tickers"}
-    assert {"tasks_due", "tasks_waiting_oldest", "runs_planned", "runs_pushed", "runs_follow_up"} <= indexes(found)
+    assert {
+        "tasks_due",
+        "tasks_next_limited",
+        "tasks_waiting_oldest",
+        "runs_planned",
+        "runs_pushed",
+        "runs_follow_up",
+    } <= indexes(found)
 
 
 def test_the_record_of_an_occurrence_is_found_by_its_index(db):
@@ -134,3 +141,26 @@ def test_behind_a_clock_step_each_row_is_found_by_its_own_id(db):
     assert len(on_tasks) == 4
     assert sum("ANY" in condition for condition in on_tasks) == 1
     assert "tasks" not in read_whole(found)
+
+
+KEYED = {"now": NOW, "look_ahead": 1000, "limit": 1000, "ahead": 200, "without": []}
+
+
+def test_tasks_with_limits_are_found_by_their_keys(db):
+    """Whoever asks for due tasks with limits reads no other task."""
+    found = plan(db, "limited_due", **KEYED)
+    assert {"tasks_next_limited", "tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
+    assert read_whole(found) <= {"limited_keys"}
+
+
+@pytest.mark.slow
+def test_without_the_index_of_their_keys_every_task_is_read(db):
+    with db.transaction(force_rollback=True):
+        db.execute("DROP INDEX ticker.tasks_due_limited")
+        found = plan(db, "limited_due", **KEYED)
+    assert "tasks_due_limited" not in indexes(found)
+
+
+def test_chosen_tasks_are_found_by_their_ids(db):
+    found = plan(db, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
+    assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)

@@ -21,7 +21,6 @@ def limit(db):
         )
         db.execute("SELECT ticker.limit_keys(ARRAY[%s])", [key])
 
-    db.execute("DELETE FROM ticker.limits; DELETE FROM ticker.limited_keys; DELETE FROM ticker.slots")
     return declare
 
 

@@ -25,6 +25,7 @@ from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Listener, WakeUp
 from ticker.db.store import PostgresStore
+from ticker.engine.key_limits import LOOK_EVERY
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
@@ -156,6 +157,7 @@ class TickJob:
             period=settings.tick_ms,
             beat=self._rhythm(),
             depths=settings.queue_depth,
+            ahead=LOOK_EVERY // timedelta(milliseconds=1) if self.alarm else 0,
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
@@ -163,7 +165,8 @@ class TickJob:
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
         )
         if self.alarm is not None:
-            self.alarm.served(self._store.next_due(report.now))
+            looks = self._store.next_due(report.now), report.look_at and (report.look_at - report.now).total_seconds()
+            self.alarm.served(min((seconds for seconds in looks if seconds is not None), default=None))
         return report
 
     def _rhythm(self) -> int:

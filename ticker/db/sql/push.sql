@@ -90,10 +90,11 @@ ORDER BY t.n > o.room, t.next_run
 LIMIT 20 * %(limit)s
 
 -- name: claim_chosen
--- Claims these tasks, in this order, unless another ticker has them, or they are not due any more.
+-- Claims these tasks, in this order, unless another ticker has them, or they are not due any more. The rule does not name
+-- their limits: an index of limited tasks would be read for all of them.
 SELECT {claimed t}
 FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS c (id, n) JOIN {schema}.tasks t ON t.id = c.id {announced t}
-WHERE {limited t} AND {due t}
+WHERE {runnable t} AND {due t}
 ORDER BY c.n
 FOR NO KEY UPDATE OF t SKIP LOCKED
 

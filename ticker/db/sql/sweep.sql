@@ -294,7 +294,7 @@ WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.q
 
 -- name: next_due
 -- Returns the seconds from `now`, when a pass has just ended, to the next work of a pass; NULL if there is none. Tasks
--- that are already due and could not be pushed wait for the next regular tick.
+-- that are already due and could not be pushed wait for the next regular tick, or until their keys have room.
 SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
      WHERE {unlimited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),

@@ -295,19 +295,26 @@ class MemoryStore:
         )
 
     def limited_due(
-        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = ()
-    ) -> Sequence[LimitedTask]:
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
+        full: Collection[str] | None = None,
+    ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         waits = Counter(key for task in self.tasks.values() if task.waiting for key in task.limits or ())
         left = {key: room - waits[key] for key, room in self.rooms.items()}
         pairs: dict[tuple[str, ...], list[TaskRow]] = {}
         for task in sorted(self.tasks.values(), key=lambda t: (t.next_run or now, t.id)):
-            if task.limits and task.queue not in without and is_due(task, now, look_ahead):
+            if (
+                task.limits
+                and task.queue not in without
+                and is_due(task, now, look_ahead)
+                and not {*task.limits} & {*(full or ())}
+            ):
                 pairs.setdefault(task.limits, []).append(task)
-        return [
+        tasks = [
             LimitedTask(t.id, t.next_run or now, t.queue, keys, tuple(map(left.get, keys)), (t.owner_type, t.owner_id), t.priority)
-            for keys, tasks in pairs.items()
-            for t in tasks[:limit if min(left.get(key, 1) for key in keys) > 0 else 1]
+            for keys, of in pairs.items()
+            for t in of[:limit if min(left.get(key, 1) for key in keys) > 0 else 1]
         ]  # fmt: skip
+        return tasks, False  # all pairs at once
 
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:

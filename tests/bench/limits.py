@@ -4,7 +4,7 @@ none        a tick over due tasks without limits
 half        the same, and half of them carry one of 1,000 keys with room for all of them
 half, full  the same, and each key has room for a third of them
 idle        a tick that finds nothing due, next to tasks with limits that are due later
-walk        the statement that finds what has room, next to 50,000 blocked tasks of as many, or of few, pairs of keys
+blocked     the step of a tick that finds nothing with room, next to 50,000 blocked tasks of as many, or of few, pairs of keys
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from statistics import median
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
 from ticker.daemon.push_threads import PushThreads
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import TickOptions, tick
+from ticker.engine.queue_limit import Room
+from ticker.engine.tick import Pass, TickOptions, push_keyed, tick
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
 
@@ -52,7 +53,7 @@ class Limits:
 
     def walk(self) -> float:
         now = self.store.now()
-        return timed(lambda: self.store.limited_due(now, 750, self.options.batch, 200))
+        return timed(lambda: push_keyed(Pass(self.store, Room(self.queue, {}), now, self.options)))
 
     def block(self, keys: int) -> None:
         self.prepare(PAIRS, 1, 0, keys=keys)
@@ -83,7 +84,7 @@ def measure(on: Stage, due: int, rounds: int) -> list[Figure]:
     for keys in (BLOCKED, KEYS, 10):
         here.block(keys)
         walk: Callable[[], float] = here.walk
-        figures.append(middle(f"walk, {BLOCKED:,} blocked, {keys:,} pairs", [1000 * walk() for _ in range(5)], "ms"))
+        figures.append(middle(f"step, {BLOCKED:,} blocked, {keys:,} pairs", [1000 * walk() for _ in range(5)], "ms"))
     return figures
 
 

@@ -81,7 +81,8 @@ def test_the_next_look_is_when_a_key_without_room_may_have_some(refused, seconds
 
 @pytest.mark.parametrize(("token_us", "seconds"), [(3_000_000, 3), (1000, 0.2), (None, None)])
 def test_after_the_last_tokens_are_given_out_the_next_look_is_when_they_are_free_again(token_us, seconds):
-    chosen, look_at = choose([task(n, "a", room=1, token_us=token_us) for n in (1, 2)], {}, NOW)
+    chosen, full, look_at = choose([task(n, "a", room=1, token_us=token_us) for n in (1, 2)], {}, NOW)
+    assert full == {"a"}
     assert (len(chosen), look_at) == (1, None if seconds is None else NOW + seconds * SECOND)
 
 

@@ -121,7 +121,7 @@ class FaultyStore:
             "postgres", "end_overdue", lambda: int(self._inner.end_overdue(now or self._pass.world.now(), limit, beat))
         )
 
-    def limited_due(self, *args: Any) -> Sequence[LimitedTask]:
+    def limited_due(self, *args: Any) -> tuple[Sequence[LimitedTask], bool]:
         return self._pass.call("postgres", "limited_due", lambda: self._inner.limited_due(*args))
 
     @contextmanager

@@ -165,7 +165,7 @@ class TickJob:
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
         )
         if self.alarm is not None:
-            looks = self._store.next_due(report.now), report.look_at and (report.look_at - report.now).total_seconds()
+            looks = self._store.next_due(report.now), report.look_in
             self.alarm.served(min((seconds for seconds in looks if seconds is not None), default=None))
         return report
 

@@ -159,12 +159,14 @@ class PostgresStore:
         return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
 
     def limited_due(
-        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = ()
-    ) -> Sequence[LimitedTask]:
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
+        full: Collection[str] | None = None,
+    ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         rows = self.execute(
-            "limited_due", now=now, look_ahead=look_ahead, limit=limit, ahead=ahead, without=list(without)
-        )
-        return [_limited(**row) for row in rows]
+            "limited_due", now=now, look_ahead=look_ahead, limit=limit, ahead=ahead, without=list(without),
+            full=None if full is None else list(full),
+        )  # fmt: skip
+        return [_limited(row) for row in rows], bool(rows and rows[0]["more"])
 
     def next_due(self, now: datetime) -> float | None:
         """Returns the seconds from `now` to the next work of a pass; None if there is none."""
@@ -218,15 +220,10 @@ def patience(beat: int) -> float:
     return max(2 * beat / 1000, LEAST_PATIENCE)
 
 
-def _limited(
-    *,
-    one: str,
-    two: str | None,
-    room_one: int | None,
-    room_two: int | None,
-    owner_type: str,
-    owner_id: str,
-    **rest: Any,
-) -> LimitedTask:
-    keys, rooms = ((one,), (room_one,)) if two is None else ((one, two), (room_one, room_two))
-    return LimitedTask(keys=keys, rooms=rooms, owner=(owner_type, owner_id), **rest)
+def _limited(row: sql.Row) -> LimitedTask:
+    is_pair = row["two"] is not None
+    return LimitedTask(
+        row["id"], row["next_run"], row["queue"], (row["one"], row["two"]) if is_pair else (row["one"],),
+        (row["room_one"], row["room_two"]) if is_pair else (row["room_one"],), (row["owner_type"], row["owner_id"]),
+        row["priority"], row["free_at"], row["token_us"],
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 """Chooses which tasks with limits are pushed, by the room that their keys have. Pure: reads no clock."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -30,9 +30,13 @@ class LimitedTask(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The tasks to push, in order, and when others may have room; None if that is unknown, or if no others wait for room."""
+    """The tasks to push, in order, and the keys that have no room after them.
+
+    `look_at` is when other tasks may have room. It is None if that is unknown, or if no others wait for room.
+    """
 
     tasks: list[LimitedTask]
+    full: set[str]
     look_at: datetime | None
 
 
@@ -47,8 +51,12 @@ def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetim
             chosen.append(task)
             rooms.update((key, rooms[key] - 1) for key in task.keys if key in rooms)
             left.update({task.queue: left[task.queue] - 1} if task.queue in left else {})
-    looks = (look_at(task, now) for task in refused)
-    return Choice(chosen, min((look for look in looks if look is not None), default=None))
+    full = {key for key, room in rooms.items() if room <= 0}
+    return Choice(chosen, full, soonest(look_at(task, now) for task in refused))
+
+
+def soonest(instants: Iterable[datetime | None]) -> datetime | None:
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def in_turn(tasks: Sequence[LimitedTask]) -> list[LimitedTask]:

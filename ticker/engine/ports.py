@@ -172,12 +172,14 @@ class Store(Protocol):
         """Returns how many tasks without limits of a queue are due."""
 
     def limited_due(
-        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = ()
-    ) -> Sequence[LimitedTask]:
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
+        full: Collection[str] | None = None,
+    ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         """Returns due tasks with limits, the oldest for each pair of keys. Leaves out tasks of the queues `without`.
 
         A pair gives at most `limit` tasks, and one more than it has room for. A token of a rate counts as free if it is free
-        within `ahead` milliseconds.
+        within `ahead` milliseconds. The pairs are those of the `limit` oldest tasks; whether more tasks are due is returned,
+        too. With `full`, they are all pairs without these keys.
         """
 
     def remove_done(self, limit: int) -> int:

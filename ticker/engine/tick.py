@@ -60,6 +60,11 @@ class Report:
     look_at: datetime | None = None
 
     @property
+    def look_in(self) -> float | None:
+        """The seconds until `look_at`, from the time of the pass."""
+        return None if self.look_at is None else (self.look_at - self.now).total_seconds()
+
+    @property
     def enqueued(self) -> int:
         return self.due.enqueued + self.planned.enqueued + self.swept.repushed
 
@@ -178,15 +183,16 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
 
 def push_keyed(work: Pass) -> tuple[Pushed, datetime | None]:
     """Pushes due tasks with limits as far as their keys have room. Also returns when keys without room may have some."""
-    now, options, total = work.now, work.options, Pushed()
+    now, options, total, looks = work.now, work.options, Pushed(), list[datetime | None]()
+    full: set[str] | None = None
     while True:
-        full = [name for name, left in work.queue.left.items() if left <= 0]
-        tasks = work.store.limited_due(now, options.look_ahead, options.batch, options.ahead, full)
-        chosen, look_at = key_limits.choose(tasks, work.queue.left, now)
-        pushed = push_chosen(work, [task.id for task in chosen])
-        total += pushed
-        if pushed.due < options.batch or options.stop():
-            return total, look_at
+        without = [name for name, left in work.queue.left.items() if left <= 0]
+        tasks, more = work.store.limited_due(now, options.look_ahead, options.batch, options.ahead, without, full)
+        choice = key_limits.choose(tasks, work.queue.left, now)
+        pushed = push_chosen(work, [task.id for task in choice.tasks])
+        total, looks, full = total + pushed, [*looks, choice.look_at], (full or set()) | choice.full
+        if (pushed.due < options.batch and not more) or options.stop():
+            return total, key_limits.soonest(looks)
 
 
 def push_chosen(work: Pass, ids: Sequence[int]) -> Pushed:

@@ -40,23 +40,28 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: limited_due
 -- Lists due tasks with limits, and the room of their keys. Nothing is locked. Each pair of keys gives its oldest tasks: one
--- more than it has room for, or up to 2,000 among all pairs with room, so that owners can take turns. If fewer than `limit`
--- tasks are due, they tell the pairs. Otherwise, each pair is found after the previous one.
+-- more than it has room for, or up to 2,000 among all pairs with room, so that owners can take turns. The pairs are those of
+-- the `limit` oldest due tasks, or with `full`, all pairs without these keys: each pair is found after the previous one.
 -- The room of a key is what is free of its tightest limit, without what waiting jobs will take. Tokens that are free within
 -- `ahead` milliseconds count, because it takes a while until a job starts.
 WITH RECURSIVE oldest AS MATERIALIZED (
     SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
-    WHERE {limited} AND {due} AND queue <> ALL (%(without)s::text[]) ORDER BY next_run LIMIT %(limit)s
+    WHERE %(full)s::text[] IS NULL AND {limited} AND {due} AND queue <> ALL (%(without)s::text[]) ORDER BY next_run LIMIT %(limit)s
 ), walk AS (
     (SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
-     WHERE {limited} AND (SELECT count(*) FROM oldest) >= %(limit)s ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
+     WHERE %(full)s::text[] IS NOT NULL AND {limited} ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
     UNION ALL
     SELECT n.* FROM walk w, LATERAL (
-        SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
-        WHERE {limited} AND (limits[1], coalesce(limits[2], '')) > (w.one, w.two)
-        ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1) n
+        (SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
+         WHERE w.one <> ALL (%(full)s::text[]) AND {limited} AND (limits[1], coalesce(limits[2], '')) > (w.one, w.two)
+         ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
+        UNION ALL
+        (SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
+         WHERE w.one = ANY (%(full)s::text[]) AND {limited} AND limits[1] > w.one
+         ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)) n
 ), pairs AS MATERIALIZED (
-    SELECT one, two FROM oldest UNION SELECT one, two FROM walk
+    SELECT one, two FROM oldest UNION
+    SELECT one, two FROM walk WHERE one <> ALL (%(full)s::text[]) AND two <> ALL (%(full)s::text[])
 ), waits AS MATERIALIZED (
     SELECT k.key, count(*) FROM {schema}.tasks t, unnest(t.limits) AS k (key)
     WHERE t.waiting <> '{}' AND t.limits IS NOT NULL GROUP BY k.key
@@ -80,14 +85,14 @@ WITH RECURSIVE oldest AS MATERIALIZED (
     FROM pairs p LEFT JOIN rooms a ON a.key = p.one LEFT JOIN rooms b ON b.key = p.two
 )
 SELECT t.id, t.next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id, t.priority,
-    o.free_at, o.token_us
+    o.free_at, o.token_us, (SELECT count(*) FROM oldest) >= %(limit)s AS more
 FROM offered o, LATERAL (
     SELECT t.*, row_number() OVER (ORDER BY next_run) AS n FROM {schema}.tasks t
     WHERE {limited t} AND t.limits[1] = o.one AND coalesce(t.limits[2], '') = o.two AND {due t} AND t.queue <> ALL (%(without)s::text[])
     ORDER BY t.next_run LIMIT CASE WHEN o.room <= 0 THEN 1
         ELSE least(greatest(o.room + 1, 2000 / o.with_room), %(limit)s) END) t
 ORDER BY t.n > o.room, t.next_run
-LIMIT 20 * %(limit)s
+LIMIT 50 * %(limit)s
 
 -- name: claim_chosen
 -- Claims these tasks, in this order, unless another ticker has them, or they are not due any more. The rule does not name
@@ -210,7 +215,7 @@ WHERE r.id = b.id
     SELECT r.id, m.is_over FROM made m, LATERAL (
         SELECT r.id FROM {schema}.runs r
         WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
-        ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
+        ORDER BY r.id LIMIT 50 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
     WHERE m.is_over OR NOT m.is_wanted
 ), unmade AS (
     DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id

@@ -148,6 +148,22 @@ def test_a_full_queue_delays_no_other_queue_of_the_same_key(environ, store, queu
     assert other in waiting() and len(waiting()) == 2
 
 
+def test_after_a_step_back_slots_are_free_as_soon_as_from_now_on(environ, db, store, limit, tasks):
+    limit("imap", concurrency=3, rate=60, period_ms=60_000, burst=2)
+    [task] = tasks(1, "imap")
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, kind, state, token, started_at, until) SELECT %s, 'manual', 'running', token,"
+        " clock_timestamp() + interval '1 hour', clock_timestamp() + interval '61 minutes'"
+        " FROM (SELECT gen_random_uuid() AS token) t RETURNING token", [task],
+    )  # fmt: skip
+    take(db, "imap", "run", 2, seconds=3660)
+    db.execute("UPDATE ticker.slots s SET token = r.token FROM ticker.runs r WHERE s.kind = 'run' AND n = 1")
+    take(db, "imap", "start", 1, seconds=3600)
+    store.clamp(None, 100)
+    left = "SELECT round(extract(epoch FROM until - clock_timestamp()) + 0.4) FROM ticker.slots ORDER BY kind, n"
+    assert [seconds for (seconds,) in db.execute(left)] == [60, 600, None, 2, None]
+
+
 def test_a_task_that_is_not_due_yet_or_paused_is_not_pushed(environ, db, store, queue, tasks):
     ids = tasks(3, "imap")
     ticker.pause(db, ids[0])

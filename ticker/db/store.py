@@ -118,6 +118,7 @@ class PostgresStore:
                 "clamp", now=now, limit=ROWS_AT_A_LOOK, after=after, boot=boot, uptime=uptime, stepped=stepped
             )
             after = rows[0]["id"] if rows else None
+        self.execute("clamp_slots", now=now)
 
     def _clock_was_set(self, now: datetime | None) -> bool:
         """Returns whether the database's clock and this host's uptime moved apart by over a second since the last call."""

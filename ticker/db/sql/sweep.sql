@@ -125,6 +125,21 @@ UPDATE {schema}.runs r SET
 FROM ahead WHERE r.id = ahead.id
 RETURNING r.id
 
+-- name: clamp_slots
+-- After the clock was set back, slots are used no longer than from now on: a token as long as its rate says, a place as long
+-- as its run holds it. If that run has ended without freeing its place, ten minutes are enough.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+), ahead AS MATERIALIZED (
+    SELECT s.key, s.kind, s.n, i.now + CASE s.kind WHEN 'start' THEN coalesce(k.token_us, 0) * interval '1 microsecond'
+        ELSE coalesce((SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
+            WHERE r.token = s.token AND r.state = 'running'), interval '10 minutes') END AS until
+    FROM instant i, {schema}.slots s LEFT JOIN {schema}.limited_keys k ON k.key = s.key
+    WHERE s.until > i.now + interval '1 second' FOR NO KEY UPDATE OF s SKIP LOCKED
+)
+UPDATE {schema}.slots s SET until = a.until FROM ahead a
+WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n) AND s.until > a.until + interval '1 second'
+
 -- name: end_overdue
 -- Ends runs past B + g without a recorded end. If the run's or its task's row is locked now, the run is left to the
 -- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,

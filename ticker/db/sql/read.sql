@@ -231,6 +231,21 @@ WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND
 ORDER BY next_run
 LIMIT %(limit)s
 
+-- name: keys_of_task
+-- Returns the keys of a task with the use of their limits, and how many tasks wait with it or have been due for longer.
+SELECT k.key, {places k} AS places, k.burst, CASE WHEN k.held_until > i.now THEN k.held_until END AS held_until,
+    s.active, s.used, s.token_at, w.waiting, w.before
+FROM {schema}.tasks t, unnest(t.limits) WITH ORDINALITY AS u (key, n) JOIN {schema}.limited_keys k ON k.key = u.key,
+    (SELECT {now} AS now) i, LATERAL (
+        SELECT count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS used,
+            min(until) FILTER (WHERE kind = 'start' AND n <= k.burst) AS token_at
+        FROM {schema}.slots WHERE key = k.key AND until > i.now) s, LATERAL (
+        SELECT (SELECT count(*) FROM {schema}.tasks o
+                WHERE o.waiting <> '{}' AND o.limits IS NOT NULL AND k.key = ANY (o.limits) AND o.id <> t.id) AS waiting,
+            (SELECT count(*) FROM {schema}.tasks o
+             WHERE {limited o} AND o.next_run <= t.next_run AND k.key = ANY (o.limits) AND (o.next_run, o.id) < (t.next_run, t.id)) AS before) w
+WHERE t.id = %(id)s ORDER BY u.n
+
 -- name: list_runs
 -- Lists runs without their output, which is up to 64 kB each.
 SELECT {run} FROM {schema}.runs

@@ -15,6 +15,9 @@ WITH instant AS MATERIALIZED (
     (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {unlimited}
         AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
+    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
@@ -36,6 +39,7 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
        WHEN 'late' THEN {unlimited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
+       WHEN 'limited' THEN {limited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
        WHEN 'paused' THEN paused_by IS NOT NULL WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
@@ -50,6 +54,9 @@ SELECT count(*) > %(most)s AS is_crowded FROM (
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {unlimited}
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
+    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
         AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL

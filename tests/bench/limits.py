@@ -68,13 +68,18 @@ def measure(on: Stage, due: int, rounds: int) -> list[Figure]:
     here = Limits(on, due)
     figures, ticks = [], dict[str, list[float]]()
     room = due // 2 // KEYS
-    for name, statement, concurrency, pushed in (
-        ("none", UNLIMITED, None, due), ("half", HALF, 2 * room, due), ("half, full", HALF, max(room // 3, 2), due // 2),
-    ):  # fmt: skip
-        for _ in range(rounds):
+    ways = (
+        ("none", UNLIMITED, None, due),
+        ("half", HALF, 2 * room, due),
+        ("half, full", HALF, max(room // 3, 2), due // 2),
+    )
+    for _ in range(rounds):
+        for name, statement, concurrency, pushed in ways:
             here.prepare(statement, concurrency, due)
             ticks.setdefault(name, []).append(here.tick(pushed))
-        figures.append(middle(f"tick, {due:,} due: {name}", [1000 * took for took in ticks[name]], "ms"))
+    figures += [
+        middle(f"tick, {due:,} due: {name}", [1000 * one for one in took], "ms") for name, took in ticks.items()
+    ]
     figures += [
         Figure(f"{name}, times none", median(b / a for a, b in zip(ticks["none"], ticks[name], strict=True)), "x")
         for name in ("half", "half, full")

@@ -165,8 +165,10 @@ class TickJob:
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
         )
         if self.alarm is not None:
-            looks = self._store.next_due(report.now), report.look_in
-            self.alarm.served(min((seconds for seconds in looks if seconds is not None), default=None))
+            next_due = self._store.next_due(report.now)
+            look_in = math.inf if report.look_at is None else (report.look_at - report.now).total_seconds()
+            due_in = min(math.inf if next_due is None else next_due, look_in - (clock.monotonic() - self.began))
+            self.alarm.served(None if due_in == math.inf else due_in)
         return report
 
     def _rhythm(self) -> int:

@@ -60,11 +60,6 @@ class Report:
     look_at: datetime | None = None
 
     @property
-    def look_in(self) -> float | None:
-        """The seconds until `look_at`, from the time of the pass."""
-        return None if self.look_at is None else (self.look_at - self.now).total_seconds()
-
-    @property
     def enqueued(self) -> int:
         return self.due.enqueued + self.planned.enqueued + self.swept.repushed
 

@@ -252,6 +252,9 @@ class MemoryStore:
     def put(self, task_id: int, **columns: Any) -> None:
         self.tasks[task_id] = replace(self.tasks[task_id], **columns)
 
+    def add_limit(self, key: str, concurrency: int) -> None:
+        self.rooms[key] = concurrency
+
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
         self.last_ticks[str(uuid4())] = at

@@ -54,6 +54,41 @@ CROWDS = (
         ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
+        "limited-tasks-beyond-their-room",
+        "ticker/engine/key_limits.py",
+        "(key, rooms[key] - 1)",
+        "(key, rooms[key])",
+        "A tick pushes no more tasks of a key than it has room for.",
+        ("tests/engine/test_key_limits.py::test_the_oldest_go_first_as_far_as_their_key_has_room",),
+    ),
+    Mutant(
+        "one-key-of-two-has-room",
+        "ticker/engine/key_limits.py",
+        "if any(rooms.get(key, 1) <= 0 for key in task.keys):",
+        "if all(rooms.get(key, 1) <= 0 for key in task.keys):",
+        "A tick pushes a task only if both of its keys have room.",
+        ("tests/engine/test_key_limits.py::test_a_task_goes_only_if_both_of_its_keys_have_room",),
+    ),
+    Mutant(
+        "waiting-jobs-leave-their-room",
+        "ticker/db/sql/push.sql",
+        "END) - coalesce(w.count, 0) END AS room",
+        "END) END AS room",
+        "Jobs that wait for a worker take room of their keys.",
+        (
+            "tests/engine/test_limited_tasks.py"
+            "::test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed",
+        ),
+    ),
+    Mutant(
+        "blocked-tasks-hide-other-keys",
+        "ticker/engine/tick.py",
+        "if (pushed.due < options.batch and not more) or options.stop():",
+        "if pushed.due < options.batch or options.stop():",
+        "Tasks of a key without room do not delay tasks of other keys.",
+        ("tests/engine/test_limited_tasks.py::test_no_key_starves_behind_many_that_have_no_room",),
+    ),
+    Mutant(
         "re-push-beyond-the-limit",
         "ticker/engine/sweep.py",
         "packed = queue.fitting(jobs.packed(store.installation, again))",

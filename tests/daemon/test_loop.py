@@ -374,6 +374,19 @@ def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
     assert redis.llen("rq:queue:polling") == 0
 
 
+def test_without_the_setting_it_still_looks_again_for_tasks_that_wait_for_room(environ, db, redis):
+    db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('imap', 1)")
+    with db.transaction():
+        for name in ("one", "two"):
+            ticker.register(db, "poll", name=name, every="1h")
+        db.execute("UPDATE ticker.tasks SET limits = '{imap}'")
+    with Ticking("--tick", "1h") as sleeper:
+        pushed(redis, 1)
+        db.execute("UPDATE ticker.tasks SET waiting = '{}'")  # it has started, and has ended
+        pushed(redis, 2)
+        assert sleeper.stop() == 0
+
+
 @pytest.mark.slow
 def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
     db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker listener'")

@@ -76,8 +76,7 @@ CROWDS = (
         "END) END AS room",
         "Jobs that wait for a worker take room of their keys.",
         (
-            "tests/engine/test_limited_tasks.py"
-            "::test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed",
+            "tests/engine/test_limited_tasks.py::test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed",
         ),
     ),
     Mutant(

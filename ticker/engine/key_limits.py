@@ -8,7 +8,7 @@ from typing import NamedTuple
 LOOK_EVERY = timedelta(milliseconds=200)
 """The shortest time between two looks at keys without room."""
 LOOK_IN_VAIN = timedelta(seconds=1)
-"""The time until the next look if the room of a rate is taken by jobs that wait, because nobody notifies of their starts."""
+"""The time until the next look if nobody knows when a key has room: a job has to start, or a run to end."""
 
 
 class LimitedTask(NamedTuple):
@@ -32,7 +32,7 @@ class LimitedTask(NamedTuple):
 class Choice(NamedTuple):
     """The tasks to push, in order, and the keys that have no room after them.
 
-    `look_at` is when other tasks may have room. It is None if that is unknown, or if no others wait for room.
+    `look_at` is when to look at the tasks that wait for room. It is None if there are none.
     """
 
     tasks: list[LimitedTask]
@@ -75,11 +75,11 @@ def in_turn(tasks: Sequence[LimitedTask]) -> list[LimitedTask]:
     return [task for *_, task in sorted(ordered)]
 
 
-def look_at(task: LimitedTask, now: datetime) -> datetime | None:
-    """Returns when a task without room may have some; None if only the end of a run makes room, which notifies the tickers."""
+def look_at(task: LimitedTask, now: datetime) -> datetime:
+    """Returns when a task without room may have some."""
     if task.free_at is not None:
         return max(task.free_at, now + LOOK_EVERY)
-    if task.token_us is None:
-        return None
     had_room = all(room is None or room > 0 for room in task.rooms)
-    return now + (max(timedelta(microseconds=task.token_us), LOOK_EVERY) if had_room else LOOK_IN_VAIN)
+    if had_room and task.token_us is not None:
+        return now + max(timedelta(microseconds=task.token_us), LOOK_EVERY)
+    return now + LOOK_IN_VAIN

@@ -48,7 +48,7 @@ class Pushed(Counts):
 class Report:
     """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are full.
 
-    `look_at` is when keys that have no room now may have some. It is None if nothing waits for that, or if it is unknown.
+    `look_at` is when to look again for tasks whose keys have no room now. It is None if there are none.
     """
 
     now: datetime

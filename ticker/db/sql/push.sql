@@ -68,13 +68,11 @@ WITH RECURSIVE oldest AS MATERIALIZED (
 ), rooms AS MATERIALIZED (
     SELECT k.key, k.token_us, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
             least(CASE WHEN {places k} > 0 THEN s.runs END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
-        CASE WHEN k.held_until > %(now)s THEN k.held_until ELSE greatest(CASE WHEN s.runs <= coalesce(w.count, 0) THEN s.run_ends END,
-            CASE WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END) END AS free_at
+        CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
     FROM (SELECT one AS key FROM pairs UNION SELECT two FROM pairs) p
         JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
             SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
                 count(*) FILTER (WHERE kind = 'start' AND coalesce(until <= a.ahead, true)) AS starts,
-                min(until) FILTER (WHERE kind = 'run' AND until > %(now)s) AS run_ends,
                 min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) AS token_ends
             FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s

@@ -2,6 +2,7 @@
 promises of the real ones. Rows are frozen, so that a batch works on a copy by keeping the rows that it changed.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -13,6 +14,7 @@ from uuid import UUID, uuid4
 from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
+from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import JobState, Receipt, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
@@ -90,6 +92,7 @@ class TaskRow:
     owner_id: str = ""
     priority: int = 0
     alone_until: datetime | None = None
+    limits: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,8 @@ class MemoryStore:
         self._clamps = 0
         self._last_look: tuple[str, timedelta] | None = None
         self._stepped = self._look_again = False
+        self.rooms: dict[str, int] = {}
+        """How many tasks of a key may wait at once; a key without an entry has no limit."""
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -246,6 +251,9 @@ class MemoryStore:
 
     def put(self, task_id: int, **columns: Any) -> None:
         self.tasks[task_id] = replace(self.tasks[task_id], **columns)
+
+    def add_limit(self, key: str, concurrency: int) -> None:
+        self.rooms[key] = concurrency
 
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
@@ -285,7 +293,31 @@ class MemoryStore:
             runs.release()
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
-        return sum(task.queue == queue and is_due(task, now, look_ahead) for task in self.tasks.values())
+        return sum(
+            task.queue == queue and not task.limits and is_due(task, now, look_ahead) for task in self.tasks.values()
+        )
+
+    def limited_due(
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
+        full: Collection[str] | None = None,
+    ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
+        waits = Counter(key for task in self.tasks.values() if task.waiting for key in task.limits or ())
+        left = {key: room - waits[key] for key, room in self.rooms.items()}
+        pairs: dict[tuple[str, ...], list[TaskRow]] = {}
+        for task in sorted(self.tasks.values(), key=lambda t: (t.next_run or now, t.id)):
+            if (
+                task.limits
+                and task.queue not in without
+                and is_due(task, now, look_ahead)
+                and not {*task.limits} & {*(full or ())}
+            ):
+                pairs.setdefault(task.limits, []).append(task)
+        tasks = [
+            LimitedTask(t.id, t.next_run or now, t.queue, keys, tuple(map(left.get, keys)), (t.owner_type, t.owner_id), t.priority)
+            for keys, of in pairs.items()
+            for t in of[:limit if min(left.get(key, 1) for key in keys) > 0 else 1]
+        ]  # fmt: skip
+        return tasks, False  # all pairs at once
 
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
@@ -345,13 +377,13 @@ class MemoryBatch:
         self._tasks, self._runs, self._swept = tasks, runs, swept
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
-        free = (t for t in self._tasks.free() if t.queue not in without)
+        free = (t for t in self._tasks.free() if t.queue not in without and not t.limits)
         due = sorted((t for t in free if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
         return [due_task(task, now) for task in self._tasks.claim(due[:limit])]
 
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         due = sorted(
-            (t for t in self._tasks.free() if t.queue == queue and is_due(t, now, look_ahead)),
+            (t for t in self._tasks.free() if t.queue == queue and not t.limits and is_due(t, now, look_ahead)),
             key=lambda t: (-t.priority, t.next_run or now, t.id),
         )
         turns: dict[Any, int] = {}
@@ -362,6 +394,10 @@ class MemoryBatch:
             in_turn.append((turns[owner], task.next_run, task.id, task))
         chosen = [task for *_, task in sorted(in_turn)[:limit]]
         return [due_task(task, now) for task in self._tasks.claim(chosen)]
+
+    def claim_chosen(self, now: datetime, look_ahead: int, ids: Sequence[int]) -> Sequence[DueTask]:
+        due = {task.id: task for task in self._tasks.free() if task.limits and is_due(task, now, look_ahead)}
+        return [due_task(task, now) for task in self._tasks.claim([due[id_] for id_ in ids if id_ in due])]
 
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
         """Here each occurrence has its own job."""

@@ -338,6 +338,20 @@ def test_it_sleeps_exactly_until_the_next_task_is_due(sleeper, db, redis):
     sleeper.says("tick due=1 enqueued=1")
 
 
+def test_it_looks_again_when_a_token_of_a_rate_is_free(sleeper, db, redis):
+    db.execute("INSERT INTO ticker.limits (key, rate, period_ms, burst) VALUES ('api', 1, 1000, 1)")
+    with db.transaction():
+        for name in ("one", "two"):
+            ticker.register(db, "poll", name=name, every="1h")
+        db.execute("UPDATE ticker.tasks SET limits = '{api}'")
+    pushed(redis, 1)
+    assert redis.llen("rq:queue:polling") == 1
+    with db.transaction():  # as a start does; that notifies nobody
+        db.execute("UPDATE ticker.tasks SET waiting = '{}'")
+        db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 second'")
+    pushed(redis, 2)
+
+
 @pytest.mark.slow
 def test_a_change_that_is_rolled_back_wakes_nobody_and_one_of_another_schema_neither(sleeper, db):
     lines = len(sleeper.lines)
@@ -358,6 +372,19 @@ def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
         db.execute("SELECT pg_notify('ticker_wake', 'ticker')")
         assert sleeper.stop() == 0
     assert redis.llen("rq:queue:polling") == 0
+
+
+def test_without_the_setting_it_still_looks_again_for_tasks_that_wait_for_room(environ, db, redis):
+    db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('imap', 1)")
+    with db.transaction():
+        for name in ("one", "two"):
+            ticker.register(db, "poll", name=name, every="1h")
+        db.execute("UPDATE ticker.tasks SET limits = '{imap}'")
+    with Ticking("--tick", "1h") as sleeper:
+        pushed(redis, 1)
+        db.execute("UPDATE ticker.tasks SET waiting = '{}'")  # it has started, and has ended
+        pushed(redis, 2)
+        assert sleeper.stop() == 0
 
 
 @pytest.mark.slow

@@ -103,7 +103,14 @@ def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parame
 def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_tickers(db):
     found = plan(db, "has_work", now=NOW, look_ahead=1000, boot="b", uptime=1)
     assert read_whole(found) <= {"tickers"}
-    assert {"tasks_due", "tasks_waiting_oldest", "runs_planned", "runs_pushed", "runs_follow_up"} <= indexes(found)
+    assert {
+        "tasks_due",
+        "tasks_next_limited",
+        "tasks_waiting_oldest",
+        "runs_planned",
+        "runs_pushed",
+        "runs_follow_up",
+    } <= indexes(found)
 
 
 def test_the_record_of_an_occurrence_is_found_by_its_index(db):
@@ -134,3 +141,37 @@ def test_behind_a_clock_step_each_row_is_found_by_its_own_id(db):
     assert len(on_tasks) == 4
     assert sum("ANY" in condition for condition in on_tasks) == 1
     assert "tasks" not in read_whole(found)
+
+
+KEYED = {"now": NOW, "look_ahead": 1000, "limit": 1000, "ahead": 200, "without": []}
+
+
+@pytest.fixture
+def keyed(db):
+    """Half of the crowd has limits, of 1,000 keys."""
+    with db.transaction(force_rollback=True):
+        db.execute("UPDATE ticker.tasks SET limits = ARRAY['key:' || id % 1000, 'host'] WHERE id % 2 = 0")
+        db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('host', 100), ('key:*', 5)")
+        db.execute("ANALYZE ticker.tasks, ticker.slots, ticker.limited_keys")
+        yield db
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("full", [None, []], ids=["of the oldest", "of all keys"])
+def test_due_tasks_with_limits_are_found_by_their_keys(full, keyed):
+    found = plan(keyed, "limited_due", **KEYED, full=full)
+    assert {"tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
+    assert "tasks" not in read_whole(found)
+
+
+@pytest.mark.slow
+def test_due_tasks_without_limits_are_found_by_an_index_of_their_own(keyed):
+    assert {"tasks_due"} <= indexes(plan(keyed, "claim_due", **DUE)) and not read_whole(
+        plan(keyed, "claim_due", **DUE)
+    ) - {"functions"}
+
+
+@pytest.mark.slow
+def test_chosen_tasks_are_found_by_their_ids(keyed):
+    found = plan(keyed, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
+    assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)

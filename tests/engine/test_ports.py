@@ -39,7 +39,10 @@ class PostgresTables:
     def __init__(self, url, stack):
         self._url, self._stack = url, stack
         self._db = stack.enter_context(connect(url))
-        self._db.execute("DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers")
+        self._db.execute(
+            "DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers;"
+            " DELETE FROM ticker.limits; DELETE FROM ticker.limited_keys; DELETE FROM ticker.slots"
+        )
 
     def another(self):
         store = PostgresStore(self._url)
@@ -58,6 +61,9 @@ class PostgresTables:
         places = ", ".join(f"%({name})s" for name in values)
         inserted = f"INSERT INTO ticker.{table} ({', '.join(values)}) VALUES ({places}) RETURNING id"
         return self._db.execute(inserted, values).fetchone()[0]
+
+    def add_limit(self, key, concurrency):
+        self._db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES (%s, %s)", [key, concurrency])
 
     def saw_tick(self, at):
         self._db.execute("INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (%s, 1, %s, %s)",
@@ -134,6 +140,42 @@ def test_the_due_tasks_of_some_queues_may_be_left_out(tables, store):
     one, _, three = (tables.add_task(queue=queue) for queue in ("a", "b", "c"))
     with store.batch() as rows:
         assert {task.id for task in rows.claim_due(NOW, 0, MANY, ("b", "unheard of"))} == {one, three}
+
+
+def test_tasks_with_limits_are_due_only_where_they_are_asked_for(tables, store):
+    free, limited = tables.add_task(queue="q"), tables.add_task(queue="q", limits=("imap",))
+    assert due(store) == [free] and store.count_due(NOW, 0, "q") == 1
+    with store.batch() as rows:
+        assert [task.id for task in rows.claim_in_turn(NOW, 0, "q", MANY)] == [free]
+    [task], more = store.limited_due(NOW, 0, MANY)
+    assert (task.id, task.next_run, task.queue, task.keys, task.rooms, more) == (
+        limited,
+        NOW,
+        "q",
+        ("imap",),
+        (None,),
+        False,
+    )
+    assert store.limited_due(NOW - SECOND, 0, MANY) == ([], False)
+    assert store.limited_due(NOW, 0, MANY, 0, ["q"]) == ([], False)
+    assert store.limited_due(NOW, 0, MANY, 0, (), ["imap"]) == ([], False)
+
+
+def test_tasks_with_limits_bring_the_room_of_their_keys(tables, store):
+    tables.add_limit("imap", 3)
+    tables.add_limit("account", 1)
+    tables.add_task(limits=("imap",), waiting=(NOW - MINUTE,), next_run=NOW + MINUTE)
+    for age in range(3):
+        tables.add_task(limits=("imap", "account"), owner_type="mail", owner_id=f"{age}", next_run=NOW - age * SECOND)
+    tasks, _ = store.limited_due(NOW, 0, MANY)
+    assert {(task.keys, task.rooms) for task in tasks} == {(("imap", "account"), (2, 1))}
+    assert [task.owner for task in tasks] == [("mail", "2"), ("mail", "1"), ("mail", "0")]
+
+
+def test_chosen_tasks_are_claimed_in_their_order_if_they_are_still_due(tables, store):
+    one, two, later = (tables.add_task(limits=("imap",), next_run=NOW + n * SECOND) for n in (-1, 0, 1))
+    with store.batch() as rows:
+        assert [task.id for task in rows.claim_chosen(NOW, 0, [two, later, one])] == [two, one]
 
 
 def test_the_owners_of_a_queue_that_is_short_of_room_come_in_turn(tables, store):

@@ -9,7 +9,7 @@ from ticker.read import tasks
 
 STATES = {
     "failing": "failures = 1", "late": "next_run = '2020-01-01Z'", "paused": "paused_by = 'ann'", "inactive": "enabled = false",
-    "waiting": "waiting = '{2020-01-01Z}'",
+    "waiting": "waiting = '{2020-01-01Z}'", "limited": "limits = '{imap}', next_run = '2020-01-01Z'",
 }  # fmt: skip
 
 

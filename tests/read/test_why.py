@@ -271,6 +271,38 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
     assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3m", remedy="ticker run"), due)
 
 
+@pytest.mark.parametrize(
+    ("changes", "name", "values"),
+    [
+        (["UPDATE ticker.slots SET until = '2026-03-01T09:01:00Z' WHERE kind = 'run'"],
+         "no_place", {"active": "2", "places": "2", "before": "1 task"}),
+        (["UPDATE ticker.tasks SET waiting = ARRAY[next_run] WHERE id <> {id}"],
+         "jobs_wait", {"active": "0", "places": "2", "waiting": "2 jobs", "before": "1 task"}),
+        (["UPDATE ticker.slots SET until = '2026-03-01T09:01:00Z' WHERE kind = 'start'"],
+         "no_token", {"used": "1", "burst": "1", "until": "09:01:00", "before": "1 task"}),
+        (["UPDATE ticker.limited_keys SET held_until = '2026-03-01T09:05:00Z'"], "held", {"until": "09:05:00"}),
+        ([], "due_since", {}),
+    ],
+)  # fmt: skip
+def test_next_it_says_which_limit_a_due_task_waits_for(changes, name, values, db, task, frozen):
+    frozen.move_to(NINE + 45 * SECOND)
+    ticked(db)
+    for other, before in (("sooner", 1), ("later", -1)):
+        id_ = ticker.register(db, "poll", name=other, every="1m").id
+        db.execute("UPDATE ticker.tasks t SET next_run = o.next_run - %s FROM ticker.tasks o WHERE t.id = %s AND o.id = %s",
+                   [before * SECOND, id_, task.id])  # fmt: skip
+    db.execute("INSERT INTO ticker.limits (key, concurrency, rate, period_ms, burst) VALUES ('imap', 2, 1, 1000, 1)")
+    db.execute("UPDATE ticker.tasks SET limits = '{imap}'")
+    for change in changes:
+        db.execute(change.format(id=task.id))
+    common = {"due": "09:00:12", "span": "33 s"}
+    wanted = (
+        sentence("why.due_since", **common) if name == "due_since"
+        else sentence(f"why.due_but_{name}", key="imap", **common, **values)
+    )  # fmt: skip
+    assert ticker.why(db, task).next[-1] == wanted
+
+
 def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen):
     ticked(db, ago=5 * MINUTE)  # killed
     ticked(db, ago=3 * MINUTE, ended=True)

@@ -10,6 +10,7 @@ from tests.doubles import job_id
 from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
+from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import JobState, Receipt
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
@@ -119,6 +120,9 @@ class FaultyStore:
         return self._pass.call(
             "postgres", "end_overdue", lambda: int(self._inner.end_overdue(now or self._pass.world.now(), limit, beat))
         )
+
+    def limited_due(self, *args: Any) -> tuple[Sequence[LimitedTask], bool]:
+        return self._pass.call("postgres", "limited_due", lambda: self._inner.limited_due(*args))
 
     @contextmanager
     def batch(self) -> Iterator["FaultyBatch"]:

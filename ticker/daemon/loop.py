@@ -25,6 +25,7 @@ from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Listener, WakeUp
 from ticker.db.store import PostgresStore
+from ticker.engine.key_limits import LOOK_EVERY
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
@@ -156,6 +157,7 @@ class TickJob:
             period=settings.tick_ms,
             beat=self._rhythm(),
             depths=settings.queue_depth,
+            ahead=LOOK_EVERY // timedelta(milliseconds=1) if self.alarm else 0,
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
@@ -163,7 +165,10 @@ class TickJob:
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
         )
         if self.alarm is not None:
-            self.alarm.served(self._store.next_due(report.now))
+            next_due = self._store.next_due(report.now) if settings.wake else None
+            look_in = math.inf if report.look_at is None else (report.look_at - report.now).total_seconds()
+            due_in = min(math.inf if next_due is None else next_due, look_in - (clock.monotonic() - self.began))
+            self.alarm.served(None if due_in == math.inf else due_in)
         return report
 
     def _rhythm(self) -> int:
@@ -241,9 +246,9 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     tick_job = TickJob(store, queue, settings, stopping, observer)
     notifiers = notify.start(settings, stopping)
-    if settings.wake:
-        listener = Listener(settings.require_listen(), settings.schema, stopping)
-        tick_job.alarm = WakeUp(listener)
+    listener = Listener(settings.require_listen(), settings.schema, stopping) if settings.wake else None
+    tick_job.alarm = WakeUp(listener)
+    if listener is not None:
         listener.start()
     Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(tick_job, settings)

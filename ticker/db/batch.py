@@ -26,6 +26,9 @@ class PostgresBatch:
         rows = self._execute("claim_in_turn", now=now, look_ahead=look_ahead, queue=queue, limit=limit)
         return [_due(row) for row in rows]
 
+    def claim_chosen(self, now: datetime, look_ahead: int, ids: Sequence[int]) -> Sequence[DueTask]:
+        return [_due(row) for row in self._execute("claim_chosen", now=now, look_ahead=look_ahead, ids=_array(ids))]
+
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         if tasks:
             self._execute(

@@ -53,12 +53,12 @@ class Listener(threading.Thread):
 
 
 class WakeUp:
-    """Decides when to start a pass early: after a notification, or because the next task is due."""
+    """Decides when to start a pass early: after a notification, or because the next task is due or may have room."""
 
     SHORTEST = 0.2  # seconds between two passes, however much happens
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, listener: Listener | None) -> None:
+        self._heard = listener.heard if listener else threading.Event()
         self._last = clock.monotonic()
         self._due: float | None = None
 
@@ -72,13 +72,13 @@ class WakeUp:
         now = clock.monotonic()
         if now < self._last + self.SHORTEST:
             return False
-        if self._listener.heard.is_set() or (self._due is not None and now >= self._due):
-            self._listener.heard.clear()
+        if self._heard.is_set() or (self._due is not None and now >= self._due):
+            self._heard.clear()
             self._last, self._due = now, None
             return True
         return False
 
     def patience(self, most: float) -> float:
         """Returns the seconds until the alarm may ring, but at most `most`."""
-        wanted = self._last + self.SHORTEST if self._listener.heard.is_set() else self._due
+        wanted = self._last + self.SHORTEST if self._heard.is_set() else self._due
         return most if wanted is None else min(most, max(wanted - clock.monotonic(), 0.01))

@@ -4,7 +4,7 @@ The statements are in the folder `sql`, in the order of a row's life.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -13,6 +13,7 @@ from ticker import clock
 from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
 from ticker.db.pool import Pool
+from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch
 from ticker.errors import DatabaseUnavailable
 
@@ -117,6 +118,7 @@ class PostgresStore:
                 "clamp", now=now, limit=ROWS_AT_A_LOOK, after=after, boot=boot, uptime=uptime, stepped=stepped
             )
             after = rows[0]["id"] if rows else None
+        self.execute("clamp_slots", now=now)
 
     def _clock_was_set(self, now: datetime | None) -> bool:
         """Returns whether the database's clock and this host's uptime moved apart by over a second since the last call."""
@@ -156,6 +158,16 @@ class PostgresStore:
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
         return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
+
+    def limited_due(
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
+        full: Collection[str] | None = None,
+    ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
+        rows = self.execute(
+            "limited_due", now=now, look_ahead=look_ahead, limit=limit, ahead=ahead, without=list(without),
+            full=None if full is None else list(full),
+        )  # fmt: skip
+        return [_limited(row) for row in rows], bool(rows and rows[0]["more"])
 
     def next_due(self, now: datetime) -> float | None:
         """Returns the seconds from `now` to the next work of a pass; None if there is none."""
@@ -207,3 +219,12 @@ class PostgresStore:
 def patience(beat: int) -> float:
     """Returns how many seconds workers get to record ends after an outage of tickers or tables: two ticks, or at least 10 s."""
     return max(2 * beat / 1000, LEAST_PATIENCE)
+
+
+def _limited(row: sql.Row) -> LimitedTask:
+    is_pair = row["two"] is not None
+    return LimitedTask(
+        row["id"], row["next_run"], row["queue"], (row["one"], row["two"]) if is_pair else (row["one"],),
+        (row["room_one"], row["room_two"]) if is_pair else (row["room_one"],), (row["owner_type"], row["owner_id"]),
+        row["priority"], row["free_at"], row["token_us"],
+    )  # fmt: skip

@@ -107,6 +107,7 @@ tasks = Table(
     Index("tasks_due", "next_run"),
     Index("tasks_due_limited", text("(limits[1])"), text("COALESCE(limits[2], ''::text)"), "next_run"),
     Index("tasks_next_limited", "next_run"),
+    Index("tasks_waiting_limited", "id"),
     Index("tasks_alone", "alone_until"),
     Index("tasks_waiting_oldest", "id"),
     Index("tasks_done_once", "id"),

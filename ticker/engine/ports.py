@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from ticker.engine.jobs import JobSpec
+from ticker.engine.key_limits import LimitedTask
 from ticker.model import Alarm, DueTask, Ended, Health, Note, Outcome, PlannedRun, Reason, WaitingTask
 
 
@@ -65,10 +66,13 @@ class Batch(Protocol):
     """Rows locked by one short transaction. It commits when the block ends without an error."""
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
-        """Returns up to `limit` due tasks, oldest first, except those in the queues `without`. Skips rows that are locked."""
+        """Returns up to `limit` due tasks without limits, oldest first. Skips queues in `without`, and rows that are locked."""
 
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         """Returns due tasks of one queue: the oldest of each owner, then the second of each, and so on."""
+
+    def claim_chosen(self, now: datetime, look_ahead: int, ids: Sequence[int]) -> Sequence[DueTask]:
+        """Returns those of these tasks with limits that are still due, in this order. Skips rows that are locked."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         """Takes (task, next_run, batch job id). Notes the occurrence as waiting, and clears earlier push errors."""
@@ -165,7 +169,18 @@ class Store(Protocol):
         """Ends pauses whose time has passed."""
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
-        """Returns how many tasks of a queue are due."""
+        """Returns how many tasks without limits of a queue are due."""
+
+    def limited_due(
+        self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
+        full: Collection[str] | None = None,
+    ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
+        """Returns due tasks with limits, the oldest for each pair of keys. Leaves out tasks of the queues `without`.
+
+        A pair gives at most `limit` tasks, and one more than it has room for. A token of a rate counts as free if it is free
+        within `ahead` milliseconds. The pairs are those of the `limit` oldest tasks; whether more tasks are due is returned,
+        too. With `full`, they are all pairs without these keys.
+        """
 
     def remove_done(self, limit: int) -> int:
         """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ticker.engine import jobs, timing
+from ticker.engine import jobs, key_limits, timing
 from ticker.engine.follow_up import Followed, follow_up
 from ticker.engine.ports import Batch, Queue, Store
 from ticker.engine.queue_limit import Room
@@ -46,7 +46,10 @@ class Pushed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are full."""
+    """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are full.
+
+    `look_at` is when to look again for tasks whose keys have no room now. It is None if there are none.
+    """
 
     now: datetime
     due: Pushed = field(default_factory=Pushed)
@@ -54,6 +57,7 @@ class Report:
     swept: Swept = field(default_factory=Swept)
     followed: Followed = field(default_factory=Followed)
     left: Mapping[str, int] = field(default_factory=dict)
+    look_at: datetime | None = None
 
     @property
     def enqueued(self) -> int:
@@ -94,6 +98,8 @@ class TickOptions:
     """`period` if the last tick came that long ago, or 0 after a start or a gap."""
     depths: Mapping[str, int] = field(default_factory=dict)
     """The maximum number of waiting jobs, by queue."""
+    ahead: int = 0
+    """Milliseconds until the next look at keys without room, if the loop looks again: tokens that are free by then count."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
     """Calls a `Push` in one or several threads. Returns what each of them pushed."""
 
@@ -132,8 +138,9 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
+    keyed, look_at = push_keyed(work)
     limited_planned, limited_due, left = push_limited(work)
-    return Report(now, due + limited_due, planned + limited_planned, swept, followed, left)
+    return Report(now, due + keyed + limited_due, planned + limited_planned, swept, followed, left, look_at)
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> None:
@@ -167,6 +174,35 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     by_thread = work.options.push_threads(lambda: in_turns(planned, due, options=work.options))
     all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*by_thread, strict=True))
     return all_planned, all_due
+
+
+def push_keyed(work: Pass) -> tuple[Pushed, datetime | None]:
+    """Pushes due tasks with limits as far as their keys have room. Also returns when keys without room may have some."""
+    now, options, total, looks = work.now, work.options, Pushed(), list[datetime | None]()
+    full: set[str] | None = None
+    while True:
+        without = [name for name, left in work.queue.left.items() if left <= 0]
+        tasks, more = work.store.limited_due(now, options.look_ahead, options.batch, options.ahead, without, full)
+        choice = key_limits.choose(tasks, work.queue.left, now)
+        pushed = push_chosen(work, [task.id for task in choice.tasks])
+        total, looks, full = total + pushed, [*looks, choice.look_at], (full or set()) | choice.full
+        if (pushed.due < options.batch and not more) or options.stop():
+            return total, key_limits.soonest(looks)
+
+
+def push_chosen(work: Pass, ids: Sequence[int]) -> Pushed:
+    """Pushes these tasks batch by batch. Threads share the batches, unless a push reduces the room of a queue."""
+    now, options = work.now, work.options
+    batches = iter([ids[start : start + options.batch] for start in range(0, len(ids), options.batch)])
+
+    def push() -> list[Pushed]:
+        def claim(chosen: Sequence[int]) -> Callable[[Batch], Sequence[DueTask]]:
+            return lambda rows: rows.claim_chosen(now, options.look_ahead, chosen)
+
+        return [push_due(work, claim(chosen)) for chosen in batches if not options.stop()]
+
+    by_thread = (alone if options.depths else options.push_threads)(push)
+    return sum((pushed for one in by_thread for pushed in one), Pushed())
 
 
 def push_limited(work: Pass) -> tuple[Pushed, Pushed, dict[str, int]]:

@@ -129,16 +129,17 @@ def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
 
 
 def following(
-    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *, guilty: int = 0
-) -> list[str]:
+    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *, guilty: int = 0,
+    waits: str = "",
+) -> list[str]:  # fmt: skip
     """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
 
     `guilty` is the number of tasks of its function whose runs were killed or lost, if all of its tasks run alone for that
-    reason.
+    reason. `waits` says which limits keep it from being pushed.
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), alone(task, guilty, now),
-        schedule(task, now),
+        schedule(task, now, waits),
     )  # fmt: skip
     return [sentence for part in parts for sentence in part]
 
@@ -204,7 +205,7 @@ def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
         )
 
 
-def schedule(task: Task, now: datetime) -> Iterator[str]:
+def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
     """Says when the task is due next, or why it is not."""
     if stops := list(stops_now(task, now)):
         yield from stops
@@ -224,7 +225,8 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
         yield f"due at {time_of_day(task.next_run, now)}, in {span(task.next_run - now)}"
     else:
         since = due_since(task.next_run, task)
-        yield f"due since {time_of_day(since, now)}, for {span(now - since)}: the next tick pushes it"
+        pushed = f"it waits: {waits}" if waits else "the next tick pushes it"
+        yield f"due since {time_of_day(since, now)}, for {span(now - since)}: {pushed}"
 
 
 def next_times(task: Task, now: datetime, count: int) -> Preview:

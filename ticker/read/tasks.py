@@ -18,7 +18,7 @@ from ticker.tasks.reference import Ref, described, id_or_name
 from ticker.tasks.rows import tasks_from
 
 AT_MOST = 10_000  # rows of one answer
-STATES = ("failing", "late", "paused", "inactive", "running", "waiting")
+STATES = ("failing", "late", "limited", "paused", "inactive", "running", "waiting")
 """The states by which `list_tasks` filters. A task may be in several."""
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters of `list_tasks` that no index serves without an owner."""
@@ -137,8 +137,9 @@ def list_tasks(
 ) -> Steps[list[Task]]:  # fmt: skip
     """Returns up to `limit` tasks with ids over `after`, by id.
 
-    `state` is one of `STATES`; `late` means due for longer than two ticks. `search` is a part of the name, the function, the
-    owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
+    `state` is one of `STATES`; `late` means due for longer than two ticks. A task with limits is `limited` instead of late.
+    `search` is a part of the name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table,
+    `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,

@@ -559,6 +559,7 @@ CREATE INDEX tasks_inactive ON ticker.tasks USING btree (id) WHERE ((NOT enabled
 CREATE INDEX tasks_next_limited ON ticker.tasks USING btree (next_run) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
 CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE (paused_by IS NOT NULL);
 CREATE INDEX tasks_paused_until ON ticker.tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
+CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((waiting <> '{}'::timestamp with time zone[]) AND (limits IS NOT NULL));
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();

@@ -53,7 +53,7 @@ FROM measured GROUP BY family, function, bounds, bound
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
 SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(greatest(t.next_run, t.resumed_at))) FROM (
     SELECT next_run, resumed_at FROM {schema}.tasks
-    WHERE {runnable} AND next_run <= (SELECT now FROM instant)
+    WHERE {unlimited} AND next_run <= (SELECT now FROM instant)
     ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
 
 -- name: waiting_in_queues

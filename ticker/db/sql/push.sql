@@ -13,7 +13,7 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
 SELECT {claimed t}
 FROM {schema}.tasks t {announced t}
-WHERE {runnable}
+WHERE {unlimited}
   AND {due} AND queue <> ALL (%(without)s::text[])
 ORDER BY next_run
 LIMIT %(limit)s
@@ -26,7 +26,7 @@ WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
     FROM {schema}.tasks
-    WHERE {runnable}
+    WHERE {unlimited}
       AND {due}
       AND queue = %(queue)s
 ), chosen AS MATERIALIZED (
@@ -34,13 +34,76 @@ WITH due AS MATERIALIZED (
 )
 SELECT {claimed t}
 FROM {schema}.tasks t JOIN chosen c ON c.id = t.id {announced t}
-WHERE {runnable} AND t.next_run = c.next_run AND queue = %(queue)s
+WHERE {unlimited} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
+FOR NO KEY UPDATE OF t SKIP LOCKED
+
+-- name: limited_due
+-- Lists due tasks with limits, and the room of their keys. Nothing is locked. Each pair of keys gives its oldest tasks: one
+-- more than it has room for, or up to 2,000 among all pairs with room, so that owners can take turns. The pairs are those of
+-- the `limit` oldest due tasks, or with `full`, all pairs without these keys: each pair is found after the previous one.
+-- The room of a key is what is free of its tightest limit, without what waiting jobs will take. Tokens that are free within
+-- `ahead` milliseconds count, because it takes a while until a job starts.
+WITH RECURSIVE oldest AS MATERIALIZED (
+    SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
+    WHERE %(full)s::text[] IS NULL AND {limited} AND {due} AND queue <> ALL (%(without)s::text[]) ORDER BY next_run LIMIT %(limit)s
+), walk AS (
+    (SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
+     WHERE %(full)s::text[] IS NOT NULL AND {limited} ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM walk w, LATERAL (
+        (SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
+         WHERE w.one <> ALL (%(full)s::text[]) AND {limited} AND (limits[1], coalesce(limits[2], '')) > (w.one, w.two)
+         ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
+        UNION ALL
+        (SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
+         WHERE w.one = ANY (%(full)s::text[]) AND {limited} AND limits[1] > w.one
+         ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)) n
+), pairs AS MATERIALIZED (
+    SELECT one, two FROM oldest UNION
+    SELECT one, two FROM walk WHERE one <> ALL (%(full)s::text[]) AND two <> ALL (%(full)s::text[])
+), waits AS MATERIALIZED (
+    SELECT k.key, count(*) FROM {schema}.tasks t, unnest(t.limits) AS k (key)
+    WHERE t.waiting <> '{}' AND t.limits IS NOT NULL GROUP BY k.key
+), rooms AS MATERIALIZED (
+    SELECT k.key, k.token_us, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
+            least(CASE WHEN {places k} > 0 THEN s.runs END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
+        CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
+    FROM (SELECT one AS key FROM pairs UNION SELECT two FROM pairs) p
+        JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
+            SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
+                count(*) FILTER (WHERE kind = 'start' AND coalesce(until <= a.ahead, true)) AS starts,
+                min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) AS token_ends
+            FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
+            WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s
+), offered AS MATERIALIZED (
+    SELECT p.one, p.two, a.room AS room_one, b.room AS room_two, least(a.room, b.room) AS room,
+        greatest(a.free_at, b.free_at) AS free_at, greatest(a.token_us, b.token_us) AS token_us,
+        count(*) FILTER (WHERE coalesce(least(a.room, b.room), 1) > 0) OVER () AS with_room
+    FROM pairs p LEFT JOIN rooms a ON a.key = p.one LEFT JOIN rooms b ON b.key = p.two
+)
+SELECT t.id, t.next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id, t.priority,
+    o.free_at, o.token_us, (SELECT count(*) FROM oldest) >= %(limit)s AS more
+FROM offered o, LATERAL (
+    SELECT t.*, row_number() OVER (ORDER BY next_run) AS n FROM {schema}.tasks t
+    WHERE {limited t} AND t.limits[1] = o.one AND coalesce(t.limits[2], '') = o.two AND {due t} AND t.queue <> ALL (%(without)s::text[])
+    ORDER BY t.next_run LIMIT CASE WHEN o.room <= 0 THEN 1
+        ELSE least(greatest(o.room + 1, 2000 / o.with_room), %(limit)s) END) t
+ORDER BY t.n > o.room, t.next_run
+LIMIT 50 * %(limit)s
+
+-- name: claim_chosen
+-- Claims these tasks, in this order, unless another ticker has them, or they are not due any more. The rule does not name
+-- their limits: an index of limited tasks would be read for all of them.
+SELECT {claimed t}
+FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS c (id, n) JOIN {schema}.tasks t ON t.id = c.id {announced t}
+WHERE {runnable t} AND {due t}
+ORDER BY c.n
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: count_due
 SELECT count(*) FROM {schema}.tasks
-WHERE {runnable}
+WHERE {unlimited}
   AND {due}
   AND queue = %(queue)s
 
@@ -150,7 +213,7 @@ WHERE r.id = b.id
     SELECT r.id, m.is_over FROM made m, LATERAL (
         SELECT r.id FROM {schema}.runs r
         WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
-        ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
+        ORDER BY r.id LIMIT 50 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
     WHERE m.is_over OR NOT m.is_wanted
 ), unmade AS (
     DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id

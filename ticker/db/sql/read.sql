@@ -12,7 +12,10 @@ WITH instant AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
-    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {runnable}
+    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {unlimited}
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
+    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
         AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
@@ -35,7 +38,8 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
        OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
-       WHEN 'late' THEN {runnable} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
+       WHEN 'late' THEN {unlimited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
+       WHEN 'limited' THEN {limited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
        WHEN 'paused' THEN paused_by IS NOT NULL WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
@@ -49,7 +53,10 @@ WITH late AS MATERIALIZED (
 SELECT count(*) > %(most)s AS is_crowded FROM (
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
-    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {runnable}
+    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {unlimited}
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
+    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
         AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
@@ -78,16 +85,20 @@ SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
 
 -- name: next_tasks
 -- Lists the tasks that run next, nearest first. Includes tasks that are due but not late yet.
-SELECT {task} FROM {schema}.tasks
-WHERE {runnable}
-  AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+(SELECT {task} FROM {schema}.tasks
+ WHERE {unlimited} AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+ ORDER BY next_run LIMIT %(limit)s)
+UNION ALL
+(SELECT {task} FROM {schema}.tasks
+ WHERE {limited} AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+ ORDER BY next_run LIMIT %(limit)s)
 ORDER BY next_run
 LIMIT %(limit)s
 
 -- name: late_tasks
 -- Lists the tasks that should have been pushed by now, oldest first.
 SELECT {task} FROM {schema}.tasks
-WHERE {runnable}
+WHERE {unlimited}
   AND next_run < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
   AND coalesce(resumed_at < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond'), true)
 ORDER BY next_run
@@ -110,7 +121,7 @@ WITH instant AS MATERIALIZED (
 SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
             ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
-    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {runnable}
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {unlimited}
         AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS late,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
@@ -156,7 +167,7 @@ WITH instant AS MATERIALIZED (
      WHERE failures > 0 AND (SELECT failing FROM asked) ORDER BY failures DESC, id LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE {runnable} AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true)
+     WHERE {unlimited} AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true)
        AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
@@ -179,7 +190,7 @@ WITH instant AS MATERIALIZED (
       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
     GROUP BY owner_type, owner_id
     HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
-        OR ({runnable} AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)
+        OR ({unlimited} AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)
             AND (SELECT late FROM asked))
         OR ((paused_by IS NOT NULL OR {inactive}) AND (SELECT paused FROM asked)))
     ORDER BY owner_type, owner_id LIMIT %(limit)s
@@ -191,14 +202,14 @@ WITH instant AS MATERIALIZED (
       AND owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
       AND (%(after_rank)s::int = 0 OR (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text))
     GROUP BY owner_type, owner_id
-    HAVING NOT bool_or(failures > 0 OR ({runnable}
+    HAVING NOT bool_or(failures > 0 OR ({unlimited}
                                         AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)))
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 )
 SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
     LATERAL (
         SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
-            count(*) FILTER (WHERE {runnable} AND next_run < i.late AND coalesce(resumed_at < i.late, true))::int AS late,
+            count(*) FILTER (WHERE {unlimited} AND next_run < i.late AND coalesce(resumed_at < i.late, true))::int AS late,
             count(*) FILTER (WHERE paused_by IS NOT NULL)::int AS paused,
             count(*) FILTER (WHERE {inactive})::int AS inactive,
             max(last_success_at) AS last_success,
@@ -209,10 +220,15 @@ SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY ran
 ORDER BY o.rank, o.owner_type, o.owner_id
 
 -- name: due_tasks
--- Lists, without locks, the tasks that a tick would push: tasks that are due, and tasks whose pause has expired.
+-- Lists, without locks, the tasks that a tick would push: tasks that are due, also those that wait for room under
+-- a limit, and tasks whose pause has expired.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
 SELECT {task} FROM {schema}.tasks
-WHERE {runnable} AND next_run <= (SELECT now FROM instant)
+WHERE {unlimited} AND next_run <= (SELECT now FROM instant)
+  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
+UNION ALL
+SELECT {task} FROM {schema}.tasks
+WHERE {limited} AND next_run <= (SELECT now FROM instant)
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 UNION ALL
 SELECT {task} FROM {schema}.tasks
@@ -221,6 +237,21 @@ WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 ORDER BY next_run
 LIMIT %(limit)s
+
+-- name: keys_of_task
+-- Returns the keys of a task with the use of their limits, and how many tasks wait with it or have been due for longer.
+SELECT k.key, {places k} AS places, k.burst, CASE WHEN k.held_until > i.now THEN k.held_until END AS held_until,
+    s.active, s.used, s.token_at, w.waiting, w.before
+FROM {schema}.tasks t, unnest(t.limits) WITH ORDINALITY AS u (key, n) JOIN {schema}.limited_keys k ON k.key = u.key,
+    (SELECT {now} AS now) i, LATERAL (
+        SELECT count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS used,
+            min(until) FILTER (WHERE kind = 'start' AND n <= k.burst) AS token_at
+        FROM {schema}.slots WHERE key = k.key AND until > i.now) s, LATERAL (
+        SELECT (SELECT count(*) FROM {schema}.tasks o
+                WHERE o.waiting <> '{}' AND o.limits IS NOT NULL AND k.key = ANY (o.limits) AND o.id <> t.id) AS waiting,
+            (SELECT count(*) FROM {schema}.tasks o
+             WHERE {limited o} AND o.next_run <= t.next_run AND k.key = ANY (o.limits) AND (o.next_run, o.id) < (t.next_run, t.id)) AS before) w
+WHERE t.id = %(id)s ORDER BY u.n
 
 -- name: list_runs
 -- Lists runs without their output, which is up to 64 kB each.

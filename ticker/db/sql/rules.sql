@@ -18,8 +18,19 @@ coalesce(%(now)s::timestamptz, clock_timestamp())
 -- The task is enabled, its owner is active, and it is not paused. Indexes have the same condition.
 t.enabled AND t.owner_active AND t.paused_by IS NULL
 
+-- rule: unlimited
+-- The runnable tasks without limits. Limited tasks have an index of their own, so that those that are blocked delay nothing else.
+{runnable t} AND t.limits IS NULL
+
+-- rule: limited
+{runnable t} AND t.next_run IS NOT NULL AND t.limits IS NOT NULL
+
 -- rule: inactive
 (NOT t.enabled OR NOT t.owner_active)
+
+-- rule: places
+-- How many runs of the key t may be active at the same time. After a hold, these are fewer than its limit.
+least(t.concurrency, t.allowed)
 
 -- rule: due
 -- Interval tasks count as due a little early (timing.horizon). Others never do: they would be pushed twice.

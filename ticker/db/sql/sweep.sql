@@ -60,7 +60,10 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
-SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {runnable}
+SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
+        AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
+        ORDER BY next_run LIMIT 1) IS NOT NULL
+    OR (SELECT id FROM {schema}.tasks WHERE {limited}
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
@@ -121,6 +124,21 @@ UPDATE {schema}.runs r SET
     created_at = least(r.created_at, %(now)s::timestamptz)
 FROM ahead WHERE r.id = ahead.id
 RETURNING r.id
+
+-- name: clamp_slots
+-- After the clock was set back, slots are used no longer than from now on: a token as long as its rate says, a place as long
+-- as its run holds it. If that run has ended without freeing its place, ten minutes are enough.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+), ahead AS MATERIALIZED (
+    SELECT s.key, s.kind, s.n, i.now + CASE s.kind WHEN 'start' THEN coalesce(k.token_us, 0) * interval '1 microsecond'
+        ELSE coalesce((SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
+            WHERE r.token = s.token AND r.state = 'running'), interval '10 minutes') END AS until
+    FROM instant i, {schema}.slots s LEFT JOIN {schema}.limited_keys k ON k.key = s.key
+    WHERE s.until > i.now + interval '1 second' FOR NO KEY UPDATE OF s SKIP LOCKED
+)
+UPDATE {schema}.slots s SET until = a.until FROM ahead a
+WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n) AND s.until > a.until + interval '1 second'
 
 -- name: end_overdue
 -- Ends runs past B + g without a recorded end. If the run's or its task's row is locked now, the run is left to the
@@ -291,10 +309,12 @@ WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.q
 
 -- name: next_due
 -- Returns the seconds from `now`, when a pass has just ended, to the next work of a pass; NULL if there is none. Tasks
--- that are already due and could not be pushed wait for the next regular tick.
+-- that are already due and could not be pushed wait for the next regular tick, or until their keys have room.
 SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
-     WHERE {runnable} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
+     WHERE {unlimited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
+    (SELECT next_run FROM {schema}.tasks
+     WHERE {limited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
     (SELECT min(due_at) FROM {schema}.runs
      WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at > %(now)s::timestamptz)

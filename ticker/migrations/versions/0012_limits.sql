@@ -155,3 +155,5 @@ CREATE INDEX tasks_due_limited ON tasks ((limits[1]), (coalesce(limits[2], '')),
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
 CREATE INDEX tasks_next_limited ON tasks (next_run)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
+-- The room of a key: what was pushed and has not started will take it.
+CREATE INDEX tasks_waiting_limited ON tasks (id) WHERE waiting <> '{}' AND limits IS NOT NULL;

@@ -30,7 +30,7 @@ def tasks(here: Site, request: Request) -> Shown:
 
 
 def is_late(task: Task, now: datetime) -> bool:
-    """Returns whether the task should have been pushed two ticks ago."""
-    if task.runs_next is None:
+    """Returns whether the task should have been pushed two ticks ago. A task with limits may wait for room."""
+    if task.runs_next is None or task.limits:
         return False
     return due_since(task.runs_next, task) < now - timing.span(read_tasks.late_ms())

@@ -1,0 +1,164 @@
+"""Which tasks with limits are pushed: a pure choice by the room of their keys, and the pass that makes it."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.doubles import NOW, MemoryQueue, MemoryStore, job_id
+from ticker.engine.key_limits import LimitedTask, choose
+from ticker.engine.tick import TickOptions, tick
+
+SECOND = timedelta(seconds=1)
+
+
+def task(id_, *keys, room=None, rooms=(), age=0, queue="polling", **columns):
+    return LimitedTask(id_, NOW - age * SECOND, queue, keys, rooms or (room,) * len(keys), **columns)
+
+
+def ids(tasks, depths=None):
+    return [task.id for task in choose(tasks, depths or {}, NOW).tasks]
+
+
+# ------------------------------------------------------------------------------------------------------ the choice
+
+
+def test_the_oldest_go_first_as_far_as_their_key_has_room():
+    assert ids([task(n, "a", room=2, age=n) for n in (1, 2, 3)]) == [3, 2]
+
+
+def test_a_key_without_a_limit_has_room_for_all():
+    assert ids([task(n, "a", age=-n) for n in (1, 2, 3)]) == [1, 2, 3]
+
+
+def test_a_task_goes_only_if_both_of_its_keys_have_room():
+    both, one = task(1, "a", "b", rooms=(2, 0), age=9), task(2, "a", room=2)
+    assert ids([both, one]) == [2]
+
+
+def test_a_key_that_several_pairs_share_is_counted_once():
+    tasks = [task(n, "host", f"account:{n}", rooms=(2, 1), age=-n) for n in range(5)]
+    assert ids(tasks) == [0, 1]
+
+
+def test_owners_take_turns_at_a_key():
+    greedy = [task(n, "a", room=2, age=9, owner=("mail", "greedy")) for n in (1, 2)]
+    assert ids([*greedy, task(3, "a", room=2, owner=("mail", "modest"))]) == [1, 3]
+
+
+def test_an_owner_who_uses_another_key_loses_no_turn_at_this_one():
+    elsewhere = [task(n, "b", age=9, owner=("mail", "x")) for n in (1, 2, 3)]
+    here = [task(4, "a", room=1, age=5, owner=("mail", "x")), task(5, "a", room=1, owner=("mail", "y"))]
+    assert set(ids([*elsewhere, *here])) == {1, 2, 3, 4}
+
+
+def test_priority_counts_within_the_turn_of_an_owner():
+    mine = [task(n, "a", room=2, age=-n, owner=("mail", "x"), priority=n) for n in (1, 2)]
+    theirs = task(3, "a", room=2, age=-3, owner=("mail", "y"))
+    assert ids([*mine, theirs]) == [2, 3]
+
+
+def test_a_queue_gets_no_more_than_it_has_room_for_and_delays_no_other():
+    tasks = [task(1, "a", age=3), task(2, "a", age=2), task(3, "a", age=1, queue="reports")]
+    assert ids(tasks, {"polling": 1}) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("refused", "seconds"),
+    [
+        ({"free_at": NOW + 5 * SECOND}, 5),
+        ({"free_at": NOW + SECOND / 100}, 0.2),
+        ({"token_us": 3_000_000}, 1),  # jobs that wait hold the room: nobody says when they start
+        ({}, 1),  # a run has to end
+    ],
+)
+def test_the_next_look_is_when_a_key_without_room_may_have_some(refused, seconds):
+    found = choose([task(1, "a", room=0, **refused)], {}, NOW).look_at
+    assert found == NOW + seconds * SECOND
+
+
+@pytest.mark.parametrize(("token_us", "seconds"), [(3_000_000, 3), (1000, 0.2), (None, 1)])
+def test_after_the_last_tokens_are_given_out_the_next_look_is_when_they_are_free_again(token_us, seconds):
+    chosen, full, look_at = choose([task(n, "a", room=1, token_us=token_us) for n in (1, 2)], {}, NOW)
+    assert full == {"a"}
+    assert (len(chosen), look_at) == (1, NOW + seconds * SECOND)
+
+
+KEYS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=2, unique=True)
+
+
+@st.composite
+def crowds(draw):
+    rooms = draw(st.fixed_dictionaries({key: st.one_of(st.none(), st.integers(-2, 4)) for key in "abcd"}))
+    keys = draw(st.lists(KEYS, max_size=25))
+    return rooms, [
+        task(
+            n, *of, rooms=tuple(rooms[key] for key in of), age=draw(st.integers(0, 9)),
+            owner=("mail", draw(st.sampled_from("xyz"))), priority=draw(st.integers(0, 2)),
+            queue=draw(st.sampled_from(["polling", "reports"])),
+        )
+        for n, of in enumerate(keys)
+    ]  # fmt: skip
+
+
+@given(crowds(), st.integers(0, 5))
+def test_no_room_is_exceeded_and_no_key_starves_while_it_has_room(crowd, depth):
+    rooms, tasks = crowd
+    chosen = choose(tasks, {"polling": depth}, NOW).tasks
+    used = Counter(key for task in chosen for key in task.keys)
+    assert len({task.id for task in chosen}) == len(chosen)
+    assert all(room is None or used[key] <= max(room, 0) for key, room in rooms.items())
+    queued = Counter(task.queue for task in chosen)
+    assert queued["polling"] <= depth
+
+    def is_full(key):
+        return rooms[key] is not None and used[key] >= max(rooms[key], 0)
+
+    for left in set(tasks) - set(chosen):
+        assert any(map(is_full, left.keys)) or (left.queue == "polling" and queued["polling"] == depth)
+
+
+@given(crowds())
+def test_at_a_key_no_owner_gets_two_more_than_another_who_waits_for_the_same_key_alone(crowd):
+    rooms, tasks = crowd
+    tasks = [task for task in tasks if len(task.keys) == 1]
+    chosen = choose(tasks, {}, NOW).tasks
+    for key in rooms:
+        got = Counter(task.owner for task in chosen if key in task.keys)
+        waits = {task.owner for task in set(tasks) - set(chosen) if key in task.keys}
+        assert all(got[owner] >= max(got.values(), default=0) - 1 for owner in waits)
+
+
+# -------------------------------------------------------------------------------------------------------- the pass
+
+
+@pytest.fixture
+def rows():
+    return MemoryStore()
+
+
+def test_a_pass_pushes_what_has_room_and_leaves_the_rest_due(rows):
+    rows.rooms, jobs = {"imap": 2}, MemoryQueue()
+    mine = [rows.add_task(next_run=NOW - n * SECOND, limits=("imap",)) for n in (1, 3, 2)]
+    other = rows.add_task()
+    report = tick(rows, jobs, NOW)
+    assert (report.due.enqueued, report.errors) == (3, 0)
+    assert jobs.waiting() == [job_id(other, NOW), job_id(mine[1], NOW - 3 * SECOND), job_id(mine[2], NOW - 2 * SECOND)]
+    assert rows.task(mine[0]).next_run == NOW - SECOND and not rows.task(mine[0]).waiting
+    assert tick(rows, jobs, NOW).enqueued == 0
+
+
+def test_a_pass_pushes_tasks_with_limits_in_as_many_batches_as_it_takes(rows):
+    jobs = MemoryQueue()
+    for n in range(25):
+        rows.add_task(limits=("imap", f"account:{n % 3}"))
+    assert tick(rows, jobs, NOW, TickOptions(batch=4)).due.enqueued == 25
+
+
+def test_a_pass_keeps_to_the_depth_of_a_queue(rows):
+    jobs = MemoryQueue()
+    for queue in ("polling", "polling", "polling", "reports"):
+        rows.add_task(limits=("imap",), queue=queue)
+    assert tick(rows, jobs, NOW, TickOptions(depths={"polling": 2})).due.enqueued == 3

@@ -1,0 +1,172 @@
+"""Tasks with limits wait in the table: a tick pushes of each key what has room, and looks again when more has."""
+
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from ticker.engine.tick import TickOptions, tick
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def limit(db):
+    """Declares a limit as `ticker.limit` does."""
+
+    def declare(key, concurrency=None, rate=None, period_ms=None, burst=None):
+        db.execute(
+            "INSERT INTO ticker.limits (key, concurrency, rate, period_ms, burst) VALUES (%s, %s, %s, %s, %s)",
+            [key, concurrency, rate, period_ms, burst],
+        )
+        db.execute("SELECT ticker.limit_keys(ARRAY[%s])", [key])
+
+    return declare
+
+
+@pytest.fixture
+def tasks(db):
+    """Registers tasks with these keys, which are due in the order of their ids."""
+
+    def register(count, *keys, name="poll", **columns):
+        ids = [ticker.register(db, "poll", name=f"{name} {keys} {n}", every="1m", **columns).id for n in range(count)]
+        db.execute("UPDATE ticker.tasks SET limits = nullif(%s::text[], '{}'), next_run = next_run - 9 * interval '1 second'"
+                   " + id * interval '1 microsecond' WHERE id = ANY (%s)", [list(keys), ids])  # fmt: skip
+        return ids
+
+    return register
+
+
+@pytest.fixture
+def waiting(db):
+    def ids():
+        return {row[0] for row in db.execute("SELECT id FROM ticker.tasks WHERE waiting <> '{}'")}
+
+    return ids
+
+
+def take(db, key, kind, count, seconds):
+    """Marks slots as taken, as starts do."""
+    db.execute("UPDATE ticker.slots SET token = CASE kind WHEN 'run' THEN gen_random_uuid() END, until = clock_timestamp()"
+               " + %s * interval '1 second' WHERE key = %s AND kind = %s AND n <= %s", [seconds, key, kind, count])  # fmt: skip
+
+
+def start_all(db):
+    """Takes all jobs off, as starts do."""
+    db.execute("UPDATE ticker.tasks SET waiting = '{}'")
+
+
+def test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed(
+    environ, db, store, queue, limit, tasks, waiting
+):
+    limit("imap", concurrency=20)
+    blocked, free = tasks(100, "imap"), tasks(30)
+    assert tick(store, queue).enqueued == 50
+    assert waiting() == {*blocked[:20], *free}
+    assert tick(store, queue).enqueued == 0  # those that wait will take the room
+    start_all(db)
+    take(db, "imap", "run", 15, seconds=30)
+    assert tick(store, queue).enqueued == 5
+    assert waiting() == set(blocked[20:25])
+
+
+def test_a_task_needs_room_for_both_of_its_keys(environ, db, store, queue, limit, tasks, waiting):
+    limit("imap", concurrency=3)
+    limit("account:1", concurrency=1)
+    mine, others = tasks(5, "imap", "account:1"), tasks(5, "account:2", "imap")
+    tick(store, queue)
+    assert waiting() == {mine[0], *others[:2]}
+
+
+def test_a_key_without_a_limit_delays_nothing(environ, store, queue, tasks, waiting):
+    ids = tasks(25, "unheard")
+    tick(store, queue, options=TickOptions(batch=10))
+    assert waiting() == set(ids)
+
+
+def test_of_a_rate_as_many_are_pushed_as_there_are_tokens_and_the_tick_says_when_there_are_more(
+    environ, db, store, queue, limit, tasks
+):
+    limit("api", rate=60, period_ms=60_000, burst=5)
+    tasks(20, "api")
+    report = tick(store, queue)
+    assert (report.enqueued, report.look_at - report.now) == (5, 5 * SECOND)  # a token is used up for five seconds
+    report = tick(store, queue)
+    assert (report.enqueued, report.look_at - report.now) == (0, SECOND)  # nobody says when the five start
+    start_all(db)
+    take(db, "api", "start", 5, seconds=3)
+    report = tick(store, queue)
+    assert report.enqueued == 0 and 2 * SECOND < report.look_at - report.now <= 3 * SECOND
+    assert tick(store, queue, options=TickOptions(ahead=10_000)).enqueued == 5
+
+
+@pytest.mark.parametrize(
+    ("column", "pushed"), [("allowed = 1", 1), ("held_until = clock_timestamp() + interval '9 seconds'", 0)]
+)
+def test_a_key_that_is_held_gets_nothing_and_after_that_as_much_as_is_allowed(
+    environ, db, store, queue, limit, tasks, column, pushed
+):  # fmt: skip
+    limit("api", concurrency=4)
+    tasks(20, "api")
+    db.execute(f"UPDATE ticker.limited_keys SET {column}")
+    report = tick(store, queue)
+    assert report.enqueued == pushed
+    assert pushed or 8 * SECOND < report.look_at - report.now <= 9 * SECOND
+
+
+def test_slots_over_a_lowered_limit_are_no_room(environ, db, store, queue, limit, tasks):
+    limit("imap", concurrency=5)
+    tasks(20, "imap")
+    db.execute("UPDATE ticker.limits SET concurrency = 2")
+    db.execute("SELECT ticker.limit_keys(ARRAY['imap'])")
+    assert tick(store, queue).enqueued == 2
+
+
+def test_no_key_starves_behind_many_that_have_no_room(environ, store, queue, limit, tasks, waiting):
+    limit("full", concurrency=1)
+    tasks(40, "full")
+    for n in range(5):
+        tasks(2, f"key:{n}")
+    tick(store, queue, options=TickOptions(batch=10))
+    assert len(waiting()) == 11
+
+
+def test_owners_take_turns_at_a_key(environ, store, queue, limit, tasks, waiting):
+    limit("imap", concurrency=2)
+    tasks(20, "imap", owner="mail:greedy")
+    [modest] = tasks(1, "imap", name="modest", owner="mail:modest")
+    tick(store, queue)
+    assert modest in waiting() and len(waiting()) == 2
+
+
+def test_a_full_queue_delays_no_other_queue_of_the_same_key(environ, store, queue, limit, tasks, waiting):
+    limit("imap", concurrency=2)
+    tasks(20, "imap")
+    [other] = tasks(1, "imap", name="other", queue="reports")
+    tick(store, queue, options=TickOptions(depths={"polling": 1}))
+    tick(store, queue, options=TickOptions(depths={"polling": 1}))
+    assert other in waiting() and len(waiting()) == 2
+
+
+def test_after_a_step_back_slots_are_free_as_soon_as_from_now_on(environ, db, store, limit, tasks):
+    limit("imap", concurrency=3, rate=60, period_ms=60_000, burst=2)
+    [task] = tasks(1, "imap")
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, kind, state, token, started_at, until) SELECT %s, 'manual', 'running', token,"
+        " clock_timestamp() + interval '1 hour', clock_timestamp() + interval '61 minutes'"
+        " FROM (SELECT gen_random_uuid() AS token) t RETURNING token", [task],
+    )  # fmt: skip
+    take(db, "imap", "run", 2, seconds=3660)
+    db.execute("UPDATE ticker.slots s SET token = r.token FROM ticker.runs r WHERE s.kind = 'run' AND n = 1")
+    take(db, "imap", "start", 1, seconds=3600)
+    store.clamp(None, 100)
+    left = "SELECT round(extract(epoch FROM until - clock_timestamp()) + 0.4) FROM ticker.slots ORDER BY kind, n"
+    assert [seconds for (seconds,) in db.execute(left)] == [60, 600, None, 2, None]
+
+
+def test_a_task_that_is_not_due_yet_or_paused_is_not_pushed(environ, db, store, queue, tasks):
+    ids = tasks(3, "imap")
+    ticker.pause(db, ids[0])
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '9 seconds' WHERE id = %s", [ids[1]])
+    assert tick(store, queue).enqueued == 1
+    assert 8 < store.next_due(store.now()) <= 9

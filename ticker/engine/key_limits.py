@@ -1,0 +1,85 @@
+"""Chooses which tasks with limits are pushed, by the room that their keys have. Pure: reads no clock."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+LOOK_EVERY = timedelta(milliseconds=200)
+"""The shortest time between two looks at keys without room."""
+LOOK_IN_VAIN = timedelta(seconds=1)
+"""The time until the next look if nobody knows when a key has room: a job has to start, or a run to end."""
+
+
+class LimitedTask(NamedTuple):
+    """A due task with one or two keys, and how many runs of each key may still be pushed; None is any number.
+
+    `free_at` is when the keys may have room again, if they have none and the time is known. `token_us` is how long a start
+    uses up a token of the keys' rates, in microseconds, if they have any.
+    """
+
+    id: int
+    next_run: datetime
+    queue: str
+    keys: tuple[str, ...]
+    rooms: tuple[int | None, ...] = (None, None)
+    owner: tuple[str, str] = ("", "")
+    priority: int = 0
+    free_at: datetime | None = None
+    token_us: int | None = None
+
+
+class Choice(NamedTuple):
+    """The tasks to push, in order, and the keys that have no room after them.
+
+    `look_at` is when to look at the tasks that wait for room. It is None if there are none.
+    """
+
+    tasks: list[LimitedTask]
+    full: set[str]
+    look_at: datetime | None
+
+
+def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetime) -> Choice:
+    """Chooses tasks in turn, as long as all of their keys have room, and the queue, if its depth is limited."""
+    rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
+    left, chosen, refused = dict(depths), list[LimitedTask](), list[LimitedTask]()
+    for task in in_turn(tasks):
+        if any(rooms.get(key, 1) <= 0 for key in task.keys):
+            refused.append(task)
+        elif left.get(task.queue, 1) > 0:
+            chosen.append(task)
+            rooms.update((key, rooms[key] - 1) for key in task.keys if key in rooms)
+            left.update({task.queue: left[task.queue] - 1} if task.queue in left else {})
+    full = {key for key, room in rooms.items() if room <= 0}
+    return Choice(chosen, full, soonest(look_at(task, now) for task in refused))
+
+
+def soonest(instants: Iterable[datetime | None]) -> datetime | None:
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def in_turn(tasks: Sequence[LimitedTask]) -> list[LimitedTask]:
+    """Returns the first task of each owner, oldest first, then the second of each, and so on.
+
+    Turns are counted for each key. Within an owner, the priority decides, then the age. A task without an owner counts as its
+    own owner.
+    """
+    turns: dict[tuple[str, object], int] = defaultdict(int)
+    ordered = []
+    for task in sorted(tasks, key=lambda task: (-task.priority, task.next_run, task.id)):
+        owners = [(key, task.owner if task.owner[0] else task.id) for key in task.keys]
+        turn = 1 + max(turns[owner] for owner in owners)
+        turns.update(dict.fromkeys(owners, turn))
+        ordered.append((turn, task.next_run, task.id, task))
+    return [task for *_, task in sorted(ordered)]
+
+
+def look_at(task: LimitedTask, now: datetime) -> datetime:
+    """Returns when a task without room may have some."""
+    if task.free_at is not None:
+        return max(task.free_at, now + LOOK_EVERY)
+    had_room = all(room is None or room > 0 for room in task.rooms)
+    if had_room and task.token_us is not None:
+        return now + max(timedelta(microseconds=task.token_us), LOOK_EVERY)
+    return now + LOOK_IN_VAIN

@@ -157,12 +157,17 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     return began, since, call.database.execute("start_planned", **planned, **common)[0]
 
 
-def decide_all(calls: Sequence[Call], tokens: Sequence[str]) -> tuple[float, float, list[sql.Row]]:
-    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows."""
+def decide_all(
+    calls: Sequence[Call], tokens: Sequence[str], *, waits: bool = False
+) -> tuple[float, float, list[sql.Row]]:
+    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows.
+
+    With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row.
+    """
     began, since, common = _asked(calls[0])
     sets = {
         "task_ids": [call.task_id for call in calls], "occurrences": [call.occurrence for call in calls],
-        "tokens": list(tokens), "job_ids": [call.job_id for call in calls],
+        "tokens": list(tokens), "job_ids": [call.job_id for call in calls], "waits": waits,
     }  # fmt: skip
     return began, since, calls[0].database.execute("start", **sets, **common)
 
@@ -179,9 +184,12 @@ def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job, which RQ sees as a success. A drop has a record; `redelivered` and `stale` have none."""
+    """Logs a refused job, which RQ sees as a success. A drop has a record; `redelivered`, `stale` and `limited` have none."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
+    if reason is Reason.LIMITED:
+        log.info("limited task=%s job=%s: %s", call.task_id, call.job_id, detail)
+        return f"limited: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE):
         log.warning("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
         return f"{reason}: {detail}"
@@ -222,6 +230,10 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a job of the task waits or runs"
         case Reason.ADOPTED:
             return "its job belonged to another installation"
+        case Reason.LIMITED:
+            return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
+        case Reason.SUPERSEDED:
+            return "a limit has no room, and a newer occurrence waits"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

@@ -37,6 +37,7 @@ class Start:
     occurrence: datetime | None = None
     attempt: int = 1
     piece: Any = None
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

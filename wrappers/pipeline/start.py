@@ -40,6 +40,13 @@ class Asked(NamedTuple):
     row: sql.Row
 
 
+class NoRoom(NamedTuple):
+    """A refusal of a start that may be requested again: a key of the task is full. `seconds` until there may be room, if known."""
+
+    key: str
+    seconds: float | None
+
+
 def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
     """Returns the call with its start if the job may run, or else the text for RQ: dropped, with the reason, or lost.
 
@@ -67,7 +74,7 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
 
-def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
+def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
 
     The calls share a database. The caller has stored their tokens where they outlive this process. If the answer is lost,
@@ -83,12 +90,15 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
         verdicts = verdicts_again(calls, tokens, first)
     answered_at = clock.monotonic()
-    answers: list[Call | str | None] = []
+    answers: list[Call | NoRoom | str | None] = []
     late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
         began, since, verdict = verdicts[token]
         waited = answered_at - began
-        if verdict["refusal"]:
+        if verdict["refusal"] == Reason.LIMITED:
+            retry_at, now = verdict["retry_at"], verdict["now"]
+            answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
+        elif verdict["refusal"]:
             answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
         elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
             late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, too_late(waited, limit))))
@@ -103,7 +113,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
 
 
 def verdicts_on(calls: Sequence[Call], tokens: Sequence[str]) -> dict[str, Asked]:
-    began, since, rows = decide_all(calls, tokens)
+    began, since, rows = decide_all(calls, tokens, waits=True)
     return {str(row["token"]): Asked(began, since, row) for row in rows}
 
 
@@ -253,6 +263,7 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
         kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
         cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
         kind=RunKind(verdict["run_kind"]), occurrence=verdict["occurrence"], attempt=verdict["attempt"], piece=verdict["item"],
+        limits=tuple(verdict["limits"] or ()),
     )  # fmt: skip
 
 

@@ -170,8 +170,8 @@ GROUPS = (
     Mutant(
         "repeatable-ignored",
         "ticker/db/sql/end.sql",
-        "(h.retries > 0 OR {repeatable h}) END",
-        "h.retries > 0 END",
+        "ELSE h.retries > 0 OR {repeatable h} END",
+        "ELSE h.retries > 0 END",
         "An interrupted run of a repeatable function gets one second attempt without retries.",
         (f"{ALONE}test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt",),
     ),

@@ -9,9 +9,7 @@ import pytest
 import ticker
 from tests.running import stock_worker, work
 from tests.worker.grouped import FUNCTIONS, outcomes, register
-from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
-from ticker.queue.rq import RedisQueue
 from wrappers.group import full_keys
 from wrappers.group.full_keys import LONGEST, SHORTEST, FullKeys
 from wrappers.pipeline.start import NoRoom

@@ -107,7 +107,8 @@ def may_be_retried(run: Ended) -> bool:
 
     A run that made pieces is done. The pieces have their own attempts.
     """
-    return run.started and run.outcome is not Outcome.DROPPED and run.kind is not RunKind.MANUAL and not run.has_pieces
+    is_tried = run.started and run.outcome not in (Outcome.DROPPED, Outcome.HELD_OFF)
+    return is_tried and run.kind is not RunKind.MANUAL and not run.has_pieces
 
 
 def backoff(run: Ended) -> Backoff:

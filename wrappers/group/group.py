@@ -19,13 +19,14 @@ from uuid import uuid4
 
 from ticker.engine.jobs import instant
 from ticker.errors import ConfigurationError
+from ticker.model import Outcome
 from wrappers.group import streams
 from wrappers.group.full_keys import FullKeys
 from wrappers.group.loop import Noted, Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import Interruptible, watch_sockets
-from wrappers.layers.record import end_of, outcome_of
+from wrappers.layers.record import end_of, end_of_error
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, registry, serialize, start
@@ -268,8 +269,10 @@ class Group:
                 with suppress(Exception):
                     group(call, error)
             serialize.shorten(error)
-            log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
-            return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
+            end = end_of_error(call, error)
+            if end.outcome is not Outcome.HELD_OFF:
+                log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
+            return end
         return end_of(call, overlooked)
 
     async def _call(self, slot: int, call: Call) -> bool:

@@ -11,6 +11,8 @@ from ticker.errors import BadInput, TickerError
 from ticker.model import JSON_AT_MOST, RunKind
 from ticker.settings import Settings
 from wrappers.pipeline.database import Database
+from wrappers.pipeline.hold_off import Until, checked_key, span
+from wrappers.sandbox import limits
 from wrappers.sandbox.limits import Limits
 
 
@@ -91,6 +93,14 @@ class Run:
     _database: Database = field(repr=False)
     kind: RunKind = RunKind.SCHEDULED
     attempt: int = 1
+    _keys: tuple[str, ...] = field(default=(), repr=False)
+
+    def hold_off(self, key: str, until: Until | None = None) -> None:
+        """Leaves a key of the task's limits alone: no run of it starts before `until`, on any worker. This run continues.
+
+        `until` is what `SlowDown` takes. Raises BadInput if the task does not have this key.
+        """
+        self._database.hold_off(checked_key(key, self._keys), self.id, span(until), at=limits.now())
 
     def checkpoint(self, value: Any, session: Any = None) -> None:
         """Stores where the next run continues: its `run.cursor` will be `value` (JSON, up to 64 kB).

@@ -17,7 +17,8 @@ RETURNING id
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 -- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. After a hold
--- (`hold_off`), each success doubles how many runs of its key may be active.
+-- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that no other slot of a key
+-- is free, and that a task with limits is due.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
@@ -29,7 +30,7 @@ WITH asked AS MATERIALIZED (
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
         CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up
-             ELSE a.outcome <> 'held_off' AND (h.retries > 0 OR {repeatable h}) END AS needs_follow_up,
+             ELSE h.retries > 0 OR {repeatable h} END AS needs_follow_up,
         h.id IS NULL OR h.limits IS NOT NULL AS is_limited,
         h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
         h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
@@ -40,7 +41,8 @@ WITH asked AS MATERIALIZED (
         traceback = m.traceback, output = m.output, error_output = m.error_output,
         ended_at = greatest(r.started_at, m.at), boot = NULL, uptime_us = NULL,
         pid = coalesce(m.pid, r.pid),
-        follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece'), false)
+        follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece')
+            AND (m.outcome <> 'held_off' OR r.kind = 'retry'), false)
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
       AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
@@ -73,7 +75,13 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
     FROM ramping r WHERE k.key = r.key
 )
-SELECT m.token, e.id AS run_id, m.is_locked FROM measured m LEFT JOIN ended e ON e.token = m.token
+SELECT m.token, e.id AS run_id, m.is_locked, coalesce(e.id IS NOT NULL AND EXISTS (SELECT FROM given_back g
+    JOIN {schema}.limited_keys k ON k.key = g.key
+    WHERE NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = g.key AND s.kind = 'run' AND (s.until IS NULL OR s.until <= m.at)
+        AND s.n <= least(k.concurrency, k.allowed) OFFSET 0))
+    AND (SELECT next_run FROM {schema}.tasks WHERE {runnable} AND limits IS NOT NULL AND next_run IS NOT NULL
+         ORDER BY next_run LIMIT 1) <= m.at,
+    false) AS makes_room FROM measured m LEFT JOIN ended e ON e.token = m.token
 
 -- name: hold_off
 -- Nobody starts a run of this key before a time: `for_ms` after the call, which was `age` seconds ago. Without `for_ms`, the

@@ -141,6 +141,14 @@ def test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other(db, lim
     assert rooms(db, "account") == []
 
 
+def test_a_start_waits_for_no_slot_that_another_transaction_has_locked(database_url, db, limit, poll):
+    limit("host", concurrency=1)
+    task = poll("host")
+    with connect(database_url) as other, other.transaction():
+        other.execute("SELECT FROM ticker.slots FOR NO KEY UPDATE")
+        assert start(db, task, NOW, waits=True)["refusal"] == "limited"
+
+
 def test_the_same_start_asked_again_takes_no_further_slot(db, limit, poll):
     limit("host", concurrency=2, rate=60, burst=2)
     task, token = poll("host"), str(uuid4())

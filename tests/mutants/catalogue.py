@@ -4,6 +4,7 @@ from tests.mutants.applications import APPLICATIONS
 from tests.mutants.crowds import CROWDS
 from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
+from tests.mutants.limited_starts import LIMITED_STARTS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
 from tests.mutants.runs import RUNS
@@ -11,4 +12,16 @@ from tests.mutants.sessions import SESSIONS
 from tests.mutants.starts import STARTS
 from tests.mutants.sweeps import SWEEPS
 
-CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *GROUPS, *STARTS, *RUNS, *SWEEPS, *INSTALLATIONS, *SESSIONS, *PAGES)
+CATALOGUE = (
+    *APPLICATIONS,
+    *PUSHES,
+    *CROWDS,
+    *GROUPS,
+    *STARTS,
+    *LIMITED_STARTS,
+    *RUNS,
+    *SWEEPS,
+    *INSTALLATIONS,
+    *SESSIONS,
+    *PAGES,
+)

@@ -117,7 +117,7 @@ WITH asked AS MATERIALIZED (
     FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
         WHEN NOT %(waits)s::boolean AND (j.next_run > j.occurrence AND j.next_run <= j.now
             OR j.occurrence < (SELECT max(w) FROM unnest(j.waiting) w)) THEN 'superseded'
-        ELSE 'limited' END AS refusal) r
+        ELSE 'limited' END AS refusal OFFSET 0) r
 ), taken AS (
     {take_slots}
 ), changed AS (

@@ -62,7 +62,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         (
             "start",
             {"task_ids": [7], "occurrences": [NOW], "functions": ["poll"], "tokens": [uuid4()], "now": NOW, "worker": "",
-             "host": "", "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1, "waits": False},
+             "host": "", "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1},
             "runs_running_token",
         ),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),

@@ -60,7 +60,7 @@ LIMITED_STARTS = (
         "older-occurrence-goes-back",
         SQL,
         "WHEN NOT %(waits)s::boolean AND (",
-        "WHEN NOT %(waits)s::boolean AND false AND (",
+        "WHEN false AND (",
         "Of the occurrences without room, only the newest goes back to the table.",
         (f"{TESTS}test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded",),
     ),

@@ -115,7 +115,7 @@ class PostgresTables:
                                       **common)  # fmt: skip
             else:
                 [row] = self._execute("start", task_ids=[job.task_id], occurrences=[job.occurrence], tokens=[token],
-                                      job_ids=[job.id], waits=False, **common)  # fmt: skip
+                                      job_ids=[job.id], **common)  # fmt: skip
                 refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT})
 

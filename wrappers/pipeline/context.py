@@ -134,6 +134,8 @@ class Run:
 class Call:
     """One job on its way through the layers. Each layer may add what the next ones need.
 
+    `function` is the one that the job names; its task may have another by now. Empty if it is unknown.
+
     `pid` is the process that runs the function; None if the start is requested before that process exists.
 
     `began` and `since` are the same instant, just before the start was requested. `began` is by `clock.monotonic`, for the
@@ -148,6 +150,7 @@ class Call:
     rq_timeout: int | None
     settings: Settings
     database: Database
+    function: str = ""
     pid: int | None = None
     began: float = 0.0
     since: float = 0.0

@@ -32,6 +32,9 @@ STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those 
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
+_limited: set[str] = set()  # functions of which this process has met a task with limits
+
+
 class Asked(NamedTuple):
     """An answer of the start statement, and the times of both clocks when it was requested."""
 
@@ -175,11 +178,25 @@ def decide_all(
     With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row.
     """
     began, since, common = _asked(calls[0])
-    sets = {
-        "task_ids": [call.task_id for call in calls], "occurrences": [call.occurrence for call in calls],
-        "tokens": list(tokens), "job_ids": [call.job_id for call in calls], "waits": waits,
-    }  # fmt: skip
-    return began, since, calls[0].database.execute("start", **sets, **common)
+
+    execute = calls[0].database.execute
+
+    def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
+        return common | {
+            "task_ids": [call.task_id for call, _ in asked], "occurrences": [call.occurrence for call, _ in asked],
+            "tokens": [token for _, token in asked], "job_ids": [call.job_id for call, _ in asked],
+        }  # fmt: skip
+
+    asked = [*zip(calls, tokens, strict=True)]
+    is_limited = any(call.function in _limited for call in calls)
+    rows = [] if is_limited else execute("start", **sets(asked))
+    left = {str(row["token"]) for row in rows if row["refusal"] == "has_limits"}
+    if left or is_limited:
+        rows = [row for row in rows if str(row["token"]) not in left]
+        asked = [(call, token) for call, token in asked if is_limited or token in left]
+        _limited.update(call.function for call, _ in asked if call.function)
+        rows += execute("start_limited", **sets(asked), waits=waits)
+    return began, since, rows
 
 
 def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:

@@ -44,27 +44,11 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
         JOIN ruled r ON r.id = n.id AND r.refusal IS NULL
     WHERE (s.key, s.kind, s.n) = (f.key, f.kind, f.n)
 
--- name: start
--- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
--- is read after the rows are locked. Each run is of a different task. If another transaction has locked a task, the answer
--- is `locked`, and the start is requested again: this statement must not wait for one row while it holds others.
--- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
--- moves the row's times to the new clock.
--- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
--- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
--- answer again (`has_begun`), and nothing is written.
--- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
--- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
--- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
--- event: the job may have been meant for another task. If a later occurrence has started, `stale` is only a line in the
--- worker's log. The record was then pruned, or the tick was killed before it could commit. (A tick that is killed in
--- this way leaves a job for the next run, which is expected.)
--- The id of the only waiting job stays in the row until the next push (`advance`). To remove it here would cost 75 bytes
--- of WAL per run (python -m tests.bench polls).
--- A task that may start also needs a slot of each of its limits, all or none (`needed`, `free`, `short`). If it has not got
--- them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested again. Otherwise
--- the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence goes back: an
--- older one is dropped as `superseded`.
+-- rule: unrecorded
+-- The refusals that leave no record.
+('locked', 'gone', 'begun', 'redelivered', 'stale', 'has_limits', 'limited', 'waits')
+
+-- rule: judged_starts
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(task_ids)s::bigint[], %(occurrences)s::timestamptz[], %(tokens)s::uuid[], %(job_ids)s::text[])
         AS a (task_id, occurrence, token, job_id)
@@ -105,21 +89,8 @@ WITH asked AS MATERIALIZED (
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
         END AS verdict
     FROM identified l
-), needed AS MATERIALIZED (
-    {needed_slots}
-), free AS MATERIALIZED (
-    {free_slots}
-), short AS MATERIALIZED (
-    {tasks_without_slots}
-), ruled AS MATERIALIZED (
-    SELECT j.*, s.full_key, s.retry_at, r.refusal,
-        r.refusal IS NULL OR r.refusal NOT IN ('locked', 'gone', 'begun', 'redelivered', 'stale', 'limited') AS is_recorded
-    FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
-        WHEN NOT %(waits)s::boolean AND (j.next_run > j.occurrence AND j.next_run <= j.now
-            OR j.occurrence < (SELECT max(w) FROM unnest(j.waiting) w)) THEN 'superseded'
-        ELSE 'limited' END AS refusal OFFSET 0) r
-), taken AS (
-    {take_slots}
+
+-- rule: decided_starts
 ), changed AS (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, j.occurrence),
@@ -144,7 +115,7 @@ WITH asked AS MATERIALIZED (
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
     WHERE t.id = j.id AND (j.refusal IS NULL
-        OR j.refusal NOT IN ('begun', 'stale') AND NOT (j.refusal = 'limited' AND %(waits)s::boolean))
+        OR j.refusal NOT IN ('begun', 'stale', 'has_limits', 'waits'))
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
@@ -171,13 +142,63 @@ WITH asked AS MATERIALIZED (
     FROM ruled j WHERE (j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity'))
         OR (j.refusal = 'gone' AND j.record IS NULL)
 )
-SELECT j.token, nullif(j.refusal, 'begun') AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
+SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'limited' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
     CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
     'scheduled' AS run_kind, j.occurrence, 1 AS attempt,
     NULL::jsonb AS item, j.limits, j.full_key, j.retry_at
 FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
+
+-- name: start
+-- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
+-- is read after the rows are locked. Each run is of a different task. If another transaction has locked a task, the answer
+-- is `locked`, and the start is requested again: this statement must not wait for one row while it holds others.
+-- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
+-- moves the row's times to the new clock.
+-- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
+-- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
+-- answer again (`has_begun`), and nothing is written.
+-- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
+-- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
+-- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
+-- event: the job may have been meant for another task. If a later occurrence has started, `stale` is only a line in the
+-- worker's log. The record was then pruned, or the tick was killed before it could commit. (A tick that is killed in
+-- this way leaves a job for the next run, which is expected.)
+-- The id of the only waiting job stays in the row until the next push (`advance`). To remove it here would cost 75 bytes
+-- of WAL per run (python -m tests.bench polls).
+-- If a task has limits and may start, nothing is written (`has_limits`): `start_limited` decides. So other tasks do not pay
+-- for limits.
+{judged_starts t}
+), ruled AS MATERIALIZED (
+    SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at, r.refusal,
+        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
+    FROM judged j, LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN 'has_limits'
+        ELSE j.verdict END AS refusal OFFSET 0) r
+{decided_starts t}
+
+-- name: start_limited
+-- Decides the same about tasks that may have limits. A task that may start also needs a slot of each of its keys, all or none.
+-- If it has not got them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested
+-- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
+-- goes back: an older one is dropped as `superseded`.
+{judged_starts t}
+), needed AS MATERIALIZED (
+    {needed_slots}
+), free AS MATERIALIZED (
+    {free_slots}
+), short AS MATERIALIZED (
+    {tasks_without_slots}
+), ruled AS MATERIALIZED (
+    SELECT j.*, s.full_key, s.retry_at, r.refusal,
+        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
+    FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
+        WHEN NOT %(waits)s::boolean AND (j.next_run > j.occurrence AND j.next_run <= j.now
+            OR j.occurrence < (SELECT max(w) FROM unnest(j.waiting) w)) THEN 'superseded'
+        WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal OFFSET 0) r
+), taken AS (
+    {take_slots}
+{decided_starts t}
 
 -- name: start_planned
 -- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;

@@ -37,7 +37,7 @@ def command(*words: str, code: int = 0) -> tuple[str, str]:
 
 
 WORKER: dict[str, Any] = {
-    "functions": ["poll"], "worker": "w", "host": "h", "pid": 1, "job_id": "j", "boot": None, "uptime": None,
+    "functions": ["poll"], "worker": "w", "host": "h", "pid": 1, "job_id": "j", "boot": None, "uptime": None, "waits": False,
 }  # fmt: skip
 
 
@@ -54,7 +54,10 @@ def start(
         db.execute(PUSHED, {"id": id_of(task), "occurrence": occurrence})
     asked = {"task_id": id_of(task), "occurrence": occurrence, "token": str(uuid4()), "now": now, **WORKER, **given}
     while True:
-        [verdict] = sql.on(db, "ticker")("start", **of_one(asked, "task_id", "occurrence", "token", "job_id"))
+        sets = of_one(asked, "task_id", "occurrence", "token", "job_id")
+        [verdict] = sql.on(db, "ticker")("start", **sets)
+        if verdict["refusal"] == "has_limits":
+            [verdict] = sql.on(db, "ticker")("start_limited", **sets)
         if verdict["refusal"] != "locked":
             return verdict
 

@@ -9,7 +9,7 @@ from ticker.db import sql
 from ticker.model import GOOD, Outcome
 from ticker.web.pages import phrases
 
-NEITHER = {Outcome.DROPPED, Outcome.INTERRUPTED}
+NEITHER = {Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.HELD_OFF}
 
 
 def named_by(rule: str) -> set[str]:

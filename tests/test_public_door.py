@@ -33,6 +33,7 @@ def test_the_door_of_wrappers_is_this_and_no_more():
         "Run",
         "Quota",
         "HoldLost",
+        "SlowDown",
         "SoftLimit",
         "NOTHING_TO_DO",
         "run",

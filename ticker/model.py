@@ -48,17 +48,20 @@ class Outcome(StrEnum):
     LOST = "lost"
     INTERRUPTED = "interrupted"
     """Its process died, and this run was not the known cause. Not a failure."""
+    HELD_OFF = "held_off"
+    """It raised `SlowDown`, and its key is left alone for a while. Not a failure."""
     DROPPED = "dropped"
 
 
 GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
-NO_FAILURE = GOOD | {Outcome.INTERRUPTED}
+NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 
 
 class Reason(StrEnum):
     """Why a job was not run, in the order in which the start statement checks the reasons.
 
-    Two are not drops: `redelivered` and `stale` leave an event or a log line, but no record.
+    Three are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`
+    starts later.
     """
 
     GONE = "gone"
@@ -72,6 +75,8 @@ class Reason(StrEnum):
     DUPLICATE = "duplicate"
     STILL_RUNNING = "still_running"
     TOO_EARLY = "too_early"
+    LIMITED = "limited"  # a key of the task has no room: it starts later
+    SUPERSEDED = "superseded"  # a key of the task has no room, and a newer occurrence waits
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start

@@ -2,7 +2,7 @@
 
 `task` registers a function, `Run` is passed to it, `run` is what RQ calls (`run_batch` for several tasks), and `Worker`
 is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that has lost its task. A function that
-found no work returns `NOTHING_TO_DO`.
+found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and leaves a key of its limits alone for a while.
 """
 
 from importlib import import_module
@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from wrappers.entry import run, run_batch
     from wrappers.pipeline.context import HoldLost, Quota, Run
     from wrappers.pipeline.fan_out import NOTHING_TO_DO
+    from wrappers.pipeline.hold_off import SlowDown
     from wrappers.pipeline.registry import task
     from wrappers.rq.worker import Worker
     from wrappers.sandbox.limits import SoftLimit
 
-__all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker"]
+__all__ = ["task", "Run", "Quota", "HoldLost", "SlowDown", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker"]
 
 _HOMES = {
     "entry": ("run", "run_batch"),
     "pipeline.context": ("HoldLost", "Quota", "Run"),
     "pipeline.fan_out": ("NOTHING_TO_DO",),
+    "pipeline.hold_off": ("SlowDown",),
     "pipeline.registry": ("task",),
     "rq.worker": ("Worker",),
     "sandbox.limits": ("SoftLimit",),

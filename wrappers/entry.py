@@ -166,6 +166,7 @@ def new_call(
         planned=planned or None,
         job_id=job.id if job else "",
         worker=os.environ.get("RQ_WORKER_ID", ""),
+        function=(job.description or "").partition(" x ")[0] if job else "",
         pid=os.getpid(),
         rq_timeout=int(job.timeout) if job and job.timeout else None,
         settings=config,

@@ -413,6 +413,8 @@ def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database
         Reason.MISSED,
         Reason.OVERLAP,
         Reason.NO_TIME,
+        Reason.LIMITED,
+        Reason.SUPERSEDED,
         Reason.ADOPTED,
     }  # met elsewhere
 

@@ -32,6 +32,7 @@ OUTCOMES = {
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
     Outcome.INTERRUPTED: "its process died because of another run of its group, or of an unknown cause while several runs were active. Not a failure; retried only with `retries`, or if its function is `repeatable`",
+    Outcome.HELD_OFF: "the function raised `SlowDown`: its key is left alone for a while. Not a failure; not retried",
     Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
 REASONS = {
@@ -46,6 +47,8 @@ REASONS = {
     Reason.DUPLICATE: "a newer occurrence has started; or, for a retry, the earlier attempt [had succeeded](../concepts/semantics.md#late-ends)",
     Reason.STILL_RUNNING: "a run holds the task",
     Reason.TOO_EARLY: "the last start was less than interval - tolerance ago; interval tasks only",
+    Reason.LIMITED: "a key of the task has no room: the job ends, its occurrence starts later, and there is no record; not a drop",
+    Reason.SUPERSEDED: "a key of the task has no room, and a newer occurrence waits",
     Reason.MISSED: "`catch_up` is `none`, and a later occurrence has also passed; the ticker drops the occurrence before any push",
     Reason.OVERLAP: "`overlap` is `skip`, and a job of the task waits or runs; the ticker drops the occurrence before any push",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",

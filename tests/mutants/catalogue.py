@@ -4,6 +4,7 @@ from tests.mutants.applications import APPLICATIONS
 from tests.mutants.crowds import CROWDS
 from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
+from tests.mutants.limited_starts import LIMITED_STARTS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
 from tests.mutants.refills import REFILLS
@@ -19,6 +20,7 @@ CATALOGUE = (
     *GROUPS,
     *REFILLS,
     *STARTS,
+    *LIMITED_STARTS,
     *RUNS,
     *SWEEPS,
     *INSTALLATIONS,

@@ -68,8 +68,10 @@ REFILLS = (
     Mutant(
         "one-task-twice-in-a-statement",
         GROUP,
-        "if calls.setdefault(call.task_id, call) is not call:",
-        "if calls.setdefault(len(calls), call) is not call:",
+        "if call.task_id in calls or not self._full_keys.admit(call.task_id, chosen):\n                later.append(call)\n"
+        "            else:\n                calls[call.task_id] = call",
+        "if not self._full_keys.admit(call.task_id, chosen):\n                later.append(call)\n"
+        "            else:\n                calls[len(calls)] = call",
         "Two occurrences of a task are never started by the same statement.",
         (f"{REFILL}test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other",),
     ),

@@ -387,12 +387,12 @@ def cut_before(proxy: Proxy, decide_all: Any) -> Any:
     """The first request finds that its connection has just been closed."""
     requests = []
 
-    def decided(calls: Any, tokens: Any) -> Any:
+    def decided(calls: Any, tokens: Any, **waits: bool) -> Any:
         requests.append(tokens)
         if len(requests) == 1:
             proxy.reset()
             raise DatabaseUnavailable("the connection was closed")
-        return decide_all(calls, tokens)
+        return decide_all(calls, tokens, **waits)
 
     return decided
 
@@ -407,9 +407,9 @@ def test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_
     proxy.swallow_commit()
     requests, decide_all = list[list[str]](), start_.decide_all
 
-    def decided(calls: Any, tokens: Any) -> Any:
+    def decided(calls: Any, tokens: Any, **waits: bool) -> Any:
         requests.append([*tokens])
-        began, since, rows = decide_all(calls, tokens)
+        began, since, rows = decide_all(calls, tokens, **waits)
         return (
             began,
             since,

@@ -107,7 +107,8 @@ def may_be_retried(run: Ended) -> bool:
 
     A run that made pieces is done. The pieces have their own attempts.
     """
-    return run.started and run.outcome is not Outcome.DROPPED and run.kind is not RunKind.MANUAL and not run.has_pieces
+    is_tried = run.started and run.outcome not in (Outcome.DROPPED, Outcome.HELD_OFF)
+    return is_tried and run.kind is not RunKind.MANUAL and not run.has_pieces
 
 
 def backoff(run: Ended) -> Backoff:
@@ -157,8 +158,8 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def is_failure(run: Ended) -> bool:
-    """Returns whether the run failed. If it was interrupted or dropped, the earlier attempts of its occurrence decide."""
-    if run.outcome in (Outcome.INTERRUPTED, Outcome.DROPPED):
+    """Returns whether the run failed. If it was interrupted, held off or dropped, earlier attempts of its occurrence decide."""
+    if run.outcome in (Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED):
         return run.failed_before
     return run.outcome not in GOOD
 
@@ -198,7 +199,7 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
 
 
 def why_failed(run: Ended) -> str:
-    if run.outcome in (Outcome.DROPPED, Outcome.INTERRUPTED):
+    if run.outcome in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.HELD_OFF):
         return f"its last attempt was {run.outcome}: {run.reason}"
     return f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome)
 

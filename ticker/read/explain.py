@@ -193,6 +193,8 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return because or "the task was paused or disabled, or its owner was inactive"
         case Reason.DUPLICATE:
             return duplicate(run)
+        case Reason.SUPERSEDED:
+            return "a limit of the task had no room, and a newer occurrence was waiting" + last_start(run)
         case Reason.OVERLAP:
             return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:

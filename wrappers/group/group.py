@@ -19,12 +19,14 @@ from uuid import uuid4
 
 from ticker.engine.jobs import instant
 from ticker.errors import ConfigurationError
+from ticker.model import Outcome
 from wrappers.group import streams
+from wrappers.group.full_keys import FullKeys
 from wrappers.group.loop import Noted, Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import Interruptible, watch_sockets
-from wrappers.layers.record import end_of, outcome_of
+from wrappers.layers.record import end_of, end_of_error
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, registry, serialize, start
@@ -70,6 +72,7 @@ class Group:
         self._failure: BaseException | None = None  # an error of a run outside its function
         self._is_torn = False  # the event loop ended before the runs
         self._locked_since: dict[int, float] = {}  # by task id
+        self._full_keys = FullKeys()
         self._open(calls)
 
     def work(self) -> str:
@@ -103,7 +106,7 @@ class Group:
         while self._at_work or (self._unstarted and self._may_begin()):
             self._changed.clear()
             self._give_back()
-            if self._refill and len(self._unstarted) < len(self._slots) and self._may_begin():
+            if self._refill and self._number_without_a_full_key() < len(self._slots) and self._may_begin():
                 self._refill.ask()
             if self._can_start():
                 for begun in await self._start():
@@ -111,9 +114,8 @@ class Group:
                     self._at_work.add(run)
                     run.add_done_callback(self._note_end)
             if self._at_work or self._unstarted:
-                pause = LOCK_PAUSE if self._can_start() else LOOK if self._unstarted else None  # those left are locked
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
+                    async with asyncio.timeout(self._pause()):
                         await self._changed.wait()
             if self._failure is not None:
                 raise self._failure
@@ -141,16 +143,23 @@ class Group:
         self._changed.set()
 
     def _give_back(self) -> None:
-        """Gives back the tasks that cannot begin within one tick. The next tick pushes them again."""
-        if self._refill is None:
-            return
+        """Gives back the tasks that cannot begin within one tick. The next tick pushes them again.
+
+        Without a pipe, these are only the tasks whose keys are full.
+        """
         now, may_begin = limits.now(), self._may_begin()
         for job_id in [job_id for job_id, job in self._jobs.items() if now > job.until or not may_begin]:
-            left = [call for call in self._unstarted if call.job_id == job_id]
+            kept, left = deque[Call](), list[Call]()
+            for call in self._unstarted:
+                is_left = call.job_id == job_id and (self._refill or call.task_id in self._full_keys)
+                (left if is_left else kept).append(call)
+            if not left:
+                continue
             log.info("%s tasks of job=%s cannot begin here soon: the next tick pushes them again", len(left), job_id)
-            self._unstarted = deque(call for call in self._unstarted if call.job_id != job_id)
+            self._unstarted = kept
             for call in left:
                 self._locked_since.pop(call.task_id, None)
+                self._full_keys.forget(call.task_id)
             self._let_go(job_id, len(left))
 
     def _let_go(self, job_id: str, number: int = 1) -> None:
@@ -164,7 +173,8 @@ class Group:
 
     async def _start(self) -> list[tuple[int, Call, streams.Output]]:
         """Requests a start for each free slot. Returns the slots, calls and outputs of the tasks that may begin."""
-        calls = self._next_calls(len(self._slots))
+        if not (calls := self._next_calls(len(self._slots))):
+            return []
         tokens = [str(uuid4()) for _ in calls]
         slots = self._slots.take([(call.task_id, token) for call, token in zip(calls, tokens, strict=True)])
         loop = asyncio.get_running_loop()
@@ -177,6 +187,12 @@ class Group:
                 self._let_go(call.job_id)
             return []
         begun = []
+        refused = {
+            call.task_id: answer
+            for call, answer in zip(calls, answers, strict=True)
+            if isinstance(answer, start.NoRoom)
+        }
+        self._full_keys.note((call.task_id for call in calls), refused)
         for slot, call, answer in zip(slots, calls, answers, strict=True):
             locked_since = self._locked_since.pop(call.task_id, limits.now())
             if isinstance(answer, Call) and answer.start is not None:
@@ -188,6 +204,9 @@ class Group:
                 self._let_go(call.job_id)
                 continue
             self._slots.give_back(slot)
+            if call.task_id in refused:
+                self._unstarted.append(call)
+                continue
             if answer is None and limits.now() - locked_since < start.PATIENCE:
                 self._locked_since[call.task_id] = locked_since
                 self._unstarted.append(call)
@@ -201,13 +220,16 @@ class Group:
         return begun
 
     def _next_calls(self, number: int) -> list[Call]:
-        """Takes up to this number of unstarted calls of different tasks."""
+        """Takes up to this number of unstarted calls of different tasks whose keys may have room."""
         calls: dict[int, Call] = {}
         later = []
+        chosen: Counter[str] = Counter()
         while self._unstarted and len(calls) < number:
             call = self._unstarted.popleft()
-            if calls.setdefault(call.task_id, call) is not call:
+            if call.task_id in calls or not self._full_keys.admit(call.task_id, chosen):
                 later.append(call)
+            else:
+                calls[call.task_id] = call
         self._unstarted.extendleft(reversed(later))
         return [*calls.values()]
 
@@ -233,6 +255,7 @@ class Group:
             except Exception as error:
                 log.warning("the end of task=%s could not be written: %s", call.task_id, error)
         self._slots.give_back(slot)
+        self._full_keys.note_end(begun.limits)
         self.answers[end.outcome] += 1
 
     async def _outcome(self, slot: int, call: Call) -> End:
@@ -246,8 +269,10 @@ class Group:
                 with suppress(Exception):
                     group(call, error)
             serialize.shorten(error)
-            log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
-            return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
+            end = end_of_error(call, error)
+            if end.outcome is not Outcome.HELD_OFF:
+                log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
+            return end
         return end_of(call, overlooked)
 
     async def _call(self, slot: int, call: Call) -> bool:
@@ -284,6 +309,18 @@ class Group:
             raise
         finally:
             watched.cancel()
+
+    def _number_without_a_full_key(self) -> int:
+        return sum(call.task_id not in self._full_keys for call in self._unstarted)
+
+    def _pause(self) -> float | None:
+        """Returns the seconds until the next start may be requested, if no run ends before."""
+        if not self._unstarted:
+            return None
+        if not self._can_start():
+            return LOOK
+        rows_are_locked = LOCK_PAUSE
+        return min(max(self._full_keys.pause(call.task_id for call in self._unstarted), rows_are_locked), LOOK)
 
     def _can_start(self) -> bool:
         return bool(self._unstarted and self._slots and self._may_begin())

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from rq.timeouts import JobTimeoutException
 
+from ticker.errors import BadInput
 from ticker.model import Outcome
 from wrappers.pipeline import finish as finishing
 from wrappers.pipeline import serialize
 from wrappers.pipeline.chain import Proceed
 from wrappers.pipeline.context import Call, HoldLost
+from wrappers.pipeline.hold_off import SlowDown, checked_key
 from wrappers.pipeline.output import Capture
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
@@ -27,7 +29,10 @@ def record(call: Call, proceed: Proceed) -> str:
             proceed(call)
         overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
-        finish(call, End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error)), capture)
+        end = end_of_error(call, error)
+        answer = finish(call, end, capture)
+        if end.outcome is Outcome.HELD_OFF:
+            return answer
         raise
     return finish(call, end_of(call, overlooked), capture)
 
@@ -42,6 +47,18 @@ def end_of(call: Call, overlooked: bool) -> End:
         return End(Outcome.NOTHING_TO_DO)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
     return End(outcome, result=answer.result, pieces=answer.pieces, made=answer.made)
+
+
+def end_of_error(call: Call, error: BaseException) -> End:
+    """Returns the end of a run whose function raised."""
+    assert call.start is not None
+    if isinstance(error, SlowDown):
+        try:
+            key = checked_key(error.key, call.start.limits)
+        except BadInput as wrong:
+            return End(Outcome.FAILED, f"SlowDown: {wrong}", traceback=serialize.trace(error))
+        return End(Outcome.HELD_OFF, f"{key} is left alone for a while", held_key=key, held_ms=error.for_ms)
+    return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
 
 
 def outcome_of(error: BaseException) -> Outcome:

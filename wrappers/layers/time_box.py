@@ -34,7 +34,7 @@ def new_run(call: Call, box_ms: int) -> Run:
     quota = Quota(box_ms / 1000, call.began)
     return Run(
         start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, start.occurrence, start.cursor,
-        quota, start.token, call.database, start.kind, start.attempt,
+        quota, start.token, call.database, start.kind, start.attempt, start.limits,
     )  # fmt: skip
 
 

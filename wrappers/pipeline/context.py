@@ -11,6 +11,8 @@ from ticker.errors import BadInput, TickerError
 from ticker.model import JSON_AT_MOST, RunKind
 from ticker.settings import Settings
 from wrappers.pipeline.database import Database
+from wrappers.pipeline.hold_off import Until, checked_key, span
+from wrappers.sandbox import limits
 from wrappers.sandbox.limits import Limits
 
 
@@ -37,6 +39,7 @@ class Start:
     occurrence: datetime | None = None
     attempt: int = 1
     piece: Any = None
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -90,6 +93,14 @@ class Run:
     _database: Database = field(repr=False)
     kind: RunKind = RunKind.SCHEDULED
     attempt: int = 1
+    _keys: tuple[str, ...] = field(default=(), repr=False)
+
+    def hold_off(self, key: str, until: Until | None = None) -> None:
+        """Leaves a key of the task's limits alone: no run of it starts before `until`, on any worker. This run continues.
+
+        `until` is what `SlowDown` takes. Raises BadInput if the task does not have this key.
+        """
+        self._database.hold_off(checked_key(key, self._keys), self.id, span(until), at=limits.now())
 
     def checkpoint(self, value: Any, session: Any = None) -> None:
         """Stores where the next run continues: its `run.cursor` will be `value` (JSON, up to 64 kB).
@@ -123,6 +134,8 @@ class Run:
 class Call:
     """One job on its way through the layers. Each layer may add what the next ones need.
 
+    `function` is the one that the job names; its task may have another by now. Empty if it is unknown.
+
     `pid` is the process that runs the function; None if the start is requested before that process exists.
 
     `began` and `since` are the same instant, just before the start was requested. `began` is by `clock.monotonic`, for the
@@ -137,6 +150,7 @@ class Call:
     rq_timeout: int | None
     settings: Settings
     database: Database
+    function: str = ""
     pid: int | None = None
     began: float = 0.0
     since: float = 0.0

@@ -104,6 +104,7 @@ class Database:
         [row] = self.execute("finish", **{f"{name}s": [value] for name, value in end.items()}, ages=[age], now=now)
         if row["is_locked"]:
             raise RowLocked(LOCKED)
+        self._wake_for_room([row])
         if row["run_id"]:
             return True
         if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
@@ -128,8 +129,28 @@ class Database:
             },
         }
         rows = self.execute("finish", **sets, now=now)
+        self._wake_for_room(rows)
         written = {str(row["token"]): None if row["is_locked"] else row["run_id"] is not None for row in rows}
         return [written[left.token] for left in ends]
+
+    def _wake_for_room(self, rows: Sequence[sql.Row]) -> None:
+        """Wakes the tickers if an end has made room for a task that waits for it."""
+        if any(row["makes_room"] for row in rows) and settings.from_environment().wake:
+            self.execute("wake_up", schema=self.schema)
+
+    def hold_off(self, key: str, run_id: int, for_ms: int | None, *, at: float) -> None:
+        """Lets no run of the key start for a time after the instant `at` of `limits.now`."""
+        self.open()  # first, so that the age does not include the time to connect
+        now = clock.now()
+
+        def write() -> None:
+            age = 0.0 if now else max(limits.now() - at, 0.0)
+            [row] = self.execute("hold_off", key=key, run_id=run_id, for_ms=for_ms, age=age, now=now)
+            if row["is_locked"]:
+                raise RowLocked(LOCKED)
+            log.info("key %s is left alone until %s", key, row["held_until"])
+
+        while_locked(write)
 
     def outcome_of(self, run_id: int, token: str) -> str | None:
         """Returns the outcome of the run with this token, its state if it has none, or None if it has no record."""

@@ -32,12 +32,22 @@ STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those 
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
+_limited: set[str] = set()  # functions of which this process has met a task with limits
+
+
 class Asked(NamedTuple):
     """An answer of the start statement, and the times of both clocks when it was requested."""
 
     began: float
     since: float
     row: sql.Row
+
+
+class NoRoom(NamedTuple):
+    """A refusal of a start that may be requested again: a key of the task is full. `seconds` until there may be room, if known."""
+
+    key: str
+    seconds: float | None
 
 
 def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
@@ -67,7 +77,7 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
 
-def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
+def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
 
     The calls share a database. The caller has stored their tokens where they outlive this process. If the answer is lost,
@@ -83,12 +93,15 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
         verdicts = verdicts_again(calls, tokens, first)
     answered_at = clock.monotonic()
-    answers: list[Call | str | None] = []
+    answers: list[Call | NoRoom | str | None] = []
     late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
         began, since, verdict = verdicts[token]
         waited = answered_at - began
-        if verdict["refusal"]:
+        if verdict["refusal"] == Reason.LIMITED:
+            retry_at, now = verdict["retry_at"], verdict["now"]
+            answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
+        elif verdict["refusal"]:
             answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
         elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
             late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, too_late(waited, limit))))
@@ -103,7 +116,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
 
 
 def verdicts_on(calls: Sequence[Call], tokens: Sequence[str]) -> dict[str, Asked]:
-    began, since, rows = decide_all(calls, tokens)
+    began, since, rows = decide_all(calls, tokens, waits=True)
     return {str(row["token"]): Asked(began, since, row) for row in rows}
 
 
@@ -157,14 +170,33 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     return began, since, call.database.execute("start_planned", **planned, **common)[0]
 
 
-def decide_all(calls: Sequence[Call], tokens: Sequence[str]) -> tuple[float, float, list[sql.Row]]:
-    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows."""
+def decide_all(
+    calls: Sequence[Call], tokens: Sequence[str], *, waits: bool = False
+) -> tuple[float, float, list[sql.Row]]:
+    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows.
+
+    With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row.
+    """
     began, since, common = _asked(calls[0])
-    sets = {
-        "task_ids": [call.task_id for call in calls], "occurrences": [call.occurrence for call in calls],
-        "tokens": list(tokens), "job_ids": [call.job_id for call in calls],
-    }  # fmt: skip
-    return began, since, calls[0].database.execute("start", **sets, **common)
+
+    execute = calls[0].database.execute
+
+    def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
+        return common | {
+            "task_ids": [call.task_id for call, _ in asked], "occurrences": [call.occurrence for call, _ in asked],
+            "tokens": [token for _, token in asked], "job_ids": [call.job_id for call, _ in asked],
+        }  # fmt: skip
+
+    asked = [*zip(calls, tokens, strict=True)]
+    is_limited = any(call.function in _limited for call in calls)
+    rows = [] if is_limited else execute("start", **sets(asked))
+    left = {str(row["token"]) for row in rows if row["refusal"] == "has_limits"}
+    if left or is_limited:
+        rows = [row for row in rows if str(row["token"]) not in left]
+        asked = [(call, token) for call, token in asked if is_limited or token in left]
+        _limited.update(call.function for call, _ in asked if call.function)
+        rows += execute("start_limited", **sets(asked), waits=waits)
+    return began, since, rows
 
 
 def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
@@ -179,9 +211,12 @@ def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job, which RQ sees as a success. A drop has a record; `redelivered` and `stale` have none."""
+    """Logs a refused job, which RQ sees as a success. A drop has a record; `redelivered`, `stale` and `limited` have none."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
+    if reason is Reason.LIMITED:
+        log.info("limited task=%s job=%s: %s", call.task_id, call.job_id, detail)
+        return f"limited: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE):
         log.warning("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
         return f"{reason}: {detail}"
@@ -222,6 +257,10 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a job of the task waits or runs"
         case Reason.ADOPTED:
             return "its job belonged to another installation"
+        case Reason.LIMITED:
+            return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
+        case Reason.SUPERSEDED:
+            return "a limit has no room, and a newer occurrence waits"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:
@@ -241,6 +280,7 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
         kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
         cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
         kind=RunKind(verdict["run_kind"]), occurrence=verdict["occurrence"], attempt=verdict["attempt"], piece=verdict["item"],
+        limits=tuple(verdict["limits"] or ()),
     )  # fmt: skip
 
 

@@ -69,6 +69,8 @@ class WaitingEnds:
         """Writes the ends without pieces in one statement. Returns those whose rows are locked, which are tried again soon."""
         ends = [left for run in runs if (left := PendingEnd.unpacked(self._ends[run][1])).end.pieces is None]
         try:
+            for left in ends:
+                hold_off(database, left)
             written = database.finish_all(ends)
             if settings.from_environment().wake and any(_is_news(left.end) for left in ends):
                 database.execute("wake_up", schema=database.schema)
@@ -150,6 +152,7 @@ class WaitingEnds:
 def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
     """Writes an end. Returns False if it changes nothing. `wake` wakes the tickers if the end gives them work."""
     end = left.end
+    hold_off(database, left)
     shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
     recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, end.made, **shared)
     if not recorded:
@@ -164,6 +167,12 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
     elif (recorded or _was_recorded(database, left, end.outcome)) and wake and _is_news(left.end):
         database.execute("wake_up", schema=database.schema)
     return recorded
+
+
+def hold_off(database: Database, left: PendingEnd) -> None:
+    """Leaves a key alone if the run demands it. A repetition changes nothing."""
+    if left.end.held_key:
+        database.hold_off(left.end.held_key, left.run_id, left.end.held_ms, at=left.end.at)
 
 
 def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> bool:
@@ -181,4 +190,4 @@ def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> boo
 
 def _is_news(end: End) -> bool:
     """Returns whether the end creates work for a tick."""
-    return end.pieces is not None or end.outcome not in GOOD
+    return end.pieces is not None or end.outcome not in GOOD | {Outcome.HELD_OFF}

@@ -51,6 +51,9 @@ class End:
     """When the run ended, an instant of `limits.now`."""
     alone: bool = False
     """Whether its process died of an unknown cause while other runs were active. If so, its task runs alone next time."""
+    held_key: str = ""
+    """A key of its limits that is left alone from now on, for `held_ms` milliseconds. With None, the ends before decide."""
+    held_ms: int | None = None
 
 
 _fields_of = attrgetter(*(field.name for field in fields(End)))  # a quarter of the time of `astuple`, once per run

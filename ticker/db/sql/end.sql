@@ -16,18 +16,22 @@ RETURNING id
 -- function is repeatable. Each run ended `age` seconds before this statement. The uptime of its start is no longer needed.
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
+-- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. After a hold
+-- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that no other slot of a key
+-- is free, and that a task with limits is due.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
         %(ages)s::float8[], %(pids)s::integer[], %(alones)s::boolean[])
         AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, alone)
 ), held AS MATERIALIZED (
-    SELECT id, run_token, retries, function, {needs_follow_up} AS needs_follow_up
+    SELECT id, run_token, retries, function, limits, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
         CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up
              ELSE h.retries > 0 OR {repeatable h} END AS needs_follow_up,
+        h.id IS NULL OR h.limits IS NOT NULL AS is_limited,
         h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
         h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
     FROM asked a LEFT JOIN held h ON h.id = a.task_id
@@ -37,11 +41,12 @@ WITH asked AS MATERIALIZED (
         traceback = m.traceback, output = m.output, error_output = m.error_output,
         ended_at = greatest(r.started_at, m.at), boot = NULL, uptime_us = NULL,
         pid = coalesce(m.pid, r.pid),
-        follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece'), false)
+        follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece')
+            AND (m.outcome <> 'held_off' OR r.kind = 'retry'), false)
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
       AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
-    RETURNING r.id, r.kind, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone
+    RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone, m.is_limited
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -58,8 +63,50 @@ WITH asked AS MATERIALIZED (
             WHEN e.outcome IN ('interrupted', 'lost') THEN t.alone_until END
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
+), given_back AS (
+    UPDATE {schema}.slots s SET token = NULL, until = NULL FROM ended e WHERE s.token = e.token AND e.is_limited
+    RETURNING s.key, e.good, e.started_at
+), ramping AS MATERIALIZED (
+    SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, 64) AS most FROM {schema}.limited_keys k
+    WHERE k.key = ANY (ARRAY(SELECT key FROM given_back WHERE good)) AND k.allowed IS NOT NULL
+      AND EXISTS (SELECT FROM given_back s WHERE s.key = k.key AND s.good AND coalesce(s.started_at >= k.held_until, true))
+    FOR NO KEY UPDATE SKIP LOCKED
+), ramped AS (
+    UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
+    FROM ramping r WHERE k.key = r.key
 )
-SELECT m.token, e.id AS run_id, m.is_locked FROM measured m LEFT JOIN ended e ON e.token = m.token
+SELECT m.token, e.id AS run_id, m.is_locked, coalesce(e.id IS NOT NULL AND EXISTS (SELECT FROM given_back g
+    JOIN {schema}.limited_keys k ON k.key = g.key
+    WHERE NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = g.key AND s.kind = 'run' AND (s.until IS NULL OR s.until <= m.at)
+        AND s.n <= least(k.concurrency, k.allowed) OFFSET 0))
+    AND (SELECT next_run FROM {schema}.tasks WHERE {runnable} AND limits IS NOT NULL AND next_run IS NOT NULL
+         ORDER BY next_run LIMIT 1) <= m.at,
+    false) AS makes_room FROM measured m LEFT JOIN ended e ON e.token = m.token
+
+-- name: hold_off
+-- Nobody starts a run of this key before a time: `for_ms` after the call, which was `age` seconds ago. Without `for_ms`, the
+-- time is one minute, and it doubles with each hold since the last success, up to an hour. Runs that were already active when
+-- the key was held do not double it. After the hold, one run may start first; each success doubles the number.
+WITH held AS MATERIALIZED (
+    SELECT * FROM {schema}.limited_keys WHERE key = %(key)s FOR NO KEY UPDATE SKIP LOCKED
+), step AS MATERIALIZED (
+    SELECT h.key, h.concurrency, {now} - %(age)s::float8 * interval '1 second' AS at,
+        CASE WHEN r.started_at < h.held_until THEN greatest(h.held_step - 1, 0) ELSE h.held_step END AS step
+    FROM held h LEFT JOIN {schema}.runs r ON r.id = %(run_id)s
+), slots AS (
+    INSERT INTO {schema}.slots (key, kind, n)
+    SELECT s.key, 'run', n FROM step s, generate_series(1, 64) n WHERE s.concurrency IS NULL
+    ON CONFLICT DO NOTHING
+), changed AS (
+    UPDATE {schema}.limited_keys k SET allowed = 1,
+        held_step = CASE WHEN %(for_ms)s::bigint IS NULL THEN s.step + 1 ELSE k.held_step END,
+        held_until = greatest(k.held_until, s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
+            least(interval '1 minute' * 2 ^ least(s.step, 10), interval '1 hour')))
+    FROM step s WHERE k.key = s.key
+    RETURNING k.held_until
+)
+SELECT EXISTS (SELECT FROM {schema}.limited_keys WHERE key = %(key)s) AND NOT EXISTS (SELECT FROM held) AS is_locked,
+    (SELECT held_until FROM changed) AS held_until
 
 -- name: outcome_of
 SELECT coalesce(outcome, state) AS outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
@@ -135,7 +182,7 @@ RETURNING id
 
 -- name: generated
 -- Records the last pieces of a run, after the `made` ones that are already recorded. The run then waits for all of
--- them, without a hold.
+-- them, without a hold and without slots.
 -- If the task is gone by now, its pieces are recorded, too, and end as if the task had been deleted a moment later.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
@@ -149,7 +196,7 @@ WITH held AS MATERIALIZED (
         pid = coalesce(%(pid)s::integer, r.pid)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
-    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence
+    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence, r.token
 ), made AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
@@ -160,5 +207,7 @@ WITH held AS MATERIALIZED (
 ), freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL
     FROM parent p WHERE t.id = p.task_id AND t.run_token = %(token)s::uuid
+), given_back AS (
+    UPDATE {schema}.slots s SET token = NULL, until = NULL FROM parent p WHERE s.token = p.token
 )
 SELECT id AS run_id FROM parent

@@ -13,7 +13,7 @@ SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.
     t.last_run, t.next_run, coalesce(r.occurrence < t.last_occurrence OR (t.kind <> 'interval'
         AND r.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)), false) AS is_past,
     coalesce(t.last_success_at > coalesce(r.started_at, r.ended_at), false) AS made_good,
-    r.kind = 'retry' AND r.outcome IN ('interrupted', 'dropped') AND EXISTS (
+    r.kind = 'retry' AND r.outcome IN ('interrupted', 'held_off', 'dropped') AND EXISTS (
         SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.outcome IN {bad_outcomes}
         UNION ALL
         SELECT FROM {schema}.runs p WHERE p.parent_id = r.parent_id AND p.kind = 'retry' AND p.attempt < r.attempt
@@ -90,7 +90,7 @@ WITH complete AS MATERIALIZED (
     FROM chosen c, LATERAL (
         SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN {bad_outcomes}) AS failed,
             count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
-            count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
+            count(*) FILTER (WHERE p.outcome IN ('partial', 'held_off')) AS partial,
             count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
         FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
 ), held AS MATERIALIZED (

@@ -53,10 +53,6 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
         OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
         AND CASE WHEN r.state = 'running' THEN t.last_ended_at WHEN r.outcome = 'lost' THEN r.ended_at END > r.until)
 
--- rule: recorded
--- Whether the decision on a start, with its refusal, becomes a record: a run or a drop.
-(t.refusal IS NULL OR t.refusal NOT IN ('locked', 'gone', 'begun', 'redelivered', 'stale'))
-
 -- rule: spacing
 -- The minimum time between two starts of an interval task.
 (t.every_ms - t.tolerance_ms) * interval '1 millisecond'

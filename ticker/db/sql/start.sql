@@ -1,28 +1,61 @@
--- name: start
--- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
--- is read after the rows are locked. Each run is of a different task. If another transaction has locked a task, the answer
--- is `locked`, and the start is requested again: this statement must not wait for one row while it holds others.
--- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
--- moves the row's times to the new clock.
--- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
--- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
--- answer again (`has_begun`), and nothing is written.
--- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
--- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
--- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
--- event: the job may have been meant for another task. If a later occurrence has started, `stale` is only a line in the
--- worker's log. The record was then pruned, or the tick was killed before it could commit. (A tick that is killed in
--- this way leaves a job for the next run, which is expected.)
--- The id of the only waiting job stays in the row until the next push (`advance`). To remove it here would cost 75 bytes
--- of WAL per run (python -m tests.bench polls).
--- Only the columns that are needed are locked and passed on: with all of them, a start takes a tenth more CPU.
+-- rule: needed_slots
+-- The slots that the tasks which may start need: of which key and kind, how many there are (`most`), and for how long a start
+-- takes one. A key that is held off has none. The tasks of a key are numbered off, oldest first.
+SELECT j.id, j.now, k.key, k.held_until, s.kind, s.span, CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most,
+        row_number() OVER (PARTITION BY k.key, s.kind ORDER BY j.occurrence, j.id) AS turn
+    FROM judged j CROSS JOIN unnest(j.limits) AS u (key),
+        LATERAL (SELECT * FROM {schema}.limited_keys k WHERE k.key = u.key OFFSET 0) k, LATERAL (VALUES
+        ('run', least(k.concurrency, k.allowed)::integer, j.hold),
+        ('start', k.burst::integer, k.token_us * interval '1 microsecond')) AS s (kind, most, span)
+    WHERE j.verdict IS NULL
+
+-- rule: free_slots
+-- Locks free slots, up to as many as are `needed` of each key and kind, beginning at a random one. Slots that are locked are
+-- skipped: another start is about to take them. A slot whose time has passed is not free if the clock was set forward: by the
+-- uptime of this host, its run goes on.
+SELECT w.key, w.kind, f.n, row_number() OVER (PARTITION BY w.key, w.kind) AS turn
+    FROM (SELECT key, kind, most, now, count(*) AS wanted, 1 + floor(random() * most)::integer AS first
+          FROM needed WHERE most > 0 GROUP BY key, kind, most, now) w, LATERAL (
+        SELECT n FROM (SELECT s.n FROM {schema}.slots s WHERE {free s} AND s.n BETWEEN w.first AND w.most
+                       ORDER BY s.n LIMIT w.wanted FOR NO KEY UPDATE SKIP LOCKED) above
+        UNION ALL
+        SELECT n FROM (SELECT s.n FROM {schema}.slots s WHERE {free s} AND s.n < w.first
+                       ORDER BY s.n LIMIT w.wanted FOR NO KEY UPDATE SKIP LOCKED) below
+        LIMIT w.wanted) f
+
+-- rule: free
+t.key = w.key AND t.kind = w.kind AND (t.until IS NULL OR t.until <= w.now AND NOT EXISTS (
+        SELECT FROM {schema}.runs r WHERE r.token = t.token AND r.state = 'running' AND r.boot = %(boot)s::text
+        AND (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' BETWEEN interval '0' AND r.until - r.started_at OFFSET 0))
+
+-- rule: tasks_without_slots
+-- The tasks that have not got all of their slots: for each, a key that was full, and when a token of it falls due or its hold
+-- ends, if that is known.
+SELECT DISTINCT ON (n.id) n.id, n.key AS full_key,
+        coalesce(CASE WHEN n.held_until > n.now THEN n.held_until END, (SELECT min(s.until) FROM {schema}.slots s
+            WHERE s.key = n.key AND s.kind = n.kind AND s.kind = 'start' AND s.n <= n.most AND s.until > n.now)) AS retry_at
+    FROM needed n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
+    WHERE n.most IS NOT NULL AND f.n IS NULL
+    ORDER BY n.id, retry_at DESC NULLS LAST
+
+-- rule: take_slots
+UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, until = n.now + n.span
+    FROM needed n JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
+        JOIN ruled r ON r.id = n.id AND r.refusal IS NULL
+    WHERE (s.key, s.kind, s.n) = (f.key, f.kind, f.n)
+
+-- rule: unrecorded
+-- The refusals that leave no record.
+('locked', 'gone', 'begun', 'redelivered', 'stale', 'has_limits', 'limited', 'waits')
+
+-- rule: judged_starts
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(task_ids)s::bigint[], %(occurrences)s::timestamptz[], %(tokens)s::uuid[], %(job_ids)s::text[])
         AS a (task_id, occurrence, token, job_id)
 ), locked AS MATERIALIZED (
     SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
         owner_active, paused_by, paused_until, next_run, waiting, batch_jobs, last_run, last_occurrence, run_token,
-        running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped
+        running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM locked
@@ -57,15 +90,17 @@ WITH asked AS MATERIALIZED (
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
-        END AS refusal
+        END AS verdict
     FROM identified l
+
+-- rule: decided_starts
 ), changed AS (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, j.occurrence),
         batch_jobs = CASE WHEN j.waiting = ARRAY[j.occurrence] THEN j.batch_jobs
                           ELSE nullif(j.batch_jobs - {schema}.micros(j.occurrence), '{}') END,
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
-        dropped = j.dropped + ({recorded j} AND j.refusal IS NOT NULL)::int,
+        dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
@@ -77,11 +112,13 @@ WITH asked AS MATERIALIZED (
                              WHEN j.refusal = 'clock' AND j.run_token IS NOT NULL
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
-    FROM judged j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+    FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+        WHEN j.refusal = 'limited' THEN j.occurrence
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
-    WHERE t.id = j.id AND (j.refusal IS NULL OR j.refusal NOT IN ('begun', 'stale'))
+    WHERE t.id = j.id AND (j.refusal IS NULL
+        OR j.refusal NOT IN ('begun', 'stale', 'has_limits', 'waits'))
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
@@ -95,26 +132,77 @@ WITH asked AS MATERIALIZED (
         CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
         j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, j.job_id
-    FROM judged j WHERE {recorded j}
+    FROM ruled j WHERE j.is_recorded
     RETURNING id, task_id
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
     SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
         format('job %%s reached worker %%s, and its occurrence had a record', j.job_id, %(worker)s::text), j.record
-    FROM judged j WHERE j.refusal = 'redelivered'
+    FROM ruled j WHERE j.refusal = 'redelivered'
     UNION ALL
     SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
         j.job_id, %(worker)s::text, j.task_id), NULL
-    FROM judged j WHERE (j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity'))
+    FROM ruled j WHERE (j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity'))
         OR (j.refusal = 'gone' AND j.record IS NULL)
 )
-SELECT j.token, nullif(j.refusal, 'begun') AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
+SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'limited' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
     CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
     'scheduled' AS run_kind, j.occurrence, 1 AS attempt,
-    NULL::jsonb AS item
-FROM judged j LEFT JOIN recorded ON recorded.task_id = j.task_id
+    NULL::jsonb AS item, j.limits, j.full_key, j.retry_at
+FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
+
+-- name: start
+-- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
+-- is read after the rows are locked. Each run is of a different task. If another transaction has locked a task, the answer
+-- is `locked`, and the start is requested again: this statement must not wait for one row while it holds others.
+-- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
+-- moves the row's times to the new clock.
+-- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
+-- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
+-- answer again (`has_begun`), and nothing is written.
+-- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
+-- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
+-- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
+-- event: the job may have been meant for another task. If a later occurrence has started, `stale` is only a line in the
+-- worker's log. The record was then pruned, or the tick was killed before it could commit. (A tick that is killed in
+-- this way leaves a job for the next run, which is expected.)
+-- The id of the only waiting job stays in the row until the next push (`advance`). To remove it here would cost 75 bytes
+-- of WAL per run (python -m tests.bench polls).
+-- Only the columns that are needed are locked and passed on: with all of them, a start takes a tenth more CPU.
+-- If a task has limits and may start, nothing is written (`has_limits`): `start_limited` decides. So other tasks do not pay
+-- for limits.
+{judged_starts t}
+), ruled AS MATERIALIZED (
+    SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at, r.refusal,
+        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
+    FROM judged j, LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN 'has_limits'
+        ELSE j.verdict END AS refusal OFFSET 0) r
+{decided_starts t}
+
+-- name: start_limited
+-- Decides the same about tasks that may have limits. A task that may start also needs a slot of each of its keys, all or none.
+-- If it has not got them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested
+-- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
+-- goes back: an older one is dropped as `superseded`.
+{judged_starts t}
+), needed AS MATERIALIZED (
+    {needed_slots}
+), free AS MATERIALIZED (
+    {free_slots}
+), short AS MATERIALIZED (
+    {tasks_without_slots}
+), ruled AS MATERIALIZED (
+    SELECT j.*, s.full_key, s.retry_at, r.refusal,
+        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
+    FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
+        WHEN NOT %(waits)s::boolean AND (j.next_run > j.occurrence AND j.next_run <= j.now
+            OR j.occurrence < (SELECT max(w) FROM unnest(j.waiting) w)) THEN 'superseded'
+        WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal OFFSET 0) r
+), taken AS (
+    {take_slots}
+{decided_starts t}
 
 -- name: start_planned
 -- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
@@ -124,6 +212,8 @@ FROM judged j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
 -- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
 -- manual run is bounded by the next occurrence, because its next start is unknown.
+-- It takes the same slots as a scheduled run. Without room (`limited`), it is planned again: for the time at which a token
+-- falls due or a hold ends, or else for any moment soon.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (
@@ -142,7 +232,7 @@ WITH locked AS MATERIALIZED (
                  THEN l.last_run + (l.every_ms - l.tolerance_ms - l.grace_ms) * interval '1 millisecond'
                  ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now))::bigint END AS room) m
 ), judged AS MATERIALIZED (
-    SELECT b.*, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
+    SELECT b.*, %(token)s::uuid AS token, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
         coalesce(b.now + h.hold_left, b.running_until) AS held_until,
         coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
         WHEN b.id IS NULL THEN 'gone'
@@ -153,17 +243,32 @@ WITH locked AS MATERIALIZED (
              AND (b.paused_until IS NULL OR b.now < b.paused_until)) THEN 'paused'
         WHEN b.is_past OR b.room < 1000 THEN 'no_time'
         WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
-        END AS refusal
+        END AS verdict
     FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
         FROM {schema}.runs r
         WHERE {holder b} AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
+), needed AS MATERIALIZED (
+    {needed_slots}
+), free AS MATERIALIZED (
+    {free_slots}
+), short AS MATERIALIZED (
+    {tasks_without_slots}
+), ruled AS MATERIALIZED (
+    SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
+    FROM judged j LEFT JOIN short s ON s.id = j.id
+), slots_taken AS (
+    {take_slots}
+), put_off AS (
+    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL,
+        due_at = greatest(j.retry_at, j.now + interval '1 second' * (1 + 4 * random()))
+    FROM ruled j WHERE r.id = j.run_id AND j.refusal = 'limited'
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
         running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
         dropped = t.dropped + (j.refusal IS NOT NULL)::int
-    FROM judged j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece'
+    FROM ruled j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece' AND j.refusal IS DISTINCT FROM 'limited'
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
@@ -178,20 +283,20 @@ WITH locked AS MATERIALIZED (
         follow_up = j.refusal IS NOT NULL AND j.run_kind = 'retry',
         checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
-    FROM judged j WHERE r.id = j.run_id AND j.fresh
+    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND j.refusal IS DISTINCT FROM 'limited'
     RETURNING r.id
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
     SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
         format('job %%s reached worker %%s, and its run had %%s', %(job_id)s::text, %(worker)s::text,
             CASE j.state WHEN 'ended' THEN 'ended' ELSE 'started' END), j.run_id
-    FROM judged j WHERE j.refusal = 'redelivered'
+    FROM ruled j WHERE j.refusal = 'redelivered'
     UNION ALL
     SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s has no run %%s',
         %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint, %(run_id)s::bigint), NULL
-    FROM judged j WHERE j.run_id IS NULL
+    FROM ruled j WHERE j.run_id IS NULL
 )
 SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item
-FROM judged j LEFT JOIN taken ON true
+    j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at
+FROM ruled j LEFT JOIN taken ON true

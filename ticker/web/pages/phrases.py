@@ -14,7 +14,8 @@ from ticker.tasks.fields import Task
 
 MARKS = {
     Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "■",
-    Outcome.KILLED: "✖", Outcome.LOST: "?", Outcome.INTERRUPTED: "◌", Outcome.DROPPED: "↷",
+    Outcome.KILLED: "✖", Outcome.LOST: "?", Outcome.INTERRUPTED: "◌", Outcome.HELD_OFF: "◇",
+    Outcome.DROPPED: "↷",
 }  # fmt: skip
 OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}
 UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}  # seconds
@@ -30,7 +31,7 @@ def tone(what: str | None) -> str:
     """Returns the CSS class that colours a word: good, bad, warn, or "" for no colour."""
     if what in GOOD:
         return "good"
-    if what in (Outcome.DROPPED, Outcome.INTERRUPTED):
+    if what in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.HELD_OFF):
         return "warn"
     return "bad" if what in MARKS else TONES.get(what or "", "")
 

@@ -1,0 +1,117 @@
+"""Faults in the slots of limits: exact numbers, all keys or none, holds, and what has no room."""
+
+from tests.mutants.mutant import Mutant
+
+SQL = "ticker/db/sql/start.sql"
+END = "ticker/db/sql/end.sql"
+TESTS = "tests/db/test_limited_starts.py::"
+FIRST = "AND s.n BETWEEN w.first AND w.most\n                       ORDER BY s.n LIMIT w.wanted"
+
+LIMITED_STARTS = (
+    Mutant(
+        "slot-read-without-a-lock",
+        SQL,
+        f"{FIRST} FOR NO KEY UPDATE SKIP LOCKED",
+        FIRST,
+        "Never more runs of a key at once than its limit. Counting without a lock would let two racers take the same slot.",
+        (f"{TESTS}test_of_racers_with_two_keys_no_more_run_at_once_and_no_more_start_than_the_limits_allow",),
+    ),
+    Mutant(
+        "start-waits-for-a-slot",
+        SQL,
+        f"{FIRST} FOR NO KEY UPDATE SKIP LOCKED",
+        f"{FIRST} FOR NO KEY UPDATE",
+        "A start waits for no slot, so two keys in different orders cannot deadlock.",
+        (f"{TESTS}test_a_start_waits_for_no_slot_that_another_transaction_has_locked",),
+    ),
+    Mutant(
+        "one-key-of-two",
+        SQL,
+        "CROSS JOIN unnest(j.limits) AS u (key)",
+        "CROSS JOIN unnest(j.limits[:1]) AS u (key)",
+        "A run needs a slot of each of its keys.",
+        (f"{TESTS}test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other",),
+    ),
+    Mutant(
+        "slot-of-the-other-key-taken",
+        SQL,
+        "JOIN ruled r ON r.id = n.id AND r.refusal IS NULL",
+        "JOIN ruled r ON r.id = n.id",
+        "What has no room for one of its keys takes no slot of the other.",
+        (f"{TESTS}test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other",),
+    ),
+    Mutant(
+        "token-free-too-soon",
+        SQL,
+        "k.token_us * interval '1 microsecond')) AS s",
+        "k.token_us / 2 * interval '1 microsecond')) AS s",
+        "Never more starts of a key in any window than its rate and its burst.",
+        (f"{TESTS}test_a_start_takes_a_slot_of_each_of_its_keys_and_its_end_gives_back_all_but_the_token",),
+    ),
+    Mutant(
+        "slot-by-the-clock-alone",
+        SQL,
+        "r.state = 'running' AND r.boot = %(boot)s::text\n        AND (",
+        "r.state = 'running' AND r.boot <> %(boot)s::text\n        AND (",
+        "After the clock was set forward, a run on this host keeps its slot.",
+        (f"{TESTS}test_after_the_clock_was_set_forward_a_slot_is_held_by_the_uptime_of_its_host",),
+    ),
+    Mutant(
+        "older-occurrence-goes-back",
+        SQL,
+        "WHEN NOT %(waits)s::boolean AND (",
+        "WHEN false AND (",
+        "Of the occurrences without room, only the newest goes back to the table.",
+        (f"{TESTS}test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded",),
+    ),
+    Mutant(
+        "held-key-starts",
+        SQL,
+        "CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most",
+        "s.most",
+        "Nothing of a key starts before its hold ends.",
+        (f"{TESTS}test_nothing_of_a_key_starts_before_its_hold_ends_and_a_longer_hold_wins",),
+    ),
+    Mutant(
+        "slot-kept-after-the-end",
+        END,
+        "FROM ended e WHERE s.token = e.token AND e.is_limited",
+        "FROM ended e WHERE s.token = e.token AND NOT e.is_limited",
+        "The end of a run frees its slots.",
+        (f"{TESTS}test_a_start_takes_a_slot_of_each_of_its_keys_and_its_end_gives_back_all_but_the_token",),
+    ),
+    Mutant(
+        "slot-kept-by-the-run-of-pieces",
+        END,
+        "FROM parent p WHERE s.token = p.token",
+        "FROM parent p WHERE s.token = p.token AND false",
+        "A run that has made its pieces frees its slots for them.",
+        (f"{TESTS}test_pieces_take_slots_that_the_run_that_made_them_has_given_back",),
+    ),
+    Mutant(
+        "ramp-by-runs-from-before-the-hold",
+        END,
+        "coalesce(s.started_at >= k.held_until, true)",
+        "true",
+        "After a hold, one run starts first. Only the successes of runs that started after it count.",
+        (f"{TESTS}test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number",),
+    ),
+    Mutant(
+        "hold-doubled-by-each-run",
+        END,
+        "CASE WHEN r.started_at < h.held_until THEN greatest(h.held_step - 1, 0) ELSE h.held_step END",
+        "h.held_step",
+        "Runs that were active together when their key was held hold it for one minute together.",
+        (f"{TESTS}test_runs_that_were_active_when_a_key_was_held_do_not_double_its_hold",),
+    ),
+    Mutant(
+        "group-asks-for-full-keys",
+        "wrappers/group/full_keys.py",
+        "if limits.now() < key.again_at or chosen[name] >= key.number:",
+        "if chosen[name] >= key.number:",
+        "A group does not request starts of a full key before there may be room.",
+        (
+            "tests/worker/test_limited_groups.py::test_a_full_key_is_asked_for_one_task_first_and_then_for_twice_as_many",
+        ),
+    ),
+)

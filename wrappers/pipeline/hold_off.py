@@ -1,0 +1,59 @@
+"""Leaves a key of a run's limits alone for a while: `raise SlowDown(...)`, or `run.hold_off(...)`."""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+from ticker import clock
+from ticker.errors import BadInput
+from ticker.schedules.duration import Duration, milliseconds
+
+Until = Duration | datetime
+
+
+class SlowDown(Exception):
+    """Raised by a function to end its run, and to leave a key of its limits alone: no run of the key starts before `until`.
+
+    The outcome is `held_off`, which is neither a success nor a failure. `key` defaults to the first key of the task.
+    `until` is a datetime with a zone, a duration (seconds as a number, or a text such as `5m`), or the value of an HTTP header
+    `Retry-After`. Without `until`, the key is left alone for a minute. That time doubles, up to an hour, until a run of the
+    key succeeds. Raises BadInput if `until` is none of these.
+    """
+
+    def __init__(self, key: str | None = None, until: Until | None = None) -> None:
+        super().__init__(*(value for value in (key, until) if value is not None))
+        self.key, self.for_ms = key, span(until)
+
+
+def span(until: Until | None) -> int | None:
+    """Returns the milliseconds from now until this time. A time that has passed is 0."""
+    if isinstance(until, str):
+        until = _read_date(until)
+    if isinstance(until, datetime):
+        if until.tzinfo is None:
+            raise BadInput("until", until, "has no time zone; write datetime.now(UTC) + timedelta(minutes=5)")
+        until = max(until - clock.python_utc(), timedelta(0))
+    if isinstance(until, timedelta):
+        until = until.total_seconds()
+    if isinstance(until, float) and math.isfinite(until):
+        until = math.ceil(until * 1000) / 1000  # a computed time may be finer than a millisecond
+    return None if until is None else milliseconds("until", until)
+
+
+def _read_date(text: str) -> str | datetime:
+    """Returns the time in an HTTP date such as `Wed, 21 Oct 2026 07:28:00 GMT`, or the text if it is not one."""
+    try:
+        return parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return text
+
+
+def checked_key(key: str | None, keys: Sequence[str]) -> str:
+    """Returns the key, or the first key of the task. Raises BadInput if the task does not have it."""
+    if key is None and keys:
+        return keys[0]
+    if key not in keys:
+        known = f"its limits are {', '.join(keys)}" if keys else "it has no limits"
+        raise BadInput("key", key, f"does not limit this task: {known}")
+    return str(key)

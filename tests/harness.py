@@ -65,7 +65,10 @@ def start(
 def start_planned(db: Db, task: Task | int, run_id: int, now: datetime | None = NOW, **given: Any) -> Row:
     """Asks whether a planned run may start: a retry, a piece, or a run by hand."""
     asked = {"task_id": id_of(task), "run_id": run_id, "token": str(uuid4()), "now": now, **WORKER, **given}
-    return sql.on(db, "ticker")("start_planned", **asked)[0]
+    [verdict] = sql.on(db, "ticker")("start_planned", **asked)
+    if verdict["refusal"] == "has_limits":
+        [verdict] = sql.on(db, "ticker")("start_planned_limited", **asked)
+    return verdict
 
 
 def finish(

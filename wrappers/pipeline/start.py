@@ -167,7 +167,10 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
         return began, since, verdict
     began, since, common = _asked(call)
     planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
-    return began, since, call.database.execute("start_planned", **planned, **common)[0]
+    [verdict] = call.database.execute("start_planned", **planned, **common)
+    if verdict["refusal"] == "has_limits":
+        [verdict] = call.database.execute("start_planned_limited", **planned, **common)
+    return began, since, verdict
 
 
 def decide_all(

@@ -204,16 +204,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
     {take_slots}
 {decided_starts t}
 
--- name: start_planned
--- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
--- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
--- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
--- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.
--- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
--- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
--- manual run is bounded by the next occurrence, because its next start is unknown.
--- It takes the same slots as a scheduled run. Without room (`limited`), it is planned again: for the time at which a token
--- falls due or a hold ends, or else for any moment soon.
+-- rule: judged_plan
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (
@@ -248,27 +239,14 @@ WITH locked AS MATERIALIZED (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
         FROM {schema}.runs r
         WHERE {holder b} AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
-), needed AS MATERIALIZED (
-    {needed_slots}
-), free AS MATERIALIZED (
-    {free_slots}
-), short AS MATERIALIZED (
-    {tasks_without_slots}
-), ruled AS MATERIALIZED (
-    SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
-    FROM judged j LEFT JOIN short s ON s.id = j.id
-), slots_taken AS (
-    {take_slots}
-), put_off AS (
-    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL,
-        due_at = greatest(j.retry_at, j.now + interval '1 second' * (1 + 4 * random()))
-    FROM ruled j WHERE r.id = j.run_id AND j.refusal = 'limited'
+
+-- rule: decided_plan
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
         running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
         dropped = t.dropped + (j.refusal IS NOT NULL)::int
-    FROM ruled j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece' AND j.refusal IS DISTINCT FROM 'limited'
+    FROM ruled j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece' AND coalesce(j.refusal NOT IN ('has_limits', 'limited'), true)
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
@@ -283,7 +261,7 @@ WITH locked AS MATERIALIZED (
         follow_up = j.refusal IS NOT NULL AND j.run_kind = 'retry',
         checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
-    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND j.refusal IS DISTINCT FROM 'limited'
+    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND coalesce(j.refusal NOT IN ('has_limits', 'limited'), true)
     RETURNING r.id
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
@@ -300,3 +278,40 @@ SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.funct
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at
 FROM ruled j LEFT JOIN taken ON true
+
+-- name: start_planned
+-- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
+-- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
+-- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
+-- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.
+-- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
+-- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
+-- manual run is bounded by the next occurrence, because its next start is unknown.
+-- If the task has limits and the run may start, nothing is written (`has_limits`): `start_planned_limited` decides.
+{judged_plan t}
+), ruled AS MATERIALIZED (
+    SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at,
+        CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN 'has_limits' ELSE j.verdict END AS refusal
+    FROM judged j
+{decided_plan t}
+
+-- name: start_planned_limited
+-- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. Without room
+-- (`limited`), it is planned again: for the time at which a token falls due or a hold ends, or else for any moment soon.
+{judged_plan t}
+), needed AS MATERIALIZED (
+    {needed_slots}
+), free AS MATERIALIZED (
+    {free_slots}
+), short AS MATERIALIZED (
+    {tasks_without_slots}
+), ruled AS MATERIALIZED (
+    SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
+    FROM judged j LEFT JOIN short s ON s.id = j.id
+), slots_taken AS (
+    {take_slots}
+), put_off AS (
+    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL,
+        due_at = greatest(j.retry_at, j.now + interval '1 second' * (1 + 4 * random()))
+    FROM ruled j WHERE r.id = j.run_id AND j.refusal = 'limited'
+{decided_plan t}

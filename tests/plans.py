@@ -78,4 +78,5 @@ def crowd(db: psycopg.Connection[Any]) -> None:
     """Writes 200,000 tasks (1,000 due, 200 waiting) and 200,000 runs (40 planned, pushed and running each)."""
     db.execute(TASKS)
     db.execute(RUNS)
-    db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
+    db.execute("INSERT INTO ticker.limited_keys (key) SELECT 'key:' || n FROM generate_series(1, 20000) n")
+    db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs, ticker.limited_keys")

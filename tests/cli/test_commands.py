@@ -338,7 +338,18 @@ def test_tick_makes_one_pass_and_reports_it(redis):
     ticker("add", "g", "--every", "1m", "--first", "500ms")  # no look-ahead: not due yet
     ticker("run-now", "g")
     report = answer("tick")
-    assert set(report) == {"now", "due", "planned", "swept", "followed", "left", "enqueued", "errors", "took_ms"}
+    assert set(report) == {
+        "now",
+        "due",
+        "planned",
+        "swept",
+        "followed",
+        "left",
+        "look_at",
+        "enqueued",
+        "errors",
+        "took_ms",
+    }
     assert (set(report["due"]), set(report["planned"]), set(report["swept"])) == (PUSHED, PUSHED, SWEPT)
     assert set(report["followed"]) == FOLLOWED
     assert (report["due"]["due"], report["planned"]["due"], report["enqueued"], report["errors"]) == (1, 1, 2, 0)

@@ -98,6 +98,24 @@ class Race:
             self.active -= 1
 
 
+def test_a_task_that_waits_for_its_other_key_keeps_out_none_that_can_start(db, limit, poll):
+    limit("host", concurrency=1)
+    limit("account", concurrency=1)
+    holder, blocked, free = poll("account"), poll("host", "account"), poll("host")
+    assert start(db, holder, NOW)["refusal"] is None
+    for waiting, at in ((blocked, NOW), (free, NOW + SECOND)):
+        put(db, waiting, waiting=[at])
+    given = {**WORKER, "waits": True, "now": NOW + 2 * SECOND, "job_ids": ["j", "j"]}
+    given.pop("job_id")
+    answers = sql.on(db, "ticker")(
+        "start_limited", task_ids=[blocked.id, free.id], occurrences=[NOW, NOW + SECOND],
+        tokens=[str(uuid4()), str(uuid4())], **given,
+    )  # fmt: skip
+    assert {answer["name"]: (answer["refusal"], answer["full_key"]) for answer in answers} == {
+        blocked.name: ("limited", "account"), free.name: (None, None),
+    }  # fmt: skip
+
+
 @pytest.mark.promise("S15")
 def test_of_racers_with_two_keys_no_more_run_at_once_and_no_more_start_than_the_limits_allow(
     database_url, db, limit, poll

@@ -273,19 +273,19 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
 
 
 @pytest.mark.parametrize(
-    ("changes", "name", "values"),
+    ("changes", "wanted"),
     [
         (["UPDATE ticker.slots SET until = '2026-03-01T09:01:00Z' WHERE kind = 'run'"],
-         "no_place", {"active": "2", "places": "2", "before": "1 task"}),
+         sentence("why.due_but_no_place", key="imap", due="09:00:12", span="33 s", active="2", places="2", before="1 task")),
         (["UPDATE ticker.tasks SET waiting = ARRAY[next_run] WHERE id <> {id}"],
-         "jobs_wait", {"active": "0", "places": "2", "waiting": "2 jobs", "before": "1 task"}),
+         sentence("why.due_but_jobs_wait", key="imap", due="09:00:12", span="33 s", active="0", places="2", waiting="2 jobs", before="1 task")),
         (["UPDATE ticker.slots SET until = '2026-03-01T09:01:00Z' WHERE kind = 'start'"],
-         "no_token", {"used": "1", "burst": "1", "until": "09:01:00", "before": "1 task"}),
-        (["UPDATE ticker.limited_keys SET held_until = '2026-03-01T09:05:00Z'"], "held", {"until": "09:05:00"}),
-        ([], "due_since", {}),
+         sentence("why.due_but_no_token", key="imap", due="09:00:12", span="33 s", used="1", burst="1", until="09:01:00", before="1 task")),
+        (["UPDATE ticker.limited_keys SET held_until = '2026-03-01T09:05:00Z'"], sentence("why.due_but_held", key="imap", due="09:00:12", span="33 s", until="09:05:00")),
+        ([], sentence("why.due_since", due="09:00:12", span="33 s")),
     ],
 )  # fmt: skip
-def test_next_it_says_which_limit_a_due_task_waits_for(changes, name, values, db, task, frozen):
+def test_next_it_says_which_limit_a_due_task_waits_for(changes, wanted, db, task, frozen):
     frozen.move_to(NINE + 45 * SECOND)
     ticked(db)
     for other, before in (("sooner", 1), ("later", -1)):
@@ -296,11 +296,6 @@ def test_next_it_says_which_limit_a_due_task_waits_for(changes, name, values, db
     db.execute("UPDATE ticker.tasks SET limits = '{imap}'")
     for change in changes:
         db.execute(change.format(id=task.id))
-    common = {"due": "09:00:12", "span": "33 s"}
-    wanted = (
-        sentence("why.due_since", **common) if name == "due_since"
-        else sentence(f"why.due_but_{name}", key="imap", **common, **values)
-    )  # fmt: skip
     assert ticker.why(db, task).next[-1] == wanted
 
 

@@ -199,7 +199,7 @@ def push_chosen(work: Pass, ids: Sequence[int]) -> Pushed:
         def claim(chosen: Sequence[int]) -> Callable[[Batch], Sequence[DueTask]]:
             return lambda rows: rows.claim_chosen(now, options.look_ahead, chosen)
 
-        return [push_due(work, claim(chosen)) for chosen in batches if not options.stop()]
+        return [push_due(work, claim(chosen), may_be_missed=False) for chosen in batches if not options.stop()]
 
     by_thread = (alone if options.depths else options.push_threads)(push)
     return sum((pushed for one in by_thread for pushed in one), Pushed())
@@ -231,9 +231,12 @@ def fill(work: Pass, name: str) -> list[Pushed]:
     return in_turns(planned, due, options=work.options, left=lambda: work.queue.left[name])
 
 
-def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]]) -> Pushed:
-    """Pushes one batch of due tasks: lock, push, advance, commit."""
-    now, late = work.now, work.options.late
+def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], may_be_missed: bool = True) -> Pushed:
+    """Pushes one batch of due tasks: lock, push, advance, commit.
+
+    Tasks that have waited for their keys are late, but they have not missed anything.
+    """
+    now, late = work.now, work.options.late if may_be_missed else timedelta.max
     with work.store.batch() as rows:
         tasks = claim(rows)
         plans, failed = with_next_times(tasks, now, work.options.beat)

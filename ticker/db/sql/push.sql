@@ -213,7 +213,7 @@ WHERE r.id = b.id
     SELECT r.id, m.is_over FROM made m, LATERAL (
         SELECT r.id FROM {schema}.runs r
         WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
-        ORDER BY r.id LIMIT 50 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
+        ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
     WHERE m.is_over OR NOT m.is_wanted
 ), unmade AS (
     DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id

@@ -1,8 +1,7 @@
 -- rule: needed_slots
 -- The slots that the tasks which may start need: of which key and kind, how many there are (`most`), and for how long a start
--- takes one. A key that is held off has none. The tasks of a key are numbered off, oldest first.
-SELECT j.id, j.now, k.key, k.held_until, s.kind, s.span, CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most,
-        row_number() OVER (PARTITION BY k.key, s.kind ORDER BY j.occurrence, j.id) AS turn
+-- takes one. A key that is held off has none.
+SELECT j.id, j.occurrence, j.now, k.key, k.held_until, s.kind, s.span, CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most
     FROM judged j CROSS JOIN unnest(j.limits) AS u (key),
         LATERAL (SELECT * FROM {schema}.limited_keys k WHERE k.key = u.key OFFSET 0) k, LATERAL (VALUES
         ('run', least(k.concurrency, k.allowed)::integer, j.hold),
@@ -28,19 +27,27 @@ t.key = w.key AND t.kind = w.kind AND (t.until IS NULL OR t.until <= w.now AND N
         SELECT FROM {schema}.runs r WHERE r.token = t.token AND r.state = 'running' AND r.boot = %(boot)s::text
         AND (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' BETWEEN interval '0' AND r.until - r.started_at OFFSET 0))
 
+-- rule: numbered_slots
+-- Numbers the tasks of each key off, oldest first. A task that cannot get a slot of another key takes no turn: otherwise it
+-- would keep out a task that could start.
+SELECT n.*, EXISTS (SELECT FROM free f WHERE f.key = n.key AND f.kind = n.kind) AS has_room,
+        CASE WHEN NOT b.is_blocked THEN row_number() OVER (PARTITION BY n.key, n.kind, b.is_blocked ORDER BY n.occurrence, n.id) END AS turn
+    FROM needed n, LATERAL (SELECT EXISTS (SELECT FROM needed o WHERE o.id = n.id AND o.most IS NOT NULL
+        AND NOT EXISTS (SELECT FROM free f WHERE f.key = o.key AND f.kind = o.kind)) AS is_blocked) b
+
 -- rule: tasks_without_slots
 -- The tasks that have not got all of their slots: for each, a key that was full, and when a token of it falls due or its hold
 -- ends, if that is known.
 SELECT DISTINCT ON (n.id) n.id, n.key AS full_key,
         coalesce(CASE WHEN n.held_until > n.now THEN n.held_until END, (SELECT min(s.until) FROM {schema}.slots s
             WHERE s.key = n.key AND s.kind = n.kind AND s.kind = 'start' AND s.n <= n.most AND s.until > n.now)) AS retry_at
-    FROM needed n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
+    FROM numbered n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
     WHERE n.most IS NOT NULL AND f.n IS NULL
-    ORDER BY n.id, retry_at DESC NULLS LAST
+    ORDER BY n.id, n.has_room, retry_at DESC NULLS LAST
 
 -- rule: take_slots
 UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, until = n.now + n.span
-    FROM needed n JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
+    FROM numbered n JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
         JOIN ruled r ON r.id = n.id AND r.refusal IS NULL
     WHERE (s.key, s.kind, s.n) = (f.key, f.kind, f.n)
 
@@ -191,6 +198,8 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
     {needed_slots}
 ), free AS MATERIALIZED (
     {free_slots}
+), numbered AS MATERIALIZED (
+    {numbered_slots}
 ), short AS MATERIALIZED (
     {tasks_without_slots}
 ), ruled AS MATERIALIZED (
@@ -303,6 +312,8 @@ FROM ruled j LEFT JOIN taken ON true
     {needed_slots}
 ), free AS MATERIALIZED (
     {free_slots}
+), numbered AS MATERIALIZED (
+    {numbered_slots}
 ), short AS MATERIALIZED (
     {tasks_without_slots}
 ), ruled AS MATERIALIZED (

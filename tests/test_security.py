@@ -391,12 +391,14 @@ def definers(db: psycopg.Connection[Any]) -> list[str]:
 @pytest.mark.slow
 def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url, definers, visitor):
     assert definers == [
-        "note_change", "note_deletion", "note_edit",
-        *(f"owner_{event}_channels" for event in ("added", "changed", "deleted", "guarded", "truncated")),
+        "apply_limit", "limit_keys", "note_change", "note_deletion", "note_edit",
+        *(f"owner_{event}_channels" for event in ("added", "changed", "deleted", "guarded", "truncated")), "use_keys",
     ]  # fmt: skip
     with connect(with_user(database_url, visitor)) as connection:
         connection.execute("CREATE TEMPORARY TABLE tasks (id bigint, enabled boolean)")
-        for name in definers:
+        with pytest.raises(errors.InsufficientPrivilege, match=r"limit_keys$"):  # not a trigger's
+            connection.execute("SELECT ticker.limit_keys('{imap}')")
+        for name in {*definers} - {"limit_keys"}:
             with pytest.raises(errors.InsufficientPrivilege, match=rf"{name}$"):
                 connection.execute(
                     f"CREATE TRIGGER x BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION ticker.{name}()"

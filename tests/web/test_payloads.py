@@ -93,7 +93,7 @@ def test_in_a_body_it_is_stored_as_the_text_that_it_is_or_refused(
                 assert rows(db) == before, (field, payload)
                 continue
             if "tasks" not in found and "normalized" not in found:
-                assert found[STORED.get(field, field)] == payload
+                assert found[STORED.get(field, field)] in (payload, [payload])
             if answer.status_code == 201:
                 client.delete(answer.headers["location"])
             before = rows(db)

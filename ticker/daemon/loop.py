@@ -166,9 +166,11 @@ class TickJob:
         )
         if self.alarm is not None:
             next_due = self._store.next_due(report.now) if settings.wake else None
-            look_in = math.inf if report.look_at is None else (report.look_at - report.now).total_seconds()
-            due_in = min(math.inf if next_due is None else next_due, look_in - (clock.monotonic() - self.began))
-            self.alarm.served(None if due_in == math.inf else due_in)
+            times = [] if next_due is None else [next_due]
+            if report.look_at is not None:
+                passed = clock.monotonic() - self.began
+                times.append((report.look_at - report.now).total_seconds() - passed)
+            self.alarm.served(min(times, default=None))
         return report
 
     def _rhythm(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 LOOK_EVERY = timedelta(milliseconds=200)
 """The shortest time between two looks at keys without room."""
 LOOK_IN_VAIN = timedelta(seconds=5)
-"""The time until the next look if nobody knows when a key has room: a job has to start, or a run to end."""
+"""The time until the next look if it is unknown when a key has room: a job has to start, or a run to end."""
 
 
 class LimitedTask(NamedTuple):

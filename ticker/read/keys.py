@@ -45,10 +45,8 @@ def waits_for(key: KeyUse, now: datetime) -> Iterator[str]:
     if key.held_until:
         yield f"{key.key} is left alone until {time_of_day(key.held_until, now)} (SlowDown)"
         return
-    behind = (
-        f", and {counted(key.waiting, 'job')} of it {'waits' if key.waiting == 1 else 'wait'}" if key.waiting else ""
-    )
-    rest = f"{behind}; {counted(key.before, 'task')} before it"
+    jobs = f", and {counted(key.waiting, 'job')} of it {'waits' if key.waiting == 1 else 'wait'}" if key.waiting else ""
+    rest = f"{jobs}; {counted(key.before, 'task')} before it"
     if key.places is not None and key.active + key.waiting >= key.places:
         yield f"{key.active} of {key.places} runs of {key.key} are active{rest}"
     elif key.burst is not None and key.used + key.waiting >= key.burst:

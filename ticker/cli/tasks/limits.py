@@ -35,7 +35,7 @@ def limit(
 ) -> None:  # fmt: skip
     """Limit the runs of tasks that have KEY, on all workers together.
 
-    The new limit replaces the former one. A KEY that ends with an asterisk is for each key with this beginning.
+    The new limit replaces the former one. A KEY that ends with an asterisk limits each key that begins with it separately.
     """
     from ticker.registration import limits as operations
 

@@ -67,7 +67,7 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.slots s SET token = NULL, until = NULL FROM ended e WHERE s.token = e.token AND e.is_limited
     RETURNING s.key, e.good, e.started_at
 ), ramping AS MATERIALIZED (
-    SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, 64) AS most FROM {schema}.limited_keys k
+    SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, {slow_start_most}) AS most FROM {schema}.limited_keys k
     WHERE k.key = ANY (ARRAY(SELECT key FROM given_back WHERE good)) AND k.allowed IS NOT NULL
       AND EXISTS (SELECT FROM given_back s WHERE s.key = k.key AND s.good AND coalesce(s.started_at >= k.held_until, true))
     FOR NO KEY UPDATE SKIP LOCKED
@@ -78,8 +78,8 @@ WITH asked AS MATERIALIZED (
 SELECT m.token, e.id AS run_id, m.is_locked, coalesce(e.id IS NOT NULL AND EXISTS (SELECT FROM given_back g
     JOIN {schema}.limited_keys k ON k.key = g.key
     WHERE NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = g.key AND s.kind = 'run' AND (s.until IS NULL OR s.until <= m.at)
-        AND s.n <= least(k.concurrency, k.allowed) OFFSET 0))
-    AND (SELECT next_run FROM {schema}.tasks WHERE {runnable} AND limits IS NOT NULL AND next_run IS NOT NULL
+        AND s.n <= {places k} OFFSET 0))
+    AND (SELECT next_run FROM {schema}.tasks WHERE {limited}
          ORDER BY next_run LIMIT 1) <= m.at,
     false) AS makes_room FROM measured m LEFT JOIN ended e ON e.token = m.token
 
@@ -95,7 +95,7 @@ WITH held AS MATERIALIZED (
     FROM held h LEFT JOIN {schema}.runs r ON r.id = %(run_id)s
 ), slots AS (
     INSERT INTO {schema}.slots (key, kind, n)
-    SELECT s.key, 'run', n FROM step s, generate_series(1, 64) n WHERE s.concurrency IS NULL
+    SELECT s.key, 'run', n FROM step s, generate_series(1, {slow_start_most}) n WHERE s.concurrency IS NULL
     ON CONFLICT DO NOTHING
 ), changed AS (
     UPDATE {schema}.limited_keys k SET allowed = 1,

@@ -23,7 +23,7 @@ SELECT key, concurrency, rate, period_ms, burst, by, updated_at FROM {schema}.li
 -- Limited keys in use, keys that are held, and limits without a key in use. The keys with most waiting tasks come first.
 WITH i AS (SELECT {now} AS now), waiting AS (
     SELECT u.key, count(*)::int AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
-    WHERE {runnable t} AND t.limits IS NOT NULL AND t.next_run <= (SELECT now FROM i) GROUP BY u.key
+    WHERE {limited t} AND t.next_run <= (SELECT now FROM i) GROUP BY u.key
 ), keys AS (
     SELECT key, limited_by, CASE WHEN held_until > (SELECT now FROM i) THEN held_until END AS held_until, allowed
     FROM {schema}.limited_keys

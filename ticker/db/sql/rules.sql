@@ -32,6 +32,10 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL
 -- How many runs of the key t may be active at the same time. After a hold, these are fewer than its limit.
 least(t.concurrency, t.allowed)
 
+-- rule: slow_start_most
+-- After a hold, so many runs of a key without a concurrency limit are active before it is unlimited again.
+64
+
 -- rule: due
 -- Interval tasks count as due a little early (timing.horizon). Others never do: they would be pushed twice.
 t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'

@@ -1,18 +1,18 @@
--- rule: needed_slots
+-- rule: found_slots
 -- The slots that the tasks which may start need: of which key and kind, how many there are (`most`), and for how long a start
 -- takes one. A key that is held off has none.
-SELECT j.id, j.occurrence, j.now, k.key, k.held_until, s.kind, s.span, CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most
+), needed AS MATERIALIZED (
+    SELECT j.id, j.occurrence, j.now, k.key, k.held_until, s.kind, s.span, CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most
     FROM judged j CROSS JOIN unnest(j.limits) AS u (key),
         LATERAL (SELECT * FROM {schema}.limited_keys k WHERE k.key = u.key OFFSET 0) k, LATERAL (VALUES
-        ('run', least(k.concurrency, k.allowed)::integer, j.hold),
+        ('run', {places k}::integer, j.hold),
         ('start', k.burst::integer, k.token_us * interval '1 microsecond')) AS s (kind, most, span)
     WHERE j.verdict IS NULL
-
--- rule: free_slots
 -- Locks free slots, up to as many as are `needed` of each key and kind, beginning at a random one. Slots that are locked are
 -- skipped: another start is about to take them. A slot whose time has passed is not free if the clock was set forward: by the
 -- uptime of this host, its run goes on.
-SELECT w.key, w.kind, f.n, row_number() OVER (PARTITION BY w.key, w.kind) AS turn
+), free AS MATERIALIZED (
+    SELECT w.key, w.kind, f.n, row_number() OVER (PARTITION BY w.key, w.kind) AS turn
     FROM (SELECT key, kind, most, now, count(*) AS wanted, 1 + floor(random() * most)::integer AS first
           FROM needed WHERE most > 0 GROUP BY key, kind, most, now) w, LATERAL (
         SELECT n FROM (SELECT s.n FROM {schema}.slots s WHERE {free s} AND s.n BETWEEN w.first AND w.most
@@ -21,29 +21,27 @@ SELECT w.key, w.kind, f.n, row_number() OVER (PARTITION BY w.key, w.kind) AS tur
         SELECT n FROM (SELECT s.n FROM {schema}.slots s WHERE {free s} AND s.n < w.first
                        ORDER BY s.n LIMIT w.wanted FOR NO KEY UPDATE SKIP LOCKED) below
         LIMIT w.wanted) f
-
--- rule: free
-t.key = w.key AND t.kind = w.kind AND (t.until IS NULL OR t.until <= w.now AND NOT EXISTS (
-        SELECT FROM {schema}.runs r WHERE r.token = t.token AND r.state = 'running' AND r.boot = %(boot)s::text
-        AND (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' BETWEEN interval '0' AND r.until - r.started_at OFFSET 0))
-
--- rule: numbered_slots
 -- Numbers the tasks of each key off, oldest first. A task that cannot get a slot of another key takes no turn: otherwise it
 -- would keep out a task that could start.
-SELECT n.*, EXISTS (SELECT FROM free f WHERE f.key = n.key AND f.kind = n.kind) AS has_room,
+), numbered AS MATERIALIZED (
+    SELECT n.*, EXISTS (SELECT FROM free f WHERE f.key = n.key AND f.kind = n.kind) AS has_room,
         CASE WHEN NOT b.is_blocked THEN row_number() OVER (PARTITION BY n.key, n.kind, b.is_blocked ORDER BY n.occurrence, n.id) END AS turn
     FROM needed n, LATERAL (SELECT EXISTS (SELECT FROM needed o WHERE o.id = n.id AND o.most IS NOT NULL
         AND NOT EXISTS (SELECT FROM free f WHERE f.key = o.key AND f.kind = o.kind)) AS is_blocked) b
-
--- rule: tasks_without_slots
 -- The tasks that have not got all of their slots: for each, a key that was full, and when a token of it falls due or its hold
 -- ends, if that is known.
-SELECT DISTINCT ON (n.id) n.id, n.key AS full_key,
+), short AS MATERIALIZED (
+    SELECT DISTINCT ON (n.id) n.id, n.key AS full_key,
         coalesce(CASE WHEN n.held_until > n.now THEN n.held_until END, (SELECT min(s.until) FROM {schema}.slots s
             WHERE s.key = n.key AND s.kind = n.kind AND s.kind = 'start' AND s.n <= n.most AND s.until > n.now)) AS retry_at
     FROM numbered n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
     WHERE n.most IS NOT NULL AND f.n IS NULL
     ORDER BY n.id, n.has_room, retry_at DESC NULLS LAST
+
+-- rule: free
+t.key = w.key AND t.kind = w.kind AND (t.until IS NULL OR t.until <= w.now AND NOT EXISTS (
+        SELECT FROM {schema}.runs r WHERE r.token = t.token AND r.state = 'running' AND r.boot = %(boot)s::text
+        AND (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' BETWEEN interval '0' AND r.until - r.started_at OFFSET 0))
 
 -- rule: take_slots
 UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, until = n.now + n.span
@@ -194,14 +192,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
 -- goes back: an older one is dropped as `superseded`.
 {judged_starts t}
-), needed AS MATERIALIZED (
-    {needed_slots}
-), free AS MATERIALIZED (
-    {free_slots}
-), numbered AS MATERIALIZED (
-    {numbered_slots}
-), short AS MATERIALIZED (
-    {tasks_without_slots}
+{found_slots}
 ), ruled AS MATERIALIZED (
     SELECT j.*, s.full_key, s.retry_at, r.refusal,
         r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
@@ -212,6 +203,10 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 ), taken AS (
     {take_slots}
 {decided_starts t}
+
+-- rule: final
+-- The decision on a planned run is written: it starts, or is dropped.
+t.fresh AND coalesce(t.refusal NOT IN ('has_limits', 'limited'), true)
 
 -- rule: judged_plan
 WITH locked AS MATERIALIZED (
@@ -255,7 +250,7 @@ WITH locked AS MATERIALIZED (
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
         running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
         dropped = t.dropped + (j.refusal IS NOT NULL)::int
-    FROM ruled j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece' AND coalesce(j.refusal NOT IN ('has_limits', 'limited'), true)
+    FROM ruled j WHERE t.id = j.id AND {final j} AND j.run_kind <> 'piece'
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
@@ -270,7 +265,7 @@ WITH locked AS MATERIALIZED (
         follow_up = j.refusal IS NOT NULL AND j.run_kind = 'retry',
         checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
-    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND coalesce(j.refusal NOT IN ('has_limits', 'limited'), true)
+    FROM ruled j WHERE r.id = j.run_id AND {final j}
     RETURNING r.id
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
@@ -308,14 +303,7 @@ FROM ruled j LEFT JOIN taken ON true
 -- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. Without room
 -- (`limited`), it is planned again: for the time at which a token falls due or a hold ends, or else for any moment soon.
 {judged_plan t}
-), needed AS MATERIALIZED (
-    {needed_slots}
-), free AS MATERIALIZED (
-    {free_slots}
-), numbered AS MATERIALIZED (
-    {numbered_slots}
-), short AS MATERIALIZED (
-    {tasks_without_slots}
+{found_slots}
 ), ruled AS MATERIALIZED (
     SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
     FROM judged j LEFT JOIN short s ON s.id = j.id

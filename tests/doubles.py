@@ -301,7 +301,14 @@ class MemoryStore:
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
         full: Collection[str] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
-        waits = Counter(key for task in self.tasks.values() if task.waiting for key in task.limits or ())
+        pushed = [
+            self.tasks[run.task_id]
+            for run in self.plans.values()
+            if run.state == "pushed" and run.task_id in self.tasks
+        ]
+        waits = Counter(
+            key for task in [*(t for t in self.tasks.values() if t.waiting), *pushed] for key in task.limits or ()
+        )
         left = {key: room - waits[key] for key, room in self.rooms.items()}
         pairs: dict[tuple[str, ...], list[TaskRow]] = {}
         for task in sorted(self.tasks.values(), key=lambda t: (t.next_run or now, t.id)):
@@ -317,7 +324,16 @@ class MemoryStore:
             for keys, of in pairs.items()
             for t in of[:limit if min(left.get(key, 1) for key in keys) > 0 else 1]
         ]  # fmt: skip
-        return tasks, False  # all pairs at once
+        planned = [
+            LimitedTask(
+                r.id, r.due_at, t.queue, t.limits, tuple(map(left.get, t.limits)), (t.owner_type, t.owner_id), t.priority,
+                is_planned=True,
+            )
+            for r in self.plans.values()
+            if r.state == "planned" and not is_after(r.due_at, now) and (t := self.tasks.get(r.task_id)) is not None
+            if t.limits and t.queue not in without and not {*t.limits} & {*(full or ())}
+        ]  # fmt: skip
+        return tasks + planned, False  # all pairs at once
 
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
@@ -481,9 +497,15 @@ class MemoryBatch:
         due = [
             r for r in due if self._tasks.exists(r.task_id) and r.kind is not RunKind.PIECE
         ]  # which have a test of their own
-        due = [r for r in due if is_of(self._tasks[r.task_id].queue, queue, without)]
+        due = [
+            r for r in due if is_of(self._tasks[r.task_id].queue, queue, without) and not self._tasks[r.task_id].limits
+        ]
         due.sort(key=lambda r: (r.due_at, r.id))
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
+
+    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
+        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids]
+        return [self._planned(run) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
         for id_ in run_ids:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_runs, list_tasks
     from ticker.read.why import Why, why
     from ticker.registration.defaults import defaults
-    from ticker.registration.limits import Limit, limit, unlimit
+    from ticker.registration.limits import Limit, limit, release, unlimit
     from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
     from ticker.tasks.definition import Wanted
     from ticker.tasks.fields import Task
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Line = JournalEntry  # its former name, until 1.0
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops", "validate",
     "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Limit", "LimitStatus",
     "Kind", "Outcome", "Reason",
@@ -49,7 +49,7 @@ __all__ = [
 _HOMES = {
     "registration.operations": ("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"),
     "registration.defaults": ("defaults",),
-    "registration.limits": ("limit", "unlimit", "Limit"),
+    "registration.limits": ("limit", "unlimit", "release", "Limit"),
     "read.tasks": ("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"),
     "read.limits": ("list_limits", "LimitStatus"),
     "read.owners": ("list_owners", "OwnerStatus"),

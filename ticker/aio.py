@@ -23,6 +23,7 @@ run_now = asynchronous(_operations.run_now)
 defaults = asynchronous(_defaults.defaults)
 limit = asynchronous(_limits.limit)
 unlimit = asynchronous(_limits.unlimit)
+release = asynchronous(_limits.release)
 get = asynchronous(_tasks.get)
 list_tasks = asynchronous(_tasks.list_tasks)
 list_owners = asynchronous(_owners.list_owners)
@@ -34,7 +35,7 @@ journal = asynchronous(_journal.journal)
 drops = asynchronous(_journal.drops)
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops",
 ]  # fmt: skip
 

@@ -33,6 +33,14 @@ def test_a_held_key_shows_until_when_and_how_many_may_be_active_after_it(db):
     assert re.split(r"\s{2,}", command("limits")[0].splitlines()[1]) == ["a", "(2 allowed)", "2100-01-01 00:00:00", "1"]
 
 
+def test_a_hold_is_released(db):
+    ticker.register(db, "poll", every="1m", limits=["a"])
+    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 1")
+    assert sentence("cli.limit_released", key="a") == command("limit", "a", "--release")[0]
+    assert sentence("cli.limit_not_held", key="a") == command("limit", "a", "--release")[0]
+    assert answer("limit", "a", "--release") == {"key": "a", "released": False}
+
+
 def test_limits_are_printed_as_json(db):
     made = answer("limit", "a*", "--rate", "10/1s", "--burst", "2")
     assert INSTANT.fullmatch(made.pop("updated_at")) and made.pop("by")
@@ -49,7 +57,9 @@ def test_more_limits_than_are_shown_are_mentioned(db):
     assert "--limit" in command("limits", "--limit", "1")[1]
 
 
-@pytest.mark.parametrize("words", [(), ("--remove", "--rate", "1/1s"), ("--concurrency", "x")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [(), ("--remove", "--rate", "1/1s"), ("--release", "--remove"), ("--concurrency", "x")], ids=" ".join
+)
 def test_what_is_neither_a_limit_nor_its_removal_is_refused(words):
     assert refused("limit", "a", *words)
 

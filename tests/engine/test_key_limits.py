@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles import NOW, MemoryQueue, MemoryStore, job_id
+from tests.doubles import NOW, MemoryQueue, MemoryStore, job_id, planned_id
 from ticker.engine.key_limits import LimitedTask, choose
 from ticker.engine.tick import TickOptions, tick
 
@@ -79,7 +79,7 @@ def test_the_next_look_is_when_a_key_without_room_may_have_some(refused, seconds
     assert found == NOW + seconds * SECOND
 
 
-@pytest.mark.parametrize(("token_us", "seconds"), [(3_000_000, 3), (1000, 0.2), (None, 5)])
+@pytest.mark.parametrize(("token_us", "seconds"), [(3_000_000, 3), (1000, 0.2), (3_600_000_000, 5), (None, 5)])
 def test_after_the_last_tokens_are_given_out_the_next_look_is_when_they_are_free_again(token_us, seconds):
     chosen, full, look_at = choose([task(n, "a", room=1, token_us=token_us) for n in (1, 2)], {}, NOW)
     assert full == {"a"}
@@ -148,6 +148,15 @@ def test_a_pass_pushes_what_has_room_and_leaves_the_rest_due(rows):
     assert jobs.waiting() == [job_id(other, NOW), job_id(mine[1], NOW - 3 * SECOND), job_id(mine[2], NOW - 2 * SECOND)]
     assert rows.task(mine[0]).next_run == NOW - SECOND and not rows.task(mine[0]).waiting
     assert tick(rows, jobs, NOW).enqueued == 0
+
+
+def test_planned_runs_take_turns_with_due_tasks(rows):
+    rows.rooms, jobs = {"imap": 1}, MemoryQueue()
+    due, other = (rows.add_task(limits=("imap",), next_run=at) for at in (NOW, None))
+    run = rows.add_run(task_id=other, due_at=NOW - SECOND)
+    assert tick(rows, jobs, NOW).planned.enqueued == 1
+    assert jobs.waiting() == [planned_id(run)]
+    assert tick(rows, jobs, NOW).enqueued == 0 and rows.task(due).next_run == NOW
 
 
 def test_a_pass_pushes_tasks_with_limits_in_as_many_batches_as_it_takes(rows):

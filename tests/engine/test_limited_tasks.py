@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.harness import handed_out
 from ticker.engine.tick import TickOptions, tick
 
 SECOND = timedelta(seconds=1)
@@ -139,6 +140,42 @@ def test_owners_take_turns_at_a_key(environ, store, queue, limit, tasks, waiting
     assert modest in waiting() and len(waiting()) == 2
 
 
+def test_of_planned_runs_as_many_are_pushed_as_their_keys_have_room_for(environ, db, store, queue, limit, tasks):
+    limit("imap", concurrency=2)
+    ids = tasks(5, "imap")
+    db.execute("UPDATE ticker.tasks SET next_run = NULL")
+    for id_ in ids:
+        ticker.run_now(db, id_)
+    assert tick(store, queue).enqueued == 2
+    report = tick(store, queue)
+    assert report.enqueued == 0 and report.look_at is not None
+    db.execute(
+        "UPDATE ticker.runs SET state = 'ended', outcome = 'succeeded', ended_at = clock_timestamp() WHERE state = 'pushed'"
+    )
+    assert tick(store, queue, options=TickOptions(batch=1)).enqueued == 2
+
+
+def test_pieces_wait_in_the_table_until_their_key_has_room_and_delay_no_others(environ, db, store, queue, limit, tasks):
+    limit("imap", concurrency=2)
+    blocked, free = (ticker.get(db, tasks(1, *keys)[0]) for keys in [("imap",), ()])
+    for task in (blocked, free):
+        handed_out(db, task, *map(str, range(5)))
+    db.execute("UPDATE ticker.tasks SET next_run = NULL")
+    assert tick(store, queue).enqueued == 2 + 5
+    assert tick(store, queue).enqueued == 0
+
+
+def test_planned_runs_and_due_tasks_share_the_room_of_their_key(environ, db, store, queue, limit, tasks, waiting):
+    limit("imap", concurrency=1)
+    first, second = tasks(2, "imap")
+    db.execute("UPDATE ticker.tasks SET next_run = NULL WHERE id = %s", [first])
+    ticker.run_now(db, first)
+    assert tick(store, queue).enqueued == 1
+    assert waiting() == {second}  # it has been due for longer
+    start_all(db)
+    assert tick(store, queue).enqueued == 1
+
+
 def test_a_full_queue_delays_no_other_queue_of_the_same_key(environ, store, queue, limit, tasks, waiting):
     limit("imap", concurrency=2)
     tasks(20, "imap")
@@ -159,7 +196,12 @@ def test_after_a_step_back_slots_are_free_as_soon_as_from_now_on(environ, db, st
     take(db, "imap", "run", 2, seconds=3660)
     db.execute("UPDATE ticker.slots s SET token = r.token FROM ticker.runs r WHERE s.kind = 'run' AND n = 1")
     take(db, "imap", "start", 1, seconds=3600)
+    db.execute(
+        "UPDATE ticker.limited_keys SET held_at = clock_timestamp() + interval '1 hour', held_until = clock_timestamp() + interval '61 minutes'"
+    )
     store.clamp(None, 100)
+    held = "SELECT round(extract(epoch FROM held_until - clock_timestamp()) + 0.4) FROM ticker.limited_keys"
+    assert db.execute(held).fetchall() == [(60,)]
     left = "SELECT round(extract(epoch FROM until - clock_timestamp()) + 0.4) FROM ticker.slots ORDER BY kind, n"
     assert [seconds for (seconds,) in db.execute(left)] == [60, 600, None, 2, None]
 

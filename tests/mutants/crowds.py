@@ -82,8 +82,8 @@ CROWDS = (
     Mutant(
         "blocked-tasks-hide-other-keys",
         "ticker/engine/tick.py",
-        "if (pushed.due < options.batch and not more) or options.stop():",
-        "if pushed.due < options.batch or options.stop():",
+        "if (of_runs.due + of_tasks.due < options.batch and not more) or options.stop():",
+        "if of_runs.due + of_tasks.due < options.batch or options.stop():",
         "Tasks of a key without room do not delay tasks of other keys.",
         ("tests/engine/test_limited_tasks.py::test_no_key_starves_behind_many_that_have_no_room",),
     ),
@@ -98,8 +98,8 @@ CROWDS = (
     Mutant(
         "pieces-before-all-are-made",
         "ticker/db/sql/push.sql",
-        "    WHERE p.state = 'processing'\n      AND CASE WHEN %(queue)s",
-        "    WHERE true\n      AND CASE WHEN %(queue)s",
+        "    WHERE p.state = 'processing' AND t.limits IS NULL",
+        "    WHERE t.limits IS NULL",
         "No tick reads pieces before their run has created all of them.",
         ("tests/db/test_piece_rules.py::test_no_tick_looks_at_pieces_before_their_run_has_made_all_of_them",),
     ),

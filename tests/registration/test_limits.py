@@ -271,3 +271,13 @@ def test_a_key_without_a_limit_is_listed_while_it_is_held(db: Db) -> None:
     assert ticker.list_limits(db) == []
     db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z'")
     assert [(one.key, one.limited_by) for one in ticker.list_limits(db)] == [("a", None)]
+
+
+def test_a_hold_is_released_before_its_time(db: Db) -> None:
+    used(db, "a")
+    assert not ticker.release(db, "a") and not ticker.release(db, "unheard")
+    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 1, held_step = 3")
+    assert ticker.release(db, "a")
+    [key] = ticker.list_limits(db)
+    assert (key.held_until, key.allowed) == (None, 1)
+    assert not ticker.release(db, "a")

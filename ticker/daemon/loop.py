@@ -88,6 +88,8 @@ class TickJob:
         self._leased: dict[str, str] = {}
         self._passes = 0
         self.alarm: WakeUp | None = None
+        self.ended: Callable[[], None] = lambda: None
+        """Called after each pass."""
         self.failures = 0
         self.began = self._moved = clock.monotonic()
         self._last_pass = -math.inf
@@ -113,6 +115,7 @@ class TickJob:
         finally:
             self._observe(done)
             self._moved, self.busy = clock.monotonic(), False
+            self.ended()
 
     def deregister(self) -> None:
         """Records that this ticker has ended. If that fails, the ticker is reported as silent after a while."""
@@ -167,10 +170,10 @@ class TickJob:
         if self.alarm is not None:
             next_due = self._store.next_due(report.now) if settings.wake else None
             times = [] if next_due is None else [next_due]
+            took = clock.monotonic() - self.began
             if report.look_at is not None:
-                passed = clock.monotonic() - self.began
-                times.append((report.look_at - report.now).total_seconds() - passed)
-            self.alarm.served(min(times, default=None))
+                times.append((report.look_at - report.now).total_seconds() - took)
+            self.alarm.served(min(times, default=None), took)
         return report
 
     def _rhythm(self) -> int:
@@ -248,8 +251,8 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     tick_job = TickJob(store, queue, settings, stopping, observer)
     notifiers = notify.start(settings, stopping)
-    listener = Listener(settings.require_listen(), settings.schema, stopping) if settings.wake else None
-    tick_job.alarm = WakeUp(listener)
+    listener = Listener(settings.require_listen(), settings.schema, stopping, asked.end_wait) if settings.wake else None
+    tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
         listener.start()
     Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()

@@ -5,6 +5,7 @@ Nothing depends on it: the next regular tick finds what it misses.
 
 import logging
 import threading
+from collections.abc import Callable
 
 import psycopg
 
@@ -24,11 +25,16 @@ POOLER = (
 
 
 class Listener(threading.Thread):
-    """Sets `heard` when a task of the schema has changed, and after each new connection, in case it missed a change."""
+    """Sets `heard` when a task of the schema has changed, and after each new connection, in case it missed a change.
 
-    def __init__(self, url: str, schema: str, stopping: threading.Event) -> None:
+    Then it calls `tell`.
+    """
+
+    def __init__(
+        self, url: str, schema: str, stopping: threading.Event, tell: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(name="ticker-listener", daemon=True)
-        self._url, self._schema, self._stopping = url, schema, stopping
+        self._url, self._schema, self._stopping, self._tell = url, schema, stopping, tell
         self.heard = threading.Event()
 
     def run(self) -> None:
@@ -46,31 +52,35 @@ class Listener(threading.Thread):
                 log.warning(POOLER)
                 return
             connection.execute(f"LISTEN {CHANNEL}")
-            self.heard.set()
+            self._hear()
             while not self._stopping.is_set():
                 if any(notice.payload == self._schema for notice in connection.notifies(timeout=GLANCE)):
-                    self.heard.set()
+                    self._hear()
+
+    def _hear(self) -> None:
+        self.heard.set()
+        self._tell()
 
 
 class WakeUp:
     """Decides when to start a pass early: after a notification, or because the next task is due or may have room."""
 
-    SHORTEST = 0.2  # seconds between two passes, however much happens
+    SHORTEST = 0.2  # seconds between two passes, however much happens; more if a pass takes longer
 
     def __init__(self, listener: Listener | None) -> None:
         self._heard = listener.heard if listener else threading.Event()
-        self._last = clock.monotonic()
+        self._last, self._pause = clock.monotonic(), self.SHORTEST
         self._due: float | None = None
 
-    def served(self, seconds: float | None) -> None:
-        """Notes that a pass has ended, and in how many seconds the next work is due."""
-        self._last = clock.monotonic()
+    def served(self, seconds: float | None, took: float = 0.0) -> None:
+        """Notes that a pass has ended, which took that many seconds, and in how many seconds the next work is due."""
+        self._last, self._pause = clock.monotonic(), max(self.SHORTEST, took)
         self._due = None if seconds is None else self._last + seconds
 
     def rings(self) -> bool:
         """Returns whether a pass should start now. It is called repeatedly, and returns True once for each ring."""
         now = clock.monotonic()
-        if now < self._last + self.SHORTEST:
+        if now < self._last + self._pause:
             return False
         if self._heard.is_set() or (self._due is not None and now >= self._due):
             self._heard.clear()
@@ -80,5 +90,5 @@ class WakeUp:
 
     def patience(self, most: float) -> float:
         """Returns the seconds until the alarm may ring, but at most `most`."""
-        wanted = self._last + self.SHORTEST if self._heard.is_set() else self._due
+        wanted = self._last + self._pause if self._heard.is_set() else self._due
         return most if wanted is None else min(most, max(wanted - clock.monotonic(), 0.01))

@@ -163,11 +163,11 @@ class PostgresStore:
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
         full: Collection[str] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
-        rows = self.execute(
-            "limited_due", now=now, look_ahead=look_ahead, limit=limit, ahead=ahead, without=list(without),
-            full=None if full is None else list(full),
-        )  # fmt: skip
-        return [_limited(row) for row in rows], bool(rows and rows[0]["more"])
+        which = {
+            "now": now, "limit": limit, "ahead": ahead, "without": list(without), "full": None if full is None else list(full),
+        }  # fmt: skip
+        rows = self.execute("limited_due", **which, look_ahead=look_ahead) + self.execute("limited_planned", **which)
+        return [_limited(row) for row in rows], any(row["more"] for row in rows)
 
     def next_due(self, now: datetime) -> float | None:
         """Returns the seconds from `now` to the next work of a pass; None if there is none."""
@@ -226,5 +226,5 @@ def _limited(row: sql.Row) -> LimitedTask:
     return LimitedTask(
         row["id"], row["next_run"], row["queue"], (row["one"], row["two"]) if is_pair else (row["one"],),
         (row["room_one"], row["room_two"]) if is_pair else (row["room_one"],), (row["owner_type"], row["owner_id"]),
-        row["priority"], row["free_at"], row["token_us"],
+        row["priority"], row["free_at"], row["token_us"], row["is_planned"],
     )  # fmt: skip

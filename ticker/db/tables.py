@@ -257,6 +257,7 @@ limited_keys = Table(
     Column("burst", Integer, info={"domain": "limited"}),
     Column("token_us", BigInteger),
     Column("held_until", TIME, info={"domain": "moment"}),
+    Column("held_at", TIME, info={"domain": "moment"}),
     Column("held_step", Integer, nullable=False, server_default="0"),
     Column("allowed", Integer, info={"domain": "limited"}),
 )

@@ -14,7 +14,7 @@ LOOK_IN_VAIN = timedelta(seconds=5)
 class LimitedTask(NamedTuple):
     """A due task with one or two keys, and how many runs of each key may still be pushed; None is any number.
 
-    `free_at` is when the keys may have room again, if they have none and the time is known. `token_us` is how long a start
+    With `is_planned`, it is a planned run of such a task, with the run's id. `free_at` is when the keys may have room again, if they have none and the time is known. `token_us` is how long a start
     uses up a token of the keys' rates, in microseconds, if they have any.
     """
 
@@ -27,6 +27,7 @@ class LimitedTask(NamedTuple):
     priority: int = 0
     free_at: datetime | None = None
     token_us: int | None = None
+    is_planned: bool = False
 
 
 class Choice(NamedTuple):
@@ -81,5 +82,5 @@ def look_at(task: LimitedTask, now: datetime) -> datetime:
         return max(task.free_at, now + LOOK_EVERY)
     had_room = all(room is None or room > 0 for room in task.rooms)
     if had_room and task.token_us is not None:
-        return now + max(timedelta(microseconds=task.token_us), LOOK_EVERY)
+        return now + min(max(timedelta(microseconds=task.token_us), LOOK_EVERY), LOOK_IN_VAIN)
     return now + LOOK_IN_VAIN

@@ -117,12 +117,15 @@ class Batch(Protocol):
     def claim_planned(
         self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
     ) -> Sequence[PlannedRun]:
-        """Returns due planned runs of one queue, or of all queues except `without`.
+        """Returns due planned runs of tasks without limits, of one queue, or of all queues except `without`.
 
         Retries and manual runs come first, oldest first. Pieces follow in turns: the first of each run, then the second of each,
         and so on. Pieces of a run that is still making more are left out. Planned runs of deleted tasks are dropped
         (`gone`). Pieces of a run that ended while it made them are deleted.
         """
+
+    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
+        """Returns those of these planned runs that are still planned, oldest first. Skips rows that are locked."""
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
 
@@ -179,7 +182,7 @@ class Store(Protocol):
 
         A pair gives at most `limit` tasks, and one more than it has room for. A token of a rate counts as free if it is free
         within `ahead` milliseconds. The pairs are those of the `limit` oldest tasks; whether more tasks are due is returned,
-        too. With `full`, they are all pairs without these keys.
+        too. With `full`, they are all pairs without these keys. Planned runs of tasks with limits are among them.
         """
 
     def remove_done(self, limit: int) -> int:

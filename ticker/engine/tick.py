@@ -16,12 +16,13 @@ the job.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ticker.engine import jobs, key_limits, timing
 from ticker.engine.follow_up import Followed, follow_up
+from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch, Queue, Store
 from ticker.engine.queue_limit import Room
 from ticker.engine.sweep import Counts, Swept, sweep
@@ -138,9 +139,10 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
-    keyed, look_at = push_keyed(work)
+    keyed_planned, keyed_due, look_at = push_keyed(work)
     limited_planned, limited_due, left = push_limited(work)
-    return Report(now, due + keyed + limited_due, planned + limited_planned, swept, followed, left, look_at)
+    due, planned = due + keyed_due + limited_due, planned + keyed_planned + limited_planned
+    return Report(now, due, planned, swept, followed, left, look_at)
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> None:
@@ -176,33 +178,46 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     return all_planned, all_due
 
 
-def push_keyed(work: Pass) -> tuple[Pushed, datetime | None]:
-    """Pushes due tasks with limits as far as their keys have room. Also returns when keys without room may have some."""
-    now, options, total, looks = work.now, work.options, Pushed(), list[datetime | None]()
+def push_keyed(work: Pass) -> tuple[Pushed, Pushed, datetime | None]:
+    """Pushes planned runs and due tasks with limits as far as their keys have room.
+
+    Also returns when keys without room may have some.
+    """
+    now, options, looks = work.now, work.options, list[datetime | None]()
+    planned, due = Pushed(), Pushed()
     full: set[str] | None = None
     while True:
         without = [name for name, left in work.queue.left.items() if left <= 0]
         tasks, more = work.store.limited_due(now, options.look_ahead, options.batch, options.ahead, without, full)
         choice = key_limits.choose(tasks, work.queue.left, now)
-        pushed = push_chosen(work, [task.id for task in choice.tasks])
-        total, looks, full = total + pushed, [*looks, choice.look_at], (full or set()) | choice.full
-        if (pushed.due < options.batch and not more) or options.stop():
-            return total, key_limits.soonest(looks)
+        of_runs, of_tasks = push_chosen(work, choice.tasks)
+        planned, due = planned + of_runs, due + of_tasks
+        looks, full = [*looks, choice.look_at], (full or set()) | choice.full
+        if (of_runs.due + of_tasks.due < options.batch and not more) or options.stop():
+            return planned, due, key_limits.soonest(looks)
 
 
-def push_chosen(work: Pass, ids: Sequence[int]) -> Pushed:
-    """Pushes these tasks batch by batch. Threads share the batches, unless a push reduces the room of a queue."""
+def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Pushed]:
+    """Pushes these batch by batch. Threads share the batches of tasks, unless a push reduces the room of a queue."""
     now, options = work.now, work.options
-    batches = iter([ids[start : start + options.batch] for start in range(0, len(ids), options.batch)])
+    batches = batched([one.id for one in chosen if not one.is_planned], options.batch)
 
     def push() -> list[Pushed]:
-        def claim(chosen: Sequence[int]) -> Callable[[Batch], Sequence[DueTask]]:
-            return lambda rows: rows.claim_chosen(now, options.look_ahead, chosen)
+        def claim(ids: Sequence[int]) -> Callable[[Batch], Sequence[DueTask]]:
+            return lambda rows: rows.claim_chosen(now, options.look_ahead, ids)
 
-        return [push_due(work, claim(chosen), may_be_missed=False) for chosen in batches if not options.stop()]
+        return [push_due(work, claim(ids), may_be_missed=False) for ids in batches if not options.stop()]
 
-    by_thread = (alone if options.depths else options.push_threads)(push)
-    return sum((pushed for one in by_thread for pushed in one), Pushed())
+    def push_runs(ids: Sequence[int]) -> Pushed:
+        return push_planned(work, lambda rows: rows.claim_chosen_planned(ids))
+
+    of_runs = [push_runs(ids) for ids in batched([one.id for one in chosen if one.is_planned], options.batch)]
+    of_tasks = (alone if options.depths else options.push_threads)(push)
+    return sum(of_runs, Pushed()), sum((pushed for one in of_tasks for pushed in one), Pushed())
+
+
+def batched(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
 def push_limited(work: Pass) -> tuple[Pushed, Pushed, dict[str, int]]:

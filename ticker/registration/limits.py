@@ -85,6 +85,19 @@ def unlimit(key: str) -> Steps[Limit | None]:
     return Limit(**found[0]) if found else None
 
 
+@writes
+def release(key: str) -> Steps[bool]:
+    """Ends the hold of a key (`SlowDown`) before its time. Returns whether it was held.
+
+    One run starts first, as after any hold.
+    """
+    checks.key("key", key)
+    was_held = bool((yield query("release_key", key=key, now=clock.now())))
+    if was_held:
+        yield from task_rows.wake_up()
+    return was_held
+
+
 def _rate(value: object) -> tuple[int, int]:
     """Returns the starts per period, and the period in milliseconds."""
     count, slash, period = value.partition("/") if isinstance(value, str) else ("", "", "")

@@ -1,5 +1,6 @@
 """Leaves a key of a run's limits alone for a while: `raise SlowDown(...)`, or `run.hold_off(...)`."""
 
+import logging
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,14 +12,17 @@ from ticker.schedules.duration import Duration, milliseconds
 
 Until = Duration | datetime
 
+log = logging.getLogger("ticker.run")
+
 
 class SlowDown(Exception):
     """Raised by a function to end its run, and to leave a key of its limits alone: no run of the key starts before `until`.
 
     The outcome is `held_off`, which is neither a success nor a failure. `key` defaults to the first key of the task.
     `until` is a datetime with a zone, a duration (seconds as a number, or a text such as `5m`), or the value of an HTTP header
-    `Retry-After`. Without `until`, the key is left alone for a minute. That time doubles, up to an hour, until a run of the
-    key succeeds. Raises BadInput if `until` is none of these.
+    `Retry-After`. Without `until`, or with a text that is none of these, the key is left alone for a minute. That time
+    doubles, up to an hour, until a run of the key succeeds. Raises BadInput if `until` is a number or datetime that makes no
+    sense.
     """
 
     def __init__(self, key: str | None = None, until: Until | None = None) -> None:
@@ -27,9 +31,14 @@ class SlowDown(Exception):
 
 
 def span(until: Until | None) -> int | None:
-    """Returns the milliseconds from now until this time. A time that has passed is 0."""
+    """Returns the milliseconds from now until this time. A time that has passed is 0. A text that is no time is None."""
     if isinstance(until, str):
-        until = _read_date(until)
+        try:
+            return milliseconds("until", until)
+        except BadInput as error:
+            until = _read_date(until)
+            if until is None:
+                log.warning("%s: the key is left alone as if no time were given", error)
     if isinstance(until, datetime):
         if until.tzinfo is None:
             raise BadInput("until", until, "has no time zone; write datetime.now(UTC) + timedelta(minutes=5)")
@@ -41,12 +50,12 @@ def span(until: Until | None) -> int | None:
     return None if until is None else milliseconds("until", until)
 
 
-def _read_date(text: str) -> str | datetime:
-    """Returns the time in an HTTP date such as `Wed, 21 Oct 2026 07:28:00 GMT`, or the text if it is not one."""
+def _read_date(text: str) -> datetime | None:
+    """Returns the time in an HTTP date such as `Wed, 21 Oct 2026 07:28:00 GMT`, or None if the text is not one."""
     try:
         return parsedate_to_datetime(text)
     except (ValueError, TypeError):
-        return text
+        return None
 
 
 def checked_key(key: str | None, keys: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ log = logging.getLogger("ticker.run")
 PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
 PAUSE = 0.5  # seconds
 STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those that begin meanwhile wait for it, too
+MOMENT = 0.5  # seconds, at most, for which a job waits for a token that falls due
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
@@ -159,9 +160,25 @@ def patiently(
 
 
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
-    """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row."""
+    """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row.
+
+    If a token of a rate falls due within a moment, this waits for it. Otherwise, what has no room goes back to its row.
+    """
+    give_up_at = clock.monotonic() + MOMENT
+    while True:
+        decided = _decide(call, token, waits=True)
+        verdict = decided[2]
+        if verdict["refusal"] != Reason.LIMITED:
+            return decided
+        pause = (verdict["retry_at"] - verdict["now"]).total_seconds() if verdict["retry_at"] else MOMENT
+        if clock.monotonic() + pause >= give_up_at:
+            return _decide(call, token, waits=False)
+        time.sleep(pause)
+
+
+def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mapping[str, Any]]:
     if call.planned is None:
-        began, since, [verdict] = decide_all([call], [token])
+        began, since, [verdict] = decide_all([call], [token], waits=waits)
         if verdict["refusal"] == "locked":
             raise RowLocked(LOCKED)
         return began, since, verdict
@@ -169,13 +186,11 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
     [verdict] = call.database.execute("start_planned", **planned, **common)
     if verdict["refusal"] == "has_limits":
-        [verdict] = call.database.execute("start_planned_limited", **planned, **common)
+        [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
     return began, since, verdict
 
 
-def decide_all(
-    calls: Sequence[Call], tokens: Sequence[str], *, waits: bool = False
-) -> tuple[float, float, list[sql.Row]]:
+def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> tuple[float, float, list[sql.Row]]:
     """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows.
 
     With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row.

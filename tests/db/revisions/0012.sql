@@ -102,6 +102,7 @@ CREATE TABLE ticker.limited_keys (
     burst ticker.ticker_limited,
     token_us bigint,
     held_until ticker.ticker_moment,
+    held_at ticker.ticker_moment,
     held_step integer DEFAULT 0 NOT NULL,
     allowed ticker.ticker_limited,
     CONSTRAINT limited_keys_rate CHECK (((burst IS NULL) = (token_us IS NULL)))

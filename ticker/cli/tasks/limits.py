@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     help="How many of these may start at once; by default, those of one second.",
 )
 @click.option("--remove", is_flag=True, help="Remove the limit.")
+@click.option("--release", is_flag=True, help="End the hold of the key by SlowDown. One run starts first.")
 @as_json
 def limit(
-    key: str, concurrency: int | None, rate: str | None, burst: int | None, remove: bool, as_json: bool
-) -> None:  # fmt: skip
+    key: str, concurrency: int | None, rate: str | None, burst: int | None, remove: bool, release: bool, as_json: bool
+) -> None:
     """Limit the runs of tasks that have KEY, on all workers together.
 
     The new limit replaces the former one. A KEY that ends with an asterisk limits each key that begins with it separately.
@@ -40,14 +41,19 @@ def limit(
     from ticker.registration import limits as operations
 
     given = (concurrency, rate, burst) != (None, None, None)
-    if remove == given:
-        raise click.UsageError("give --concurrency, --rate or both; or else --remove")
+    if given + remove + release != 1:
+        raise click.UsageError("give --concurrency, --rate or both; or else --remove or --release")
     with database() as db:
-        if remove:
+        if release:
+            was_held = operations.release(db, key)
+        elif remove:
             changed = operations.unlimit(db, key)
         else:
             changed = operations.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
-    if as_json:
+    if release:
+        text = f"{key} is released" if was_held else f"{key} is not held"
+        render.print_json({"key": key, "released": was_held}) if as_json else render.say(text)
+    elif as_json:
         render.print_json(formatting.plain_data(changed))
     elif changed is None:
         render.say(f"{key} had no limit")

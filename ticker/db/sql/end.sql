@@ -17,8 +17,8 @@ RETURNING id
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 -- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. After a hold
--- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that no other slot of a key
--- is free, and that a task with limits is due.
+-- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that slots were freed while a
+-- task with limits, or a planned run, is due: a tick left it because its key had no room.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
@@ -75,13 +75,11 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
     FROM ramping r WHERE k.key = r.key
 )
-SELECT m.token, e.id AS run_id, m.is_locked, coalesce(e.id IS NOT NULL AND EXISTS (SELECT FROM given_back g
-    JOIN {schema}.limited_keys k ON k.key = g.key
-    WHERE NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = g.key AND s.kind = 'run' AND (s.until IS NULL OR s.until <= m.at)
-        AND s.n <= {places k} OFFSET 0))
-    AND (SELECT next_run FROM {schema}.tasks WHERE {limited}
-         ORDER BY next_run LIMIT 1) <= m.at,
-    false) AS makes_room FROM measured m LEFT JOIN ended e ON e.token = m.token
+SELECT m.token, e.id AS run_id, m.is_locked, coalesce(e.id IS NOT NULL AND EXISTS (SELECT FROM given_back) AND least(
+    (SELECT next_run FROM {schema}.tasks WHERE {limited} ORDER BY next_run LIMIT 1),
+    (SELECT due_at FROM {schema}.runs WHERE {planned} ORDER BY due_at LIMIT 1),
+    (SELECT due_at FROM {schema}.runs WHERE {unpushed_piece} LIMIT 1)) <= m.at, false) AS makes_room
+FROM measured m LEFT JOIN ended e ON e.token = m.token
 
 -- name: hold_off
 -- Nobody starts a run of this key before a time: `for_ms` after the call, which was `age` seconds ago. Without `for_ms`, the
@@ -100,7 +98,7 @@ WITH held AS MATERIALIZED (
 ), changed AS (
     UPDATE {schema}.limited_keys k SET allowed = 1,
         held_step = CASE WHEN %(for_ms)s::bigint IS NULL THEN s.step + 1 ELSE k.held_step END,
-        held_until = greatest(k.held_until, s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
+        held_at = s.at, held_until = greatest(k.held_until, s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
             least(interval '1 minute' * 2 ^ least(s.step, 10), interval '1 hour')))
     FROM step s WHERE k.key = s.key
     RETURNING k.held_until

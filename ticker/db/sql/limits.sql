@@ -16,6 +16,9 @@ WHERE (l.concurrency, l.rate, l.period_ms, l.burst)
 -- name: remove_limit
 DELETE FROM {schema}.limits WHERE key = %(key)s
 
+-- name: release_key
+UPDATE {schema}.limited_keys SET held_until = NULL, held_step = 0 WHERE key = %(key)s AND held_until > {now} RETURNING key
+
 -- name: find_limit
 SELECT key, concurrency, rate, period_ms, burst, by, updated_at FROM {schema}.limits WHERE key = %(key)s
 

@@ -38,12 +38,36 @@ WHERE {unlimited} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
+-- rule: rooms
+-- The room of the keys in `pairs` is what is free of their tightest limits, without what waiting jobs will take. Tokens that
+-- are free within `ahead` milliseconds count, because it takes a while until a job starts.
+), waits AS MATERIALIZED (
+    SELECT k.key, count(*) FROM (
+        SELECT t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits IS NOT NULL
+        UNION ALL SELECT t.limits FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id WHERE r.state = 'pushed'
+    ) pushed, unnest(limits) AS k (key) GROUP BY k.key
+), rooms AS MATERIALIZED (
+    SELECT k.key, k.token_us, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
+            least(CASE WHEN {places k} > 0 THEN s.runs END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
+        CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
+    FROM (SELECT one AS key FROM pairs UNION SELECT two FROM pairs) p
+        JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
+            SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
+                count(*) FILTER (WHERE kind = 'start' AND coalesce(until <= a.ahead, true)) AS starts,
+                min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) AS token_ends
+            FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
+            WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s
+), offered AS MATERIALIZED (
+    SELECT p.one, p.two, a.room AS room_one, b.room AS room_two, least(a.room, b.room) AS room,
+        greatest(a.free_at, b.free_at) AS free_at, greatest(a.token_us, b.token_us) AS token_us,
+        count(*) FILTER (WHERE coalesce(least(a.room, b.room), 1) > 0) OVER () AS with_room
+    FROM pairs p LEFT JOIN rooms a ON a.key = p.one LEFT JOIN rooms b ON b.key = p.two
+)
+
 -- name: limited_due
 -- Lists due tasks with limits, and the room of their keys. Nothing is locked. Each pair of keys gives its oldest tasks: one
 -- more than it has room for, or up to 2,000 among all pairs with room, so that owners can take turns. The pairs are those of
 -- the `limit` oldest due tasks, or with `full`, all pairs without these keys: each pair is found after the previous one.
--- The room of a key is what is free of its tightest limit, without what waiting jobs will take. Tokens that are free within
--- `ahead` milliseconds count, because it takes a while until a job starts.
 WITH RECURSIVE oldest AS MATERIALIZED (
     SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
     WHERE %(full)s::text[] IS NULL AND {limited} AND {due} AND queue <> ALL (%(without)s::text[]) ORDER BY next_run LIMIT %(limit)s
@@ -62,28 +86,9 @@ WITH RECURSIVE oldest AS MATERIALIZED (
 ), pairs AS MATERIALIZED (
     SELECT one, two FROM oldest UNION
     SELECT one, two FROM walk WHERE one <> ALL (%(full)s::text[]) AND two <> ALL (%(full)s::text[])
-), waits AS MATERIALIZED (
-    SELECT k.key, count(*) FROM {schema}.tasks t, unnest(t.limits) AS k (key)
-    WHERE t.waiting <> '{}' AND t.limits IS NOT NULL GROUP BY k.key
-), rooms AS MATERIALIZED (
-    SELECT k.key, k.token_us, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
-            least(CASE WHEN {places k} > 0 THEN s.runs END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
-        CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
-    FROM (SELECT one AS key FROM pairs UNION SELECT two FROM pairs) p
-        JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
-            SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
-                count(*) FILTER (WHERE kind = 'start' AND coalesce(until <= a.ahead, true)) AS starts,
-                min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) AS token_ends
-            FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
-            WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s
-), offered AS MATERIALIZED (
-    SELECT p.one, p.two, a.room AS room_one, b.room AS room_two, least(a.room, b.room) AS room,
-        greatest(a.free_at, b.free_at) AS free_at, greatest(a.token_us, b.token_us) AS token_us,
-        count(*) FILTER (WHERE coalesce(least(a.room, b.room), 1) > 0) OVER () AS with_room
-    FROM pairs p LEFT JOIN rooms a ON a.key = p.one LEFT JOIN rooms b ON b.key = p.two
-)
+{rooms t}
 SELECT t.id, t.next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id, t.priority,
-    o.free_at, o.token_us, (SELECT count(*) FROM oldest) >= %(limit)s AS more
+    o.free_at, o.token_us, false AS is_planned, (SELECT count(*) FROM oldest) >= %(limit)s AS more
 FROM offered o, LATERAL (
     SELECT t.*, row_number() OVER (ORDER BY next_run) AS n FROM {schema}.tasks t
     WHERE {limited t} AND t.limits[1] = o.one AND coalesce(t.limits[2], '') = o.two AND {due t} AND t.queue <> ALL (%(without)s::text[])
@@ -91,6 +96,26 @@ FROM offered o, LATERAL (
         ELSE least(greatest(o.room + 1, 2000 / o.with_room), %(limit)s) END) t
 ORDER BY t.n > o.room, t.next_run
 LIMIT 50 * %(limit)s
+
+-- name: limited_planned
+-- Lists planned runs of tasks with limits in the same way: retries and manual runs, and pieces of each run that has made all.
+{with_parents}, due AS MATERIALIZED (
+    (SELECT r.id, r.task_id, r.due_at FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+     WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} ORDER BY r.due_at, r.id LIMIT %(limit)s)
+    UNION ALL
+    SELECT f.* FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id, LATERAL (
+        SELECT r.id, r.task_id, r.due_at FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT %(limit)s) f
+    WHERE p.state = 'processing' AND {offered t}
+), pairs AS MATERIALIZED (
+    SELECT DISTINCT t.limits[1] AS one, coalesce(t.limits[2], '') AS two FROM due d JOIN {schema}.tasks t ON t.id = d.task_id
+{rooms t}
+SELECT d.id, d.due_at AS next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id,
+    t.priority, o.free_at, o.token_us, true AS is_planned, (SELECT count(*) FROM due) >= %(limit)s AS more
+FROM due d JOIN {schema}.tasks t ON t.id = d.task_id
+    JOIN offered o ON (o.one, o.two) = (t.limits[1], coalesce(t.limits[2], ''))
+
+-- rule: offered
+t.limits IS NOT NULL AND NOT t.limits && coalesce(%(full)s::text[], '{}') AND t.queue <> ALL (%(without)s::text[])
 
 -- name: claim_chosen
 -- Claims these tasks, in this order, unless another ticker has them, or they are not due any more. The rule does not name
@@ -160,11 +185,11 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- name: claim_planned
--- Claims due retries (also of pieces) and manual runs, with the columns of the task that their push needs. With `queue`,
--- claims only those of this queue; otherwise those of all queues except `without`.
+-- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
+-- needs. With `queue`, claims only those of this queue; otherwise those of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
+WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL
   AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
 LIMIT %(limit)s
@@ -172,25 +197,34 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: claim_pieces
 -- Claims pieces in the same way: a share of each run that has made all its pieces. Each run is found after the previous
--- one. Pieces that were made before the clock was set back are due.
+-- one.
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-    WHERE p.state = 'processing'
+    WHERE p.state = 'processing' AND t.limits IS NULL
       AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ), chosen AS MATERIALIZED (
     SELECT c.id, c.turn FROM made m, LATERAL (
         SELECT f.id, row_number() OVER (ORDER BY f.id) AS turn FROM (
             SELECT r.id FROM {schema}.runs r
-            WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
-              AND (r.due_at <= %(now)s OR r.created_at > %(now)s::timestamptz + interval '1 second')
-            ORDER BY r.id LIMIT %(limit)s) f) c
+            WHERE {due_piece r} ORDER BY r.id LIMIT %(limit)s) f) c
     ORDER BY c.turn, c.id LIMIT %(limit)s
 )
 SELECT r.id, r.task_id, m.queue, m.function, m.box_ms, m.grace_ms
 FROM chosen c JOIN {schema}.runs r ON r.id = c.id JOIN made m ON m.id = r.parent_id
 WHERE r.state = 'planned'
 ORDER BY c.turn, r.id
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- rule: due_piece
+-- A piece that was made before the clock was set back is due.
+t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_at > %(now)s::timestamptz + interval '1 second')
+
+-- name: claim_chosen_planned
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned'
+ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: mark_pushed
@@ -212,14 +246,14 @@ WHERE r.id = b.id
 ), pieces AS MATERIALIZED (
     SELECT r.id, m.is_over FROM made m, LATERAL (
         SELECT r.id FROM {schema}.runs r
-        WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+        WHERE r.parent_id = m.id AND {unpushed_piece r}
         ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
     WHERE m.is_over OR NOT m.is_wanted
 ), unmade AS (
     DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id
 ), planned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
-    WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
+    WHERE {planned r} AND r.due_at <= %(now)s
       AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
     ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )

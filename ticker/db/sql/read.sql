@@ -129,8 +129,8 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
     (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
     (SELECT count(*) FROM (
-        SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1)
-        UNION ALL SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1
+        SELECT FROM {schema}.runs WHERE {planned}
+        UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}
         LIMIT %(most)s) r) AS planned
 
 -- name: functions

@@ -43,6 +43,13 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
       + CASE WHEN t.kind = 'interval' THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END * interval '1 millisecond'
   AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
 
+-- rule: planned
+-- The retry or manual run waits until a tick pushes it. Indexes have the same condition, and that of the next rule.
+t.state = 'planned' AND (t.kind <> 'piece' OR t.attempt > 1)
+
+-- rule: unpushed_piece
+t.state = 'planned' AND t.kind = 'piece' AND t.attempt = 1
+
 -- rule: busy
 -- A job of the task waits or runs, so `overlap = 'skip'` pushes no other.
 (t.waiting <> '{}' OR coalesce(t.running_until > %(now)s, false)
@@ -124,10 +131,10 @@ coalesce((SELECT f.concurrency > 1 FROM {schema}.functions f WHERE f.name = t.fu
 -- rule: with_parents
 -- The runs with pieces that were never pushed. Each run is looked up after the previous one.
 WITH RECURSIVE parents AS (
-    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    (SELECT parent_id AS id FROM {schema}.runs WHERE {unpushed_piece} ORDER BY parent_id LIMIT 1)
     UNION ALL
     SELECT (SELECT r.parent_id FROM {schema}.runs r
-            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            WHERE {unpushed_piece r} AND r.parent_id > p.id
             ORDER BY r.parent_id LIMIT 1)
     FROM parents p WHERE p.id IS NOT NULL
 )

@@ -301,7 +301,7 @@ FROM ruled j LEFT JOIN taken ON true
 
 -- name: start_planned_limited
 -- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. Without room
--- (`limited`), it is planned again: for the time at which a token falls due or a hold ends, or else for any moment soon.
+-- (`limited`), nothing is written with `waits`. Otherwise it is planned again, and a tick pushes it when there is room.
 {judged_plan t}
 {found_slots}
 ), ruled AS MATERIALIZED (
@@ -310,7 +310,6 @@ FROM ruled j LEFT JOIN taken ON true
 ), slots_taken AS (
     {take_slots}
 ), put_off AS (
-    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL,
-        due_at = greatest(j.retry_at, j.now + interval '1 second' * (1 + 4 * random()))
-    FROM ruled j WHERE r.id = j.run_id AND j.refusal = 'limited'
+    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL
+    FROM ruled j WHERE r.id = j.run_id AND j.refusal = 'limited' AND NOT %(waits)s::boolean
 {decided_plan t}

@@ -67,8 +67,8 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
-    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at <= i.now)
-    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece})
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
     OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
@@ -112,7 +112,7 @@ WHERE t.id = b.id AND t.next_run > b.next_run
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
-       OR (state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND (created_at > %(now)s::timestamptz + interval '1 second'
+       OR ({planned} AND (created_at > %(now)s::timestamptz + interval '1 second'
                                   OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
     LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
@@ -127,7 +127,7 @@ RETURNING r.id
 
 -- name: clamp_slots
 -- After the clock was set back, slots are used no longer than from now on: a token as long as its rate says, a place as long
--- as its run holds it. If that run has ended without freeing its place, ten minutes are enough.
+-- as its run holds it. If that run has ended without freeing its place, ten minutes are enough. A hold begins again.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), ahead AS MATERIALIZED (
@@ -136,6 +136,9 @@ WITH instant AS MATERIALIZED (
             WHERE r.token = s.token AND r.state = 'running'), interval '10 minutes') END AS until
     FROM instant i, {schema}.slots s LEFT JOIN {schema}.limited_keys k ON k.key = s.key
     WHERE s.until > i.now + interval '1 second' FOR NO KEY UPDATE OF s SKIP LOCKED
+), held AS (
+    UPDATE {schema}.limited_keys k SET held_at = i.now, held_until = i.now + (k.held_until - k.held_at)
+    FROM instant i WHERE k.held_at > i.now + interval '1 second'
 )
 UPDATE {schema}.slots s SET until = a.until FROM ahead a
 WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n) AND s.until > a.until + interval '1 second'
@@ -317,7 +320,7 @@ SELECT extract(epoch FROM least(
      WHERE {limited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
     (SELECT min(due_at) FROM {schema}.runs
-     WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at > %(now)s::timestamptz)
+     WHERE {planned} AND due_at > %(now)s::timestamptz)
 ) - %(now)s::timestamptz)::float8 AS seconds
 
 -- name: wake_up

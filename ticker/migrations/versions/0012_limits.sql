@@ -34,9 +34,10 @@ CREATE TABLE limited_keys (
     -- How long a token of the rate is used up, in microseconds: the burst times the period, divided by the rate.
     token_us bigint,
 
-    -- Until when no run of the key starts (SlowDown), how often that time has doubled since the last success, and how many
-    -- runs may be active while the key starts again.
+    -- Until when no run of the key starts (SlowDown), and since when; how often that time has doubled since the last success;
+    -- and how many runs may be active while the key starts again.
     held_until ticker_moment,
+    held_at ticker_moment,
     held_step integer DEFAULT 0 NOT NULL,
     allowed ticker_limited,
 

@@ -41,12 +41,14 @@ STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
 GROUPED: dict[str, Any] = {"every": "6s", "tolerance": "1s", "box": "1500ms"}
 ATTEMPTED_AGAIN = {"every": "15s", "retries": 1, "backoff": "1s"}
 NEIGHBOURS, WITH_RETRIES = 8, 2  # of each function that runs in groups: they do nothing to others
-# With limits: runs that hold off their key, and runs that work in pieces.
+# With limits: runs that hold off their key, work in pieces, or fail and are attempted again.
 LIMITED: tuple[tuple[str, str, keys.Keys, dict[str, Any]], ...] = (
     ("poll.slows", "3s", (keys.HELD,), {}),
     ("poll.slows", "4s", ("host:a", keys.HELD), {"retries": 1, "backoff": "1s"}),
     ("poll.pieces", "10s", ("host:a",), {"retries": 1, "backoff": "1s"}),
     ("poll.pieces", "15s", ("host:b", keys.HELD), {}),
+    ("poll.fails", "8s", ("host:a",), {"retries": 1, "backoff": "1s"}),
+    ("poll.fails", "8s", ("host:b", "host:a"), {"retries": 1, "backoff": "1s"}),
 )
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
 RESTLESS = 24  # tasks and owners that the client changes all the time

@@ -136,10 +136,10 @@ def slows(run: Run, witness: Witness, keys: Sequence[str] = (), **_: Any) -> Non
 
 
 def slow_down(run: Run, witness: Witness, keys: Sequence[str]) -> None:
-    """Holds off the key in one run of sixteen, if the task has it. Half of these runs end with it."""
-    if HELD_KEY in keys and run.id % 16 == 0:
+    """Holds off the key in one run of six, if the task has it. Half of these runs end with it."""
+    if HELD_KEY in keys and run.id % 6 == 0:
         witness.says("holds", key=HELD_KEY, seconds=HELD_FOR)
-        if run.id % 32 == 0:
+        if run.id % 12 == 0:
             raise SlowDown(HELD_KEY, HELD_FOR)
         witness.says("does", deed="holds off")  # while PostgreSQL is away, the neighbours on an event loop wait, too
         run.hold_off(HELD_KEY, HELD_FOR)

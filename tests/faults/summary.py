@@ -12,7 +12,7 @@ from tests.faults.checks.excuses import found_no_room
 from tests.faults.checks.keys import holds, uses
 from tests.faults.checks.liveness import windows
 from tests.faults.checks.starts import gaps, lives
-from tests.faults.facts import History, Run
+from tests.faults.facts import History, Run, bare
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def in_queue(history: History) -> Iterator[float]:
     """Seconds from the push to the start, of jobs that were pushed in a calm: what Q should be, at least."""
     calms = windows(history)
     for run in history.runs.values():
-        stored = [push.at for push in history.pushes.get(run.job, ()) if push.answer == "stored"]
+        stored = [push.at for push in history.pushes.get(bare(run.job), ()) if push.answer == "stored"]
         if run.started and stored and any(calm.begin <= stored[-1] and run.started.at <= calm.end for calm in calms):
             yield run.started.at - stored[-1]
 

@@ -39,6 +39,7 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
     "--pooler", "pooled", is_flag=True, help="All reach PostgreSQL through PgBouncer, which pools transactions."
 )
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(2), help="How many, on two hosts.")
+@click.option("--limits", is_flag=True, help="Half of the tasks share keys with limits, and the limits change.")
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
 def main(minutes: float, seed: int, folder: Path | None, amount: float, **options: Any) -> None:
     """Runs tickers, workers and a client on real servers, injects faults, and judges the history."""

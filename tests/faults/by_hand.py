@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.checks import check, judge
-from tests.faults.facts import History
+from tests.faults.facts import FOREVER, History
 from tests.faults.history import load
 
 EPOCH = 1_790_000_000.0  # what the database's clock shows at second 0
@@ -76,6 +76,14 @@ class Book:
         phase, answered = ("failed", sent + 0.1) if acked is None else ("acked", acked)
         self.event("client", answered, phase=phase, **about)
 
+    def limit(self, key: str, sent: float, acked: float | None = None, **limit: Any) -> None:
+        """A declaration; answered 0.01 s after it was sent, unless it is said when. FOREVER: never."""
+        columns = {"concurrency": None, "count": None, "seconds": 1, "burst": None} | limit
+        about = {"id": len(self._files["events.jsonl"]), "key": key, **columns}
+        self.event("limit", sent, phase="sent", **about)
+        if acked != FOREVER:
+            self.event("limit", sent + 0.01 if acked is None else acked, phase="acked", **about)
+
     # ------------------------------------------------------------------------------------------------------- the rows
 
     def wall(self, at: float) -> float:
@@ -95,6 +103,11 @@ class Book:
         self._tasks[self._ids] = row | columns
         self._change("tasks", "I", at, self._ids, None, dict(self._tasks[self._ids]))
         return self._ids
+
+    def slot(self, key: str, run: int, until: float, *, n: int = 1) -> None:
+        """A place that is taken at the end."""
+        row = {"key": key, "kind": "run", "n": n, "token": self._runs[run]["token"], "until": self.wall(until)}
+        self.line("database.jsonl", json.dumps({"at": None, "event": "slot", "row": row}))
 
     def change(self, task: int, at: float, *, xid: int | None = None, **columns: Any) -> None:
         """An update of the task's row by anybody."""

@@ -7,13 +7,14 @@ happened or not, as in real life.
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 import ticker
+from tests.faults import keys
 from tests.faults.groups import DEEDS
 from tests.faults.journal import Journal
 from tests.faults.stage import Edits
@@ -40,6 +41,15 @@ STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
 GROUPED: dict[str, Any] = {"every": "6s", "tolerance": "1s", "box": "1500ms"}
 ATTEMPTED_AGAIN = {"every": "15s", "retries": 1, "backoff": "1s"}
 NEIGHBOURS, WITH_RETRIES = 8, 2  # of each function that runs in groups: they do nothing to others
+# With limits: runs that hold off their key, work in pieces, or fail and are attempted again.
+LIMITED: tuple[tuple[str, str, keys.Keys, dict[str, Any]], ...] = (
+    ("poll.slows", "3s", (keys.HELD,), {}),
+    ("poll.slows", "4s", ("host:a", keys.HELD), {"retries": 1, "backoff": "1s"}),
+    ("poll.pieces", "10s", ("host:a",), {"retries": 1, "backoff": "1s"}),
+    ("poll.pieces", "15s", ("host:b", keys.HELD), {}),
+    ("poll.fails", "8s", ("host:a",), {"retries": 1, "backoff": "1s"}),
+    ("poll.fails", "8s", ("host:b", "host:a"), {"retries": 1, "backoff": "1s"}),
+)
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
 RESTLESS = 24  # tasks and owners that the client changes all the time
 
@@ -59,36 +69,52 @@ def create_owners(db: psycopg.Connection[Any]) -> None:
         db.execute(statement)  # type: ignore[call-overload]
 
 
-def register_cast(db: psycopg.Connection[Any], load: float, *, shared: str = "") -> Cast:
+def register_cast(db: psycopg.Connection[Any], load: float, *, shared: str = "", limits: bool = False) -> Cast:
     """`load` 1.0 is some 25 runs a second, which two quiet cores carry. With the name of a function that shares its jobs in
-    `shared`, most of them call that one."""
-    cast = Cast()
+    `shared`, most of them call that one. With `limits`, every second task has keys."""
+    cast, turns = Cast(), keys.in_turn(limits)
+
+    def register(function: str, **fields: Any) -> int:
+        return ticker.register(db, function, **fields | limited(next(turns), fields.get("kwargs", {}))).id
+
     for alone, every, count, more in STEADY:
         function = shared if shared and alone == "poll.plain" else alone
         for number in range(max(1, round(load * count))):
             kwargs = {"number": number, "password": ARGUMENT_SECRET}
             name = f"{function} {every} {number}"
-            cast.steady.append(ticker.register(db, function, name=name, every=every, kwargs=kwargs, **more).id)
+            cast.steady.append(register(function, name=name, every=every, kwargs=kwargs, **more))
     for name in NASTY:
-        cast.nasty.append(ticker.register(db, f"poll.{name}", every="12s", box="1s", queue="slow").id)
+        cast.nasty.append(register(f"poll.{name}", every="12s", box="1s", queue="slow"))
     for number in range(4):
         falls = {"name": f"falls {number}", "kwargs": {"number": number}}
-        cast.nasty.append(ticker.register(db, "poll.falls", every="12s", box="1s", queue="slow", **falls).id)
+        cast.nasty.append(register("poll.falls", every="12s", box="1s", queue="slow", **falls))
     for function in DEEDS:
         for number in range(max(2, round(load * NEIGHBOURS))):
             fields = GROUPED | (ATTEMPTED_AGAIN if number < WITH_RETRIES else {})
             name, kwargs = f"{function} {number}", {"number": number, "password": ARGUMENT_SECRET}
-            cast.nasty.append(ticker.register(db, function, name=name, kwargs=kwargs, **fields).id)
+            cast.nasty.append(register(function, name=name, kwargs=kwargs, **fields))
+    for number, (function, every, own, more) in enumerate(LIMITED if limits else ()):
+        fields = {"name": f"{function} {number}", "every": every, **limited(own, {"number": number}), **more}
+        cast.nasty.append(ticker.register(db, function, **fields).id)
     cast.poison.append(ticker.register(db, "poll.nowhere", every="4s").id)
     cast.poison.append(ticker.register(db, "poll.plain", name="blocked", every="4s", queue="blocked").id)
     return cast
 
 
-class Client(threading.Thread):
-    """One thread, one connection, one operation after the other, drawn from a seed."""
+def limited(own: keys.Keys, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that give a task its keys, besides its kwargs."""
+    return {"limits": own, "kwargs": {**kwargs, "keys": own}} if own else {"limits": (), "kwargs": dict(kwargs)}
 
-    def __init__(self, journal: Journal, database_url: str, seed: int, pause: float, edits: Edits) -> None:
+
+class Client(threading.Thread):
+    """One thread, one connection, one operation after the other, drawn from a seed. With `limits`, half of the tasks that it
+    registers or edits get keys."""
+
+    def __init__(
+        self, journal: Journal, database_url: str, seed: int, pause: float, edits: Edits, *, limits: bool = False
+    ) -> None:
         super().__init__(daemon=True)
+        self._limits = limits
         self._edits = edits
         self._restores = edits.restores
         self._journal = journal
@@ -134,20 +160,21 @@ class Client(threading.Thread):
         kwargs: dict[str, Any] = {"version": self._operations}
         if function in DEEDS:
             kwargs["deed"] = self._draw.choice(DEEDS[function])
+        fields = self._limited(kwargs)
 
         def register(db: psycopg.Connection[Any]) -> tuple[int, int]:
             with db.transaction():
                 row = db.execute("INSERT INTO mailboxes (address) VALUES ('m') RETURNING id").fetchone()
                 assert row is not None
                 owner = ("mailboxes", str(row[0]))
-                return ticker.register(db, function, every=every, owner=owner, kwargs=kwargs).id, row[0]
+                return ticker.register(db, function, every=every, owner=owner, **fields).id, row[0]
 
         task, owner = self._do("register", None, None, register, function=function, every=every)
         self._tasks[task] = owner
 
     def _edit(self) -> None:
         change: dict[str, Any] = self._draw.choice([
-            {"every": "2s"}, {"every": "20s"}, {"every": "4s"}, {"kwargs": {"version": self._operations}},
+            {"every": "2s"}, {"every": "20s"}, {"every": "4s"}, self._limited({"version": self._operations}),
             {"function": "poll.plain"}, {"function": "poll.steps"},
         ])  # fmt: skip
         task = self._some_task()
@@ -191,6 +218,11 @@ class Client(threading.Thread):
         """Lets tasks that run alone for an hour run in groups again, as an operator would after fixing a function."""
         statement = "UPDATE ticker.tasks SET alone_until = NULL WHERE alone_until < '9999-01-01'"
         self._do("pardon", None, None, lambda db: db.execute(statement))
+
+    def _limited(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Returns these kwargs, with the keys that are drawn for them."""
+        drawn = self._draw.choice([keys.NONE, self._draw.choice(keys.CHOICES)]) if self._limits else keys.NONE
+        return limited(drawn, kwargs)
 
     # ---------------------------------------------------------------------------------------------------- and how
 

@@ -143,10 +143,17 @@ class Run:
     created: Moment
     started: Moment | None
     ends: tuple[tuple[str | None, Moment], ...]
+    handed_out: Moment | None = None  # when it began to wait for its pieces, without its hold
 
     @property
     def ended(self) -> Moment | None:
         return self.ends[-1][1] if self.state == "ended" and self.ends else None
+
+    @property
+    def frees(self) -> Sequence[Moment]:
+        """Each change that gave back what it held: its own end, and what was recorded of it later."""
+        own = () if self.handed_out is None else (self.handed_out,)
+        return (*own, *(moment for _, moment in self.ends))
 
     @property
     def hold(self) -> float:
@@ -190,6 +197,38 @@ class StaleWrite(NamedTuple):
     task: int
     run: int
     result: str
+
+
+class HoldOff(NamedTuple):
+    """A run that was about to hold off a key for so many seconds, by its own word. `held`: when that call had returned. None if
+    it was no call, but an exception."""
+
+    at: float
+    run: int
+    key: str
+    seconds: float
+    held: float | None
+
+
+class Declaration(NamedTuple):
+    """A limit that the harness declared for a key, or for a pattern. Without an answer, it may apply since it was sent."""
+
+    sent: float
+    acked: float | None
+    key: str
+    concurrency: int | None
+    per_second: float | None
+    burst: int
+
+
+class Slot(NamedTuple):
+    """A row of `slots` at the end. `until` is the database's clock."""
+
+    key: str
+    kind: str
+    n: int
+    token: str | None
+    until: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +342,9 @@ class History:
     unknown_takes: Sequence[float] = ()  # a worker asked, and nobody knows which job it was given
     lives: Mapping[str, Life] = field(default_factory=dict)  # by name and number: "worker-1#3"
     signals: Sequence[Signal] = ()
+    limits: Sequence[Declaration] = ()  # in the order in which they were sent
+    holds: Sequence[HoldOff] = ()
+    slots: Sequence[Slot] = ()
     stopped: float | None = None  # when everything was stopped for the restore that ended this world
 
     def seconds(self, at: float) -> float:

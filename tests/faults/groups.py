@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.faults.polls import BEAT, LEAVES_AT_LAST, Witness, checkpoint, said
+from tests.faults.polls import BEAT, LEAVES_AT_LAST, Witness, checkpoint, said, slow_down
 from wrappers import Run, task
 
 BATCH, AT_ONCE = 24, 8
@@ -44,6 +44,7 @@ async def together(run: Run, deed: str = "", **kwargs: Any) -> int:
         if deed and random.randrange(SELDOM) == 0:
             witness.says("does", deed=deed)
             await ON_LOOP.get(deed, _in_an_instant)(witness, deed)
+        slow_down(run, witness, kwargs.get("keys", ()))
         await _waits(witness, 0.05)
         return 1
 
@@ -57,6 +58,7 @@ def in_threads(run: Run, deed: str = "", **kwargs: Any) -> int:
         if deed and random.randrange(SELDOM) == 0:
             witness.says("does", deed=deed)
             IN_THREADS.get(deed, INSTANT.get(deed, lambda _: None))(witness)
+        slow_down(run, witness, kwargs.get("keys", ()))
         witness.works(0.05)
         return 1
 

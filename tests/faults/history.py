@@ -11,7 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.clockmap import ClockMap, Pair, clock_map
-from tests.faults.facts import FOREVER, Calm, Fault, History, Life, Operation, Push, Setup, Signal, Torn, bare
+from tests.faults.facts import (
+    FOREVER,
+    Calm,
+    Declaration,
+    Fault,
+    History,
+    Life,
+    Operation,
+    Push,
+    Setup,
+    Signal,
+    Torn,
+    bare,
+)
 from tests.faults.trail import Trail
 from tests.faults.witnesses import Witnesses
 
@@ -118,6 +131,7 @@ class Events:
     spare: list[Pair] = field(default_factory=list)
     faults: dict[Any, list[Line]] = field(default_factory=dict)
     operations: dict[Any, list[Line]] = field(default_factory=dict)
+    limits: dict[Any, list[Line]] = field(default_factory=dict)
     calms: list[Line] = field(default_factory=list)
     wipes: list[float] = field(default_factory=list)
     pushes: dict[str, list[Push]] = field(default_factory=dict)
@@ -145,6 +159,8 @@ class Events:
                 self.spare.append((line["at"], line.get("spare", 1.0)))
             case "client":
                 self.operations.setdefault(line["id"], []).append(line)
+            case "limit":
+                self.limits.setdefault(line["id"], []).append(line)
             case "fault":
                 self.faults.setdefault(line["id"], []).append(line)
             case "wipe":
@@ -177,6 +193,9 @@ class Events:
 
     def all_operations(self) -> list[Operation]:
         return sorted((_operation(parts) for parts in self.operations.values()), key=lambda operation: operation.sent)
+
+    def all_limits(self) -> list[Declaration]:
+        return sorted(_declaration(parts) for parts in self.limits.values())
 
     def all_calms(self) -> list[Calm]:
         """A calm that has no end lasted as long as anybody wrote."""
@@ -214,6 +233,14 @@ def _fault(parts: Sequence[Line]) -> Fault:
     )
 
 
+def _declaration(parts: Sequence[Line]) -> Declaration:
+    at, line = {part["phase"]: part["at"] for part in parts}, parts[0]
+    rate = None if line["count"] is None else line["count"] / line["seconds"]
+    return Declaration(
+        at.get("sent", line["at"]), at.get("acked"), line["key"], line["concurrency"], rate, line["burst"] or 1
+    )
+
+
 def _sets_the_clock(fault: Fault) -> bool:
     return "clock" in fault.kind or any("clock" in effect for effect in fault.effects)
 
@@ -240,5 +267,6 @@ def _history(
         final_runs=trail.final_runs, final_tasks=frozenset(trail.final_tasks), spare=sorted(events.spare),
         events=trail.events(), takes={job: sorted(ats) for job, ats in events.takes.items()},
         unknown_takes=sorted(events.unknown_takes), lives=events.lives(), signals=sorted(events.signals),
+        limits=events.all_limits(), holds=witnesses.holds(), slots=trail.slots,
         stopped=events.seen.stopped,
     )  # fmt: skip

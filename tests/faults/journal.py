@@ -19,6 +19,7 @@ INSTANTS = {
     "runs": ("occurrence", "due_at", "pushed_at", "started_at", "until", "ended_at", "created_at",
              "checked_last_run", "checked_at"),
     "events": ("at",),
+    "slots": ("until",),
 }  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def export(database_url: str, file: Path) -> None:
         psycopg.connect(database_url, row_factory=dict_row) as connection,
         file.open("w", encoding="utf-8") as lines,
     ):
-        rows = (_rows(connection, relation) for relation in ("tasks", "runs", "events"))
+        rows = (_rows(connection, relation) for relation in ("tasks", "runs", "events", "slots"))
         for line in chain(_changes(connection), *rows):
             lines.write(json.dumps(line) + "\n")
 
@@ -69,7 +70,8 @@ def _changes(connection: psycopg.Connection[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rows(connection: psycopg.Connection[Any], relation: str) -> Iterator[dict[str, Any]]:
-    for row in connection.execute(f"SELECT to_jsonb(t) AS row FROM ticker.{relation} t ORDER BY id"):  # type: ignore[arg-type]
+    order = "key, kind, n" if relation == "slots" else "id"
+    for row in connection.execute(f"SELECT to_jsonb(t) AS row FROM ticker.{relation} t ORDER BY {order}"):  # type: ignore[arg-type]
         kind = "noted" if relation == "events" else relation[:-1]
         yield {"at": None, "event": kind, "row": _numbered(relation, row["row"])}
 

@@ -2,12 +2,13 @@
 
 Two faults of one domain never overlap; faults of different domains do. A fault yields the
 name of what it hit. What it may do beyond a delay stands in `effects`, for those who judge the history. Kinds of the domain `cable` need hosts of their own (`hosts.py`).
+Kinds of the domain LIMITS need tasks with limits (`--limits`).
 """
 
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
@@ -16,12 +17,13 @@ from typing import Any
 import psycopg
 from redis.exceptions import RedisError
 
+from tests.faults import keys
 from tests.faults.client import wait_for
 from tests.faults.groups import DEEDS
 from tests.faults.restore import can_adopt, copy_database, restore
 from tests.faults.stage import Process, Stage, children_of
 
-ALONE = "alone"
+ALONE, LIMITS = "alone", "limits"
 SHARE = 1 / 6
 IN_MID_RUN = 5.0  # seconds that a fault waits for a long run to be under way
 Act = Callable[[Stage, Random], AbstractContextManager[str]]
@@ -452,6 +454,19 @@ def connections_reset(stage: Stage, draw: Random) -> Iterator[str]:
     yield name
 
 
+# --------------------------------------------------------------------------------------------------------- limits
+
+
+@kind(LIMITS, 2, 12)
+def limit_lowered(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from _changed(stage, draw, keys.LOWERED)
+
+
+@kind(LIMITS, 2, 12)
+def limit_raised(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from _changed(stage, draw, keys.RAISED)
+
+
 # ------------------------------------------------------------------------------------------------------- restores
 
 
@@ -534,6 +549,13 @@ def _without_redis(stage: Stage, target: str = "redis") -> Iterator[str]:
     with stage.server_lock:
         stage.valkey.start()
     stage.journal.write("wipe")
+
+
+def _changed(stage: Stage, draw: Random, to: Mapping[str, keys.Limit]) -> Iterator[str]:
+    key = draw.choice(sorted(to))
+    keys.change(stage, key, to[key])
+    yield key
+    keys.change(stage, key, keys.LIMITS[key])
 
 
 def _heal(stage: Stage, hosts: list[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from tests.faults.kinds import ALONE, EXPECTED, KINDS, SHARE, Kind
+from tests.faults.kinds import ALONE, EXPECTED, KINDS, LIMITS, SHARE, Kind
 from tests.faults.stage import Stage
 from ticker.errors import ConfigurationError
 
@@ -34,12 +34,15 @@ class Planned:
     draw: int
 
 
-def schedule(seed: int, seconds: float, *, own_hosts: bool = False, only: Collection[str] = ()) -> list[Planned]:
+def schedule(
+    seed: int, seconds: float, *, own_hosts: bool = False, only: Collection[str] = (), limits: bool = False
+) -> list[Planned]:
     """As many storms as fit, each kind equally often: a kind is drawn again only when all others have been drawn. What needs a
     storm of its own has one, somewhere among them, where the run is long enough, or where it is asked for by its name."""
     draw = Random(f"nemesis {seed}")
     kinds = [kind for kind in KINDS.values() if kind.name in only or not only]
-    turn = [kind for kind in kinds if kind.domain != ALONE and (own_hosts or kind.domain != "cable")]
+    out = {ALONE} | (set() if own_hosts else {"cable"}) | (set() if limits else {LIMITS})
+    turn = [kind for kind in kinds if kind.domain not in out]
     alone = [kind for kind in kinds if kind.domain == ALONE and (only or seconds >= LONG_ENOUGH)]
     left = seconds - last_calm(seconds) - sum(lasts(kind, seconds) + CALM for kind in alone)
     storms: list[Kind | None] = [None] * max(1, int(left // (storm(seconds) + CALM))) if turn else []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults import history, journal
+from tests.faults import history, journal, keys
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
 from tests.faults.facts import installation
 from tests.faults.groups import THREADS
@@ -29,7 +29,7 @@ class NeverBegan(Exception):
 
 def play(
     folder: Path, seconds: float, seed: int, *, load: float = 1.0, shared: str = "", own_hosts: bool = False,
-    only: Collection[str] = (), pooled: bool = False, workers: int = 4,
+    only: Collection[str] = (), pooled: bool = False, workers: int = 4, limits: bool = False,
 ) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
     with (
@@ -37,10 +37,11 @@ def play(
         opened(folder, events, own_hosts=own_hosts, pooled=pooled, workers=workers) as stage,
     ):
         journal.install_audit(stage.postgres.url)
-        planned = schedule(seed, seconds, own_hosts=own_hosts, only=only)
-        with clocked(stage), prepared(stage, seed, seconds, load, shared):
+        planned = schedule(seed, seconds, own_hosts=own_hosts, only=only, limits=limits)
+        with clocked(stage), prepared(stage, seed, seconds, load, shared, limits=limits):
             nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
-            client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, 0.5, stage.edits)
+            url = stage.hosts["host-app"].environ["DATABASE_URL"]
+            client = Client(events, url, seed, 0.5, stage.edits, limits=limits)
             with stage.playing():
                 if slow := ill(stage, time.time()):
                     raise NeverBegan("; ".join(slow))
@@ -75,11 +76,15 @@ def clocked(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def prepared(stage: Stage, seed: int, seconds: float, load: float, shared: str) -> Iterator[None]:
-    """Owners and tasks are there; what the checker must know of them is written down."""
+def prepared(
+    stage: Stage, seed: int, seconds: float, load: float, shared: str, *, limits: bool = False
+) -> Iterator[None]:
+    """Owners, limits and tasks are there; what the checker must know of them is written down."""
     with connect(stage.postgres.url) as db:
         create_owners(db)
-        cast = register_cast(db, load, shared=shared)
+        if limits:
+            keys.declare_all(db, stage.journal)
+        cast = register_cast(db, load, shared=shared, limits=limits)
     with stage.redis() as redis:
         redis.set("rq:queue:blocked", "no list")
     stage.journal.write(

@@ -11,15 +11,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from wrappers import NOTHING_TO_DO, HoldLost, Run, task
+from wrappers import NOTHING_TO_DO, HoldLost, Run, SlowDown, task
 
 BEAT = 0.05  # seconds
+HELD_KEY = "api"
+HELD_FOR = 4.0  # seconds
 LEAVES_AT_LAST = 60.0  # seconds: the latest end of a child that nobody kills, so that a failing product leaves no mess
 
 
@@ -120,6 +122,44 @@ def several(run: Run, witness: Witness, **_: Any) -> None:
 def lasts(run: Run, witness: Witness, **_: Any) -> None:
     """Waits for its mailbox, so that an outage finds it in mid-run."""
     witness.works(2.5)
+
+
+# ------------------------------------------------------------------------------------------------------ with limits
+
+
+@witnessed("poll.slows")
+def slows(run: Run, witness: Witness, keys: Sequence[str] = (), **_: Any) -> None:
+    """Meets a server that answers 429, now and then."""
+    witness.works(0.2)
+    slow_down(run, witness, keys)
+    witness.works(0.05)
+
+
+def slow_down(run: Run, witness: Witness, keys: Sequence[str]) -> None:
+    """Holds off the key in one run of six, if the task has it. Half of these runs end with it."""
+    if HELD_KEY in keys and run.id % 6 == 0:
+        witness.says("holds", key=HELD_KEY, seconds=HELD_FOR)
+        if run.id % 12 == 0:
+            raise SlowDown(HELD_KEY, HELD_FOR)
+        witness.says("does", deed="holds off")  # while PostgreSQL is away, the neighbours on an event loop wait, too
+        run.hold_off(HELD_KEY, HELD_FOR)
+        witness.says("does", deed="")
+        witness.says("held", key=HELD_KEY)
+
+
+@task("poll.pieces")
+class Pieces:
+    """Hands out its work."""
+
+    def generate(self, run: Run, **kwargs: Any) -> list[int]:
+        with said(run, witness := Witness(run), "poll.pieces", kwargs):
+            witness.works(0.02)
+            return [1, 2, 3]
+
+    def process(self, run: Run, piece: int, **kwargs: Any) -> int:
+        with said(run, witness := Witness(run), "poll.pieces", kwargs):
+            witness.works(0.1 * piece)
+            return piece
 
 
 # --------------------------------------------------------------------------------------- for the soak, without a witness

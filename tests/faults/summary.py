@@ -4,13 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from tests.faults.checks import INVARIANTS, judge
 from tests.faults.checks.crews import DEAD, Crew, crews, deed_of
+from tests.faults.checks.excuses import found_no_room
+from tests.faults.checks.keys import holds, uses
 from tests.faults.checks.liveness import windows
 from tests.faults.checks.starts import gaps, lives
-from tests.faults.facts import History, Run
+from tests.faults.facts import History, Run, bare
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Summary:
     groups: Sequence[int]
     deaths: int
     deeds: Mapping[str, int]
+    limits: Mapping[str, int]
     after_box: float | None
     overshoot: float | None
     spacing: float | None
@@ -50,6 +53,7 @@ class Summary:
             f"lost              {sum(self.lost.values())}: {_counts(self.lost)}",
             f"events            {sum(self.events.values())}: {_counts(self.events)}",
             f"groups            {len(self.groups)} of up to {max(self.groups, default=0)} runs at the same time; {self.deaths} died; deeds: {_counts(self.deeds)}",
+            f"limits            {_counts(self.limits)}",
             f"longest overshoot {_seconds(self.after_box)} after B, {_seconds(self.overshoot)} after B + g",
             f"least spacing     {_seconds(self.spacing)} over I - T",
             f"most waiting      {self.waiting} occurrences of one task",
@@ -87,6 +91,7 @@ def summarise(history: History) -> Summary:
         groups=together,
         deaths=sum(any(run.outcome == "interrupted" for run in crew.runs) for crew in crews(history)),
         deeds=Counter(deed for run in started if (deed := deed_of(history, run))),
+        limits=of_limits(history),
         after_box=max((life.after_box for life in lives(history)), default=None),
         overshoot=max((life.overshoot for life in lives(history)), default=None),
         spacing=min((gap.apart - gap.least for gap in gaps(history)), default=None),
@@ -107,11 +112,21 @@ def at_once(history: History, crew: Crew) -> int:
     return max(accumulate(change for _, change in sorted(changes)), default=0)
 
 
+def of_limits(history: History) -> Mapping[str, int]:
+    """Returns what the limits did, by what it was: without keys, nothing."""
+    starts = {use.run.id: use.run for found in uses(history).values() for use in found}
+    changes = (change for task in history.tasks.values() for change in pairwise(task.versions))
+    counts = Counter(f"{run.kind} starts" for run in starts.values())
+    counts |= Counter(declarations=len(history.limits), holds=sum(map(len, holds(history).values())))
+    counts["given back"] = sum(len(found_no_room(before, after)) for before, after in changes)
+    return +counts
+
+
 def in_queue(history: History) -> Iterator[float]:
     """Seconds from the push to the start, of jobs that were pushed in a calm: what Q should be, at least."""
     calms = windows(history)
     for run in history.runs.values():
-        stored = [push.at for push in history.pushes.get(run.job, ()) if push.answer == "stored"]
+        stored = [push.at for push in history.pushes.get(bare(run.job), ()) if push.answer == "stored"]
         if run.started and stored and any(calm.begin <= stored[-1] and run.started.at <= calm.end for calm in calms):
             yield run.started.at - stored[-1]
 

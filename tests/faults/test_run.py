@@ -1,13 +1,14 @@
 """The fault harness itself, for 20 seconds; the long version is `python -m tests.faults --minutes 30 --seed 1`."""
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from tests.faults import hosts
+from tests.faults import hosts, keys
 from tests.faults.checker import check
 from tests.faults.history import load
-from tests.faults.kinds import ALONE, KINDS
+from tests.faults.kinds import ALONE, KINDS, LIMITS
 from tests.faults.nemesis import schedule
 from tests.faults.play import play
 
@@ -59,3 +60,15 @@ def test_what_needs_a_storm_for_itself_has_one_in_a_long_run_and_none_in_a_short
 def test_a_run_of_chosen_kinds_has_no_others() -> None:
     assert {fault.kind for fault in schedule(1, 60, only=("backlog",))} == {"backlog"}
     assert {fault.kind for fault in schedule(1, 60, only=("backlog", "redis_flushed"))} == {"backlog", "redis_flushed"}
+
+
+def test_limits_change_only_in_a_run_with_limits() -> None:
+    kinds = {kind.name for kind in KINDS.values() if kind.domain == LIMITS}
+    assert kinds <= {fault.kind for fault in schedule(7, 30 * 60.0, limits=True)}
+    assert not kinds & {fault.kind for fault in schedule(7, 30 * 60.0)}
+
+
+def test_every_second_task_has_keys_in_a_run_with_limits() -> None:
+    assert [*islice(keys.in_turn(False), 3)] == [(), (), ()]
+    turns = [*islice(keys.in_turn(True), 2 * len(keys.CHOICES))]
+    assert turns[::2] == [()] * len(keys.CHOICES) and turns[1::2] == [*keys.CHOICES]

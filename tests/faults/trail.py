@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.faults.clockmap import ClockMap
-from tests.faults.facts import Event, Moment, Run, Task, Version
+from tests.faults.facts import Event, Moment, Run, Slot, Task, Version
 
 TASK_COLUMNS = (
     "function", "kwargs", "kind", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled", "owner_active", "paused_by",
@@ -35,6 +35,7 @@ class OpenRun:
     row: dict[str, Any]
     created: Moment
     started: Moment | None = None
+    handed_out: Moment | None = None
     ends: list[tuple[str | None, Moment]] = field(default_factory=list)
 
 
@@ -48,6 +49,7 @@ class Trail:
         self.final_runs: dict[int, tuple[str, str | None]] = {}
         self.final_tasks: set[int] = set()
         self._events: list[Mapping[str, Any]] = []
+        self.slots: list[Slot] = []
 
     def add(self, line: Mapping[str, Any]) -> None:
         match line["event"], line.get("table"):
@@ -57,6 +59,8 @@ class Trail:
                 self._add_run(line, self._moment(line))
             case "run", _:
                 self.final_runs[line["row"]["id"]] = (line["row"]["state"], line["row"]["outcome"])
+            case "slot", _:
+                self.slots.append(Slot(*(line["row"][column] for column in Slot._fields)))
             case "noted", _:
                 self._events.append(line["row"])
             case "task", _:
@@ -82,6 +86,8 @@ class Trail:
         run.row.update((column, changed[column]) for column in changed.keys() & run.row.keys())
         if changed.get("state") == "running":
             run.started = moment
+        if changed.get("state") == "processing":
+            run.handed_out = moment
         if "ended" in (changed.get("state"), was) and changed.keys() & {"state", "outcome"}:
             run.ends.append((run.row["outcome"], moment))
 
@@ -115,5 +121,5 @@ def _run(id_: int, run: OpenRun) -> Run:
         traceback=row["traceback"] or "", token=row["token"], function=row["function"] or "",
         started_at=row["started_at"], until=row["until"], every_ms=row["every_ms"] or 0,
         tolerance_ms=row["tolerance_ms"] or 0, job=row["job_id"] or "", pid=row["pid"] or 0, created=run.created, started=run.started,
-        ends=tuple(run.ends),
+        ends=tuple(run.ends), handed_out=run.handed_out,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.faults.facts import Begin, StaleWrite, Witnessed
+from tests.faults.facts import Begin, HoldOff, StaleWrite, Witnessed
 from tests.faults.trail import micros
 
 FIRST, LAST, LAST_OWN = range(3)
@@ -19,6 +19,7 @@ class Witnesses:
         self._begins: dict[int, list[Begin]] = {}
         self._returned: dict[int, float] = {}
         self._deeds: dict[int, str] = {}
+        self._holds: dict[int, HoldOff] = {}
         self.stale_writes: list[StaleWrite] = []
 
     def add_file(self, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -37,6 +38,10 @@ class Witnesses:
                 self._tasks.setdefault(line["run"], line["task"])
                 if event == "does":
                     self._deeds[line["run"]] = line["deed"]
+                if event == "holds":
+                    self._holds[line["run"]] = HoldOff(line["at"], line["run"], line["key"], line["seconds"], None)
+                if event == "held" and line["run"] in self._holds:
+                    self._holds[line["run"]] = self._holds[line["run"]]._replace(held=line["at"])
                 if event == "end" and not is_child:
                     self._returned[line["run"]] = line["at"]
 
@@ -50,6 +55,9 @@ class Witnesses:
             edges[LAST] = at
         if not is_child and at > edges[LAST_OWN]:
             edges[LAST_OWN] = at
+
+    def holds(self) -> list[HoldOff]:
+        return sorted(self._holds.values())
 
     def all(self) -> dict[int, Witnessed]:
         return {

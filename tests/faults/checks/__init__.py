@@ -9,10 +9,12 @@ from tests.faults.checks.causes import recorded_as_returned
 from tests.faults.checks.findings import Findings, Violation
 from tests.faults.checks.harm import harms_no_other, is_whole, keeps_secrets
 from tests.faults.checks.jobs import bounded, pushed_before
+from tests.faults.checks.limits import obeys_limits
 from tests.faults.checks.liveness import keeps_its_rate, pushed_in_time, starts_often
 from tests.faults.checks.neighbours import spares_neighbours
 from tests.faults.checks.records import accounted_for, asked_for
 from tests.faults.checks.recovery import covered_again, ends_in_time
+from tests.faults.checks.room import uses_its_room
 from tests.faults.checks.rows import fenced, obeys_people, reads_its_row
 from tests.faults.checks.starts import dead_in_time, no_overlap, spacing, started_once
 from tests.faults.facts import History
@@ -43,6 +45,10 @@ INVARIANTS: Mapping[str, tuple[str, Check]] = {
         "a run that returned is recorded so, if its worker lived and no later run had started",
         recorded_as_returned,
     ),
+    "S15": (
+        "a key has no more active runs, and no more starts in any window, than its limit allows, and none while it is held",
+        obeys_limits,
+    ),
     "S16": (
         "a death leaves each neighbour one true record, and no second run that its task did not allow",
         spares_neighbours,
@@ -52,6 +58,7 @@ INVARIANTS: Mapping[str, tuple[str, Check]] = {
     "L3": ("over 50 intervals and more, steady tasks start 0.98 times as often as their interval says", keeps_its_rate),
     "L4": ("3 D + restart after the faults, everything is covered again", covered_again),
     "L5": ("a run has its outcome within B + g + 2 D + 2 s", ends_in_time),
+    "L6": ("in a calm, a key with room and due tasks has a start at least every 5 s + D + Q", uses_its_room),
     "H": ("the history itself is whole", is_whole),
 }
 

@@ -112,6 +112,8 @@ def was_never_noted(history: History, task: Task, occurrence: int, stored: Push)
     """The tick died between push and commit, and the task was deleted, or somebody gave it another next_run. No row ever
     named this occurrence as pushed: its job is refused as stale where it arrives, and may be lost where a fault took it. A job
     that a later start has overtaken is passed over without a word."""
+    if any(occurrence in found_no_room(before, after) for before, after in pairwise(task.versions)):
+        return "given back by a full limit, and edited or deleted before the next push"
     if task.deleted and any(_was_given_back(history, version, occurrence) for version in task.versions):
         return "given back by adopt, and its task deleted before the next push"
     if any(occurrence in version.waiting for version in task.versions):
@@ -132,6 +134,12 @@ def _was_given_back(history: History, version: Version, occurrence: int) -> bool
     """Whether `ticker db adopt` made this occurrence, whose job was another installation's, due again."""
     is_due = version.next_run is not None and round(version.next_run * 1_000_000) == occurrence
     return is_due and occurrence not in version.waiting and was_adopted(history, version.at)
+
+
+def found_no_room(before: Version, after: Version) -> set[int]:
+    """The occurrence of a start that met a full limit: it is due again, as if it had never been pushed."""
+    due = set() if after.next_run is None else {round(after.next_run * 1_000_000)}
+    return due.intersection(before.waiting).difference(after.waiting)
 
 
 def names(event: Event, task: int, push: Push) -> bool:

@@ -9,6 +9,7 @@ from tests.faults.checks import excuses
 from tests.faults.checks.epochs import Epoch, epochs
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.jobs import job_of
+from tests.faults.checks.keys import has_keys
 from tests.faults.facts import FOREVER, Calm, History, Task
 
 OFTEN = 50  # intervals that a calm must hold before a rate is judged
@@ -23,6 +24,11 @@ def windows(history: History) -> list[Calm]:
 
 def healthy(history: History) -> list[Task]:
     return [task for id_, task in history.tasks.items() if id_ not in history.setup.poison]
+
+
+def unlimited(history: History) -> list[Task]:
+    """Tasks that never wait for the room of a key. L6 judges the others."""
+    return [task for task in healthy(history) if not has_keys(task)]
 
 
 # ------------------------------------------------------------------------------------------------------------ L1
@@ -59,10 +65,10 @@ def pushed_in_time(history: History) -> Findings:
     found = Findings(history)
     limit = history.setup.tick + 1
     calms = windows(history)
-    for task in healthy(history):
+    for task in unlimited(history):
         for due in dues(history, task):
             pushed = min(due.until, _first_push(history, task.id, due.occurrence))
-            for calm in _overlapping(calms, min(due.since, pushed), pushed):
+            for calm in overlapping(calms, min(due.since, pushed), pushed):
                 waited = min(pushed, calm.end) - max(due.since, calm.begin)
                 if found.judge(waited <= limit) and not _excused(
                     found, history, max(due.since, calm.begin), min(pushed, calm.end)
@@ -88,7 +94,7 @@ def _first_push(history: History, task: int, occurrence: int) -> float:
     return next((push.at for push in pushes if push.taken), FOREVER)
 
 
-def _overlapping(calms: Sequence[Calm], begin: float, end: float) -> Sequence[Calm]:
+def overlapping(calms: Sequence[Calm], begin: float, end: float) -> Sequence[Calm]:
     first = bisect_left(calms, begin, key=lambda calm: calm.end)
     return calms[first : bisect_right(calms, end, key=lambda calm: calm.begin)]
 
@@ -98,11 +104,11 @@ def _overlapping(calms: Sequence[Calm], begin: float, end: float) -> Sequence[Ca
 
 def starts_often(history: History) -> Findings:
     found = Findings(history)
-    for task in healthy(history):
+    for task in unlimited(history):
         starts = _starts(history, task.id)
         for epoch in epochs(history)[task.id]:
             if epoch.version.pushable and epoch.version.kind == "interval":
-                for calm in _overlapping(windows(history), epoch.begin, epoch.end):
+                for calm in overlapping(windows(history), epoch.begin, epoch.end):
                     _no_long_gap(history, task, epoch, calm, starts, found)
     return found
 
@@ -159,7 +165,7 @@ def keeps_its_rate(history: History) -> Findings:
     """
     found = Findings(history)
     calms = [Calm(calm.begin, calm.end - history.setup.queue_delay) for calm in windows(history)]
-    for id_ in sorted(history.setup.steady & history.tasks.keys()):
+    for id_ in sorted(history.setup.steady & {task.id for task in unlimited(history)}):
         for calm in calms:
             for epoch in epochs(history)[id_]:
                 if epoch.begin <= calm.begin and calm.end <= epoch.end and _is_rated(history, epoch, calm):

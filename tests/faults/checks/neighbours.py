@@ -9,6 +9,7 @@ from tests.faults.checks.causes import BECAUSE_OF, HARD_LIMIT
 from tests.faults.checks.crews import DEAD, Crew, crew_of, crews, last_activity
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.jobs import SCHEDULED, job_of
+from tests.faults.checks.keys import keys_of
 from tests.faults.checks.liveness import windows
 from tests.faults.facts import History, Moment, Push, Run, Version
 from tests.faults.groups import DEEDS, LOOP
@@ -190,7 +191,8 @@ def _unstarted(history: History, crew: Crew, died: float, until: float) -> Itera
             task, occurrence = int(match[1]), int(match[2])
             row = history.tasks[task].version_at(until) if task in history.tasks else None
             records = [run for run in history.by_task.get(task, ()) if run.occurrence == occurrence]
-            if row and row.pushable and not any(run.created.at <= until for run in records):
+            is_given_back = row is not None and keys_of(row) and occurrence not in row.waiting  # it waits for room
+            if row and row.pushable and not is_given_back and not any(run.created.at <= until for run in records):
                 yield push
 
 

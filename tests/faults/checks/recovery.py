@@ -4,6 +4,7 @@ from tests.faults.checks import excuses
 from tests.faults.checks.epochs import epochs
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.jobs import job_of
+from tests.faults.checks.keys import has_keys
 from tests.faults.checks.liveness import healthy
 from tests.faults.facts import Calm, History, Run, Task, Version
 
@@ -26,7 +27,8 @@ def _is_covered(history: History, task: Task, calm: Calm, found: Findings) -> No
     before, after = task.version_at(calm.begin), task.version_at(calm.end)
     if before is None or after is None or not before.pushable or not _untouched(history, task, calm):
         return
-    wrong = _still_due(history, task, before, after, calm) or _still_wiped(history, task, after, calm)
+    still_due = None if has_keys(task) else _still_due(history, task, before, after, calm)
+    wrong = still_due or _still_wiped(history, task, after, calm)
     if found.judge(wrong is None):
         found.blame(
             task.id,
@@ -86,8 +88,8 @@ def _ends_in_time(history: History, run: Run, found: Findings) -> None:
     assert run.started is not None
     more = 2 * history.setup.tick + excuses.SLACK
     limit = run.started.at + run.hold + more
-    ended = run.ends[0][1].at if run.ends else max(history.last or history.end, history.end)
-    if found.judge(ended <= limit and bool(run.ends)):
+    ended = run.frees[0].at if run.frees else max(history.last or history.end, history.end)
+    if found.judge(ended <= limit and bool(run.frees)):
         if not run.ends and excuses.hold_outlives_the_history(history, run):
             found.excuse("running at the end")
             return

@@ -83,7 +83,7 @@ def reads_its_row(history: History) -> Findings:
     """The record, and what the function itself was handed, against the row that the start locked."""
     found = Findings(history)
     for run in history.runs.values():
-        if run.started is None:
+        if run.started is None or run.kind == "piece":  # the start of a piece changes no row of its task
             continue
         row = history.at_start(run)
         if row is None:
@@ -147,8 +147,9 @@ def fenced(history: History) -> Findings:
 def _hold_changed(history: History, task: int, before: Version, after: Version, found: Findings) -> None:
     """Taken by a start that finds no living hold; given back by the end of the run that has it."""
     if before.run_token == after.run_token:
-        is_adopted = excuses.was_adopted(history, after.at)
-        if after.last_run_id != before.last_run_id and not is_adopted and found.judge(False):
+        run = history.runs.get(after.last_run_id or 0)
+        is_late = excuses.was_adopted(history, after.at) or (run is not None and run.handed_out is not None)
+        if after.last_run_id != before.last_run_id and not is_late and found.judge(False):
             _blame(history, task, after, "an end was written, and the hold was not given back", found)
         return
     wrong = _wrong_start(history, before, after) if after.run_token else _wrong_end(history, before, after)
@@ -171,6 +172,8 @@ def _wrong_start(history: History, before: Version, after: Version) -> str | Non
 
 def _wrong_end(history: History, before: Version, after: Version) -> str | None:
     run = history.by_token.get(before.run_token or "")
+    if run and run.handed_out and run.handed_out.xid == after.moment.xid:
+        return None
     if run is None or all(moment.xid != after.moment.xid for _, moment in run.ends):
         return f"the hold of run {run.id if run else '?'} was given back by nobody's end"
     if after.last_run_id != run.id:
@@ -187,8 +190,9 @@ def _cursor_changed(history: History, task: int, before: Version, after: Version
 
 
 def _ended_with_its_hold(history: History, run: Run, found: Findings) -> None:
-    """An outcome that the run, or its worker, wrote. `lost` is written by the sweep, for whoever has the hold now."""
-    for outcome, moment in run.ends if run.started else ():
+    """An outcome that the run, or its worker, wrote. `lost` is written by the sweep, for whoever has the hold now. A piece has no
+    hold, and a run that waits for its pieces has none any more."""
+    for outcome, moment in run.ends if run.started and run.kind != "piece" and not run.handed_out else ():
         if outcome in {None, "lost", "dropped"}:
             continue
         written = history.written_by(run.task, moment.xid)

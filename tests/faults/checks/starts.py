@@ -57,20 +57,28 @@ def spacing(history: History) -> Findings:
 
 
 def no_overlap(history: History) -> Findings:
-    """Each run against the one that was active longest before it."""
+    """Each run against the one that was active longest before it; pieces, which run next to each other, only against others."""
     found = Findings(history)
     for task, runs in _witnessed_by_task(history).items():
-        longest = runs[0]
-        for run in runs[1:]:
-            if found.judge(run.first >= longest.last):
+        whole, pieces = list[Witnessed](), list[Witnessed]()  # the one of each kind that was active longest
+        for run in runs:
+            is_piece = _is_piece(history, run)
+            longest = max(whole if is_piece else [*whole, *pieces], key=lambda one: one.last, default=None)
+            if longest and found.judge(run.first >= longest.last):
                 found.blame(
                     task,
                     run.first,
                     f"task {task}: run {run.run} was active from {history.seconds(run.first)} s, while run {longest.run}"
                     f" still was until {history.seconds(longest.last)} s, {longest.last - run.first:.3f} s later",
                 )
-            longest = max(longest, run, key=lambda one: one.last)
+            same = pieces if is_piece else whole
+            same[:] = [max([run, *same], key=lambda one: one.last)]
     return found
+
+
+def _is_piece(history: History, one: Witnessed) -> bool:
+    run = history.runs.get(one.run)
+    return run is not None and run.kind == "piece"
 
 
 def _witnessed_by_task(history: History) -> dict[int, list[Witnessed]]:

@@ -233,8 +233,9 @@ def play(
 
 @pytest.fixture
 def function(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Any], Any]]:
-    """`wrappers.task`, for the functions of one test only."""
+    """`wrappers.task`, for the functions and declared limits of one test only."""
     monkeypatch.setattr(registry, "_functions", {})
+    monkeypatch.setattr(registry, "_limits", {})
     return registry.task
 
 

@@ -30,6 +30,7 @@ def test_the_door_of_ticker_is_this_and_no_more():
 def test_the_door_of_wrappers_is_this_and_no_more():
     assert wrappers.__all__ == [
         "task",
+        "limit",
         "Run",
         "Quota",
         "HoldLost",

@@ -1,8 +1,8 @@
 """The public API of the worker side:
 
-`task` registers a function, `Run` is passed to it, `run` is what RQ calls (`run_batch` for several tasks), and `Worker`
-is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that has lost its task. A function that
-found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and leaves a key of its limits alone for a while.
+`task` registers a function, `limit` declares a limit. `Run` is passed to the function, `run` is what RQ calls (`run_batch`
+for several tasks), and `Worker` is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that lost its
+task. A function that found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and leaves a key alone for a while.
 """
 
 from importlib import import_module
@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from wrappers.pipeline.context import HoldLost, Quota, Run
     from wrappers.pipeline.fan_out import NOTHING_TO_DO
     from wrappers.pipeline.hold_off import SlowDown
-    from wrappers.pipeline.registry import task
+    from wrappers.pipeline.registry import limit, task
     from wrappers.rq.worker import Worker
     from wrappers.sandbox.limits import SoftLimit
 
-__all__ = ["task", "Run", "Quota", "HoldLost", "SlowDown", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker"]
+__all__ = [
+    "task", "limit", "Run", "Quota", "HoldLost", "SlowDown", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker",
+]  # fmt: skip
 
 _HOMES = {
     "entry": ("run", "run_batch"),
     "pipeline.context": ("HoldLost", "Quota", "Run"),
     "pipeline.fan_out": ("NOTHING_TO_DO",),
     "pipeline.hold_off": ("SlowDown",),
-    "pipeline.registry": ("task",),
+    "pipeline.registry": ("limit", "task"),
     "rq.worker": ("Worker",),
     "sandbox.limits": ("SoftLimit",),
 }

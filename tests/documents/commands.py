@@ -71,7 +71,7 @@ def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.
 
 def described(name: str, command: click.Command) -> str:
     words = "\n\n".join(" ".join(part.split()) for part in (command.help or "").strip().split("\n\n"))
-    words = re.sub(r"@task\(.*?\)(?=\.)", lambda match: code(match[0]), words)
+    words = re.sub(r'(?:@task|limit)\(".*?\)', lambda match: code(match[0]), words)
     more = f"\n[More]({PAGES[name]}).\n" if name in PAGES else ""
     if name == "worker":
         return f"{words}\n{WORKER}{more}"

@@ -247,8 +247,8 @@ def test_the_commands_act_for_the_user_of_their_process(task, db, monkeypatch):
 
 def test_sync_acts_in_its_own_name(environ, db):
     for said in ({"every": "1m"}, {"every": "2m"}):
-        sync.sync(db, [sync.Declared("poll", "app", said)], ["app"])
-    sync.sync(db, [], ["app"])
+        sync.sync(db, [sync.Declared("poll", "app", said)], {}, ["app"])
+    sync.sync(db, [], {}, ["app"])
     assert events(db, "what, by") == [("edited", "ticker sync"), ("deleted", "ticker sync")]
 
 

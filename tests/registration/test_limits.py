@@ -10,12 +10,14 @@ import pytest
 from psycopg import errors
 
 import ticker
+import wrappers
 from tests.bad_input.rows import refused
 from tests.running import until
 from ticker import owners
 from ticker.db.connections import connect
 from ticker.read.limits import LimitStatus
-from ticker.registration.limits import MOST_AT_ONCE, MOST_PER_PERIOD
+from ticker.tasks.checks import MOST_AT_ONCE, MOST_PER_PERIOD
+from wrappers.pipeline import registry
 
 Db = psycopg.Connection[Any]
 
@@ -236,11 +238,15 @@ def test_what_are_not_one_or_two_keys_is_refused(value: Any) -> None:
 )  # fmt: skip
 def test_what_is_not_a_limit_is_refused(field: str, value: Any) -> None:
     said = {"key": "a", "concurrency": None, "rate": "300/1m", field: value}
-    refused(lambda: ticker.limit(None, said.pop("key"), **said), field)  # type: ignore[arg-type]
+    key = said.pop("key")
+    refused(lambda: ticker.limit(None, key, **said), field)  # type: ignore[arg-type]
+    refused(lambda: wrappers.limit(key, **said), field)
+    assert registry.limits() == {}
 
 
 def test_a_limit_says_what_it_limits(db: Db) -> None:
     refused(lambda: ticker.limit(db, "a"), "concurrency")
+    refused(lambda: wrappers.limit("a"), "concurrency")
     refused(lambda: ticker.limit(db, "a", concurrency=1, burst=1), "burst")
     refused(lambda: ticker.unlimit(db, "a b"), "key")
 

@@ -1,15 +1,22 @@
-"""`ticker sync`: what modules declare beside their functions becomes tasks, and nothing else is touched."""
+"""`ticker sync`: what modules declare beside their functions becomes tasks and limits, and nothing else is touched."""
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
 import ticker
+import wrappers
+from tests.bad_input.rows import refused
+from tests.running import until
 from tests.sentences import sentence
 from ticker.cli import main
+from ticker.db.connections import connect
+from ticker.registration import sync as declarations
+from wrappers.pipeline import registry
 
 
 @pytest.fixture
@@ -18,16 +25,22 @@ def module(environ, function, monkeypatch):
     name = "declared_polls"
     monkeypatch.setitem(sys.modules, name, ModuleType(name))
 
-    def declare(**tasks):
-        from wrappers.pipeline import registry
-
+    def declare(limits=None, **tasks):
         registry._functions.clear()
+        registry._limits.clear()
+        for key, said in (limits or {}).items():
+            declare_limit(name, key, **said)
         for function_name, said in tasks.items():
             call = type(lambda: None)((lambda: None).__code__, {"__name__": name})
             call.__module__, call.__qualname__ = name, function_name
             function(function_name.replace("_", "."), **said)(call)
 
     return declare
+
+
+def declare_limit(module, key, **said):
+    """Calls `wrappers.limit` from a module of this name."""
+    eval("limit(key, **said)", {"__name__": module, "limit": wrappers.limit, "key": key, "said": said})
 
 
 def sync(*words, code=0):
@@ -172,3 +185,118 @@ def test_a_module_that_is_not_there_is_one_sentence(environ):
         result.exit_code,
         sentence("errors.there_is_no_module", module="'no.such.module'").within(result.output),
     ) == (78, True)
+
+
+# ------------------------------------------------------------------------------------------------------------- limits
+
+
+def limits(db):
+    rows = db.execute("SELECT key, concurrency, rate, period_ms, burst FROM ticker.limits ORDER BY key")
+    return {key: tuple(rest) for key, *rest in rows}
+
+
+def synced(db):
+    """What each step of a sync does to the limits and tasks of the module, by name."""
+    steps = declarations.sync(db, [], registry.limits(), ["declared_polls"])
+    return {step.name: step.what for step in steps}
+
+
+def test_declared_limits_are_added_changed_and_removed_before_tasks(module, db):
+    module(
+        {"a": {"concurrency": 2, "rate": "300/1m"}, "b*": {"rate": "5/1s", "burst": 1}},
+        mail_clean={"every": "1h", "limits": ["a", "c"]},
+    )
+    added = ["+ add limit a: concurrency 2, rate 300/1m", "+ add limit b*: rate 5/1s, burst 1", "+ add mail.clean: every 1h"]  # fmt: skip
+    assert sync("--plan").splitlines()[:-1] == added and limits(db) == {}
+    assert sync().splitlines() == added
+    assert limits(db) == {"a": (2, 300, 60_000, 5), "b*": (None, 5, 1000, 1)}
+    assert db.execute("SELECT key, concurrency FROM ticker.limited_keys ORDER BY key").fetchall() == [("a", 2), ("c", None)]  # fmt: skip
+    assert sync() == sentence("cli.sync_nothing", number=3)
+    module({"a": {"concurrency": 3}}, mail_clean={"every": "1h", "limits": ["a", "c"]})
+    assert sync().splitlines() == ["~ change limit a: concurrency 3", "- remove limit b*"]
+    assert limits(db) == {"a": (3, None, None, None)}
+    assert db.execute("SELECT by, concurrency FROM ticker.limits JOIN ticker.limited_keys k USING (key, concurrency)").fetchall() == [("ticker sync", 3)]  # fmt: skip
+
+
+def test_steps_for_limits_say_so_in_json(module, db):
+    module({"a": {"concurrency": 2}}, a={"every": "1h"})
+    limit, task = json.loads(sync("--json"))
+    assert limit == {
+        "what": "add",
+        "name": "a",
+        "function": "",
+        "words": "concurrency 2",
+        "task_id": None,
+        "kind": "limit",
+    }
+    assert (task["name"], task["kind"]) == ("a", "task")
+
+
+def test_a_limit_that_was_changed_live_stays_until_its_declaration_changes(module, db):
+    module({"a": {"concurrency": 2, "rate": "300/1m"}})
+    sync()
+    ticker.limit(db, "a", concurrency=9)
+    module({"a": {"concurrency": 2, "rate": "300/60s"}})
+    assert synced(db) == {"a": "keep"} and limits(db)["a"][:2] == (9, None)
+    module({"a": {"concurrency": 2, "rate": "400/1m"}})
+    assert synced(db) == {"a": "change"} and limits(db)["a"][:2] == (2, 400)
+    ticker.unlimit(db, "a")
+    assert synced(db) == {"a": "add"} and limits(db)["a"][:2] == (2, 400)
+
+
+def test_a_limit_that_was_declared_at_run_time_is_refused(module, db):
+    ticker.limit(db, "a", concurrency=9)
+    module({"b": {"concurrency": 1}, "a": {"concurrency": 9}}, mail_clean={"every": "1h"})
+    for words in ((), ("--plan",)):
+        assert sentence("errors.limited_at_run_time").within(sync(*words, code=2))
+    assert limits(db).keys() == {"a"} and by_name(db) == {}
+    module()
+    assert synced(db) == {} and limits(db).keys() == {"a"}
+
+
+def test_limits_of_modules_that_were_not_searched_stay_and_a_moved_one_keeps_its_values(module, db):
+    module({"a": {"concurrency": 1}, "b": {"concurrency": 1}})
+    sync()
+    ticker.limit(db, "a", concurrency=9)
+    db.execute("UPDATE ticker.limits SET declared_in = 'another.module'")
+    module()
+    assert synced(db) == {}
+    module({"a": {"concurrency": 1}})
+    assert synced(db) == {"a": "change"} and limits(db)["a"][0] == 9
+    module()
+    assert synced(db) == {"a": "remove"} and limits(db).keys() == {"b"}
+
+
+def test_a_module_with_limits_but_no_functions_is_searched(module, db, monkeypatch):
+    db.execute("INSERT INTO ticker.limits (key, concurrency, declared_in) VALUES ('b', 1, 'myapp.hosts')")
+    module()
+    declare_limit("myapp.hosts", "a", concurrency=1)
+    assert "- remove limit b" in sync()
+
+
+def test_a_key_is_declared_once_or_in_the_same_way(module):
+    declare_limit("one", "a", concurrency=1, rate="60/1m")
+    declare_limit("two", "a", concurrency=1, rate="60/1m")
+    words = refused(lambda: declare_limit("two", "a", concurrency=1), "limit")
+    assert sentence("errors.declared_otherwise", module="one").within(words)
+    assert registry.limits()["a"][0] == "one"
+
+
+def test_a_deploy_that_changes_no_limit_takes_no_lock(module, db, database_url):
+    module({"a": {"concurrency": 1}})
+    sync()
+    with connect(database_url) as other, other.transaction():
+        ticker.limit(other, "b", concurrency=1)
+        db.execute("SET lock_timeout = '5s'")
+        assert synced(db) == {"a": "keep"}
+
+
+def test_of_two_deploys_at_once_the_second_finds_the_work_done(module, db, database_url):
+    module({"a": {"concurrency": 1}})
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'ticker.limits'::regclass"
+    with connect(database_url) as one, connect(database_url) as other, ThreadPoolExecutor(1) as pool:
+        with one.transaction():
+            assert synced(one) == {"a": "add"}
+            later = pool.submit(synced, other)
+            until(lambda: db.execute(waiting).fetchone() == (1,), "a lock that is not granted")
+        assert later.result(timeout=60) == {"a": "keep"}

@@ -33,7 +33,7 @@ COMMANDS = {
         "Send a test notice through each channel and print the answers.",
     ),
     "notices": ("processes.notify:notices", "List undelivered notices, oldest first, each with the reason."),
-    "sync": ("tasks.sync:sync", "Synchronize tasks with their declarations in code."),
+    "sync": ("tasks.sync:sync", "Synchronize tasks and limits with their declarations in code."),
     "next": ("tasks.schedules:next_", "Show the next times of EXPRESSION or TASK."),
     "validate": ("tasks.schedules:validate", "Explain what EXPRESSION means."),
     "runs": ("records.runs:runs", "List runs and drops, newest first, or show one in full."),

@@ -246,6 +246,8 @@ limits = Table(
     Column("burst", Integer, info={"domain": "limited"}),
     Column("by", Text, nullable=False, server_default=""),
     Column("updated_at", TIME, nullable=False, server_default=text("clock_timestamp()"), info={"domain": "moment"}),
+    Column("declared_in", Text, nullable=False, server_default="", info={"domain": "prose"}),
+    Column("registered", JSONB, nullable=False, server_default="{}", info={"domain": "registered"}),
 )
 
 limited_keys = Table(

@@ -3,16 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ticker import clock, numbers
+from ticker import clock
 from ticker.db.steps import Steps, writes
-from ticker.errors import BadInput
-from ticker.schedules.duration import milliseconds
 from ticker.tasks import checks
 from ticker.tasks import rows as task_rows
 from ticker.tasks.queries import query
-
-MOST_AT_ONCE = 10_000  # slots of a key; each is a row
-MOST_PER_PERIOD = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +45,10 @@ def limit(
     the key has its own limit or matches a longer pattern. Changes apply at once, and end no run. `by` is the author, as in
     `register`. Raises BadInput. In that case nothing is written.
     """
-    count, period = (None, None) if rate is None else _rate(rate)
-    if count is None and concurrency is None:
-        raise BadInput("concurrency", None, 'is missing; pass concurrency=20, or rate="300/1m", or both')
-    if burst is not None and count is None:
-        raise BadInput("burst", burst, 'needs a rate, such as rate="300/1m"')
-    if burst is None and count is not None and period is not None:
-        burst = min(-(-count * 1000 // period), MOST_AT_ONCE)
-    most = MOST_AT_ONCE if count is None else min(count, MOST_AT_ONCE)
-    parameters = {
-        "key": checks.key("key", key, pattern=True),
-        "concurrency": None if concurrency is None else checks.integer(1, MOST_AT_ONCE)("concurrency", concurrency),
-        "burst": None if burst is None else checks.integer(1, most)("burst", burst),
-        "by": None if by is None else checks.plain("by", by),
-    }
+    columns = checks.limit_of_key(key, concurrency, rate, burst)
+    author = None if by is None else checks.plain("by", by)
     yield query("lock_limits")
-    yield query("declare_limit", rate=count, period_ms=period, now=clock.now(), **parameters)
+    yield query("declare_limit", now=clock.now(), by=author, **columns)
     [row] = yield query("find_limit", key=key)
     yield from task_rows.wake_up()
     return Limit(**row)
@@ -96,11 +79,3 @@ def release(key: str) -> Steps[bool]:
     if was_held:
         yield from task_rows.wake_up()
     return was_held
-
-
-def _rate(value: object) -> tuple[int, int]:
-    """Returns the starts per period, and the period in milliseconds."""
-    count, slash, period = value.partition("/") if isinstance(value, str) else ("", "", "")
-    if not slash or not numbers.is_plain(count) or not 1 <= int(count) <= MOST_PER_PERIOD:
-        raise BadInput("rate", value, f"is not a count from 1 to {MOST_PER_PERIOD:,} per duration; write 300/1m")
-    return int(count), milliseconds("rate", period, least=1000)

@@ -1,9 +1,11 @@
-"""Implements `ticker sync`, which makes the tasks that modules declare next to their functions match the declarations."""
+"""Implements `ticker sync`, which makes the tasks and limits that modules declare match the declarations."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
@@ -12,6 +14,7 @@ from ticker.tasks import checks, definition, fields, rows
 from ticker.tasks.queries import query
 
 BY = "ticker sync"
+Limits = Mapping[str, tuple[str, Mapping[str, Any]]]  # by key: the module, and the arguments of `limit`
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,14 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of `sync` that adds, changes, removes or keeps one task."""
+    """A step of `sync` that adds, changes, removes or keeps one task, or one limit, whose `name` is its key."""
 
     what: str
     name: str
     function: str
     words: str
     task_id: int | None = None
+    kind: Literal["task", "limit"] = "task"
 
 
 def in_words(values: Mapping[str, Any]) -> str:
@@ -53,18 +57,24 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 
 @writes
-def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> Steps[list[Step]]:
-    """Adds, changes and deletes tasks until they match the declarations, and returns the steps.
+def sync(
+    declared: Sequence[Declared], limits: Limits, scope: Collection[str], *, dry: bool = False
+) -> Steps[list[Step]]:
+    """Adds, changes and deletes limits and tasks until they match the declarations, and returns the steps.
 
-    `scope` names the modules that were searched for declarations. A task is deleted if it was declared in one of them,
-    or in a module inside it, and no longer is. Tasks with owners and tasks that were registered at run time do not
-    change; if one has the name of a declared task, BadInput is raised. As with `register`, an operator's change stays
-    until the declaration itself changes. `dry` writes nothing.
+    `scope` names the modules that were searched for declarations. A task or limit is deleted if it was declared in one of
+    them, or in a module inside it, and no longer is. Tasks with owners and what was registered at run time do not change;
+    if one has the name or key of a declaration, BadInput is raised. As with `register`, an operator's change stays until
+    the declaration itself changes. A changed limit is replaced as a whole. `dry` writes nothing.
     """
     wanted = {item.name: item for item in declared}
     if len(wanted) < len(declared):
         raise BadInput("declared", sorted(item.name for item in declared), "has two tasks with the same name")
     given = {item.name: item.checked() for item in declared}
+    limit_steps, known_limits = yield from _limit_steps(limits, scope)
+    if is_changing := not dry and any(step.what != "keep" for step in limit_steps):
+        yield query("lock_limits")  # most deploys change no limit and take no lock
+        limit_steps, known_limits = yield from _limit_steps(limits, scope)
     known = {row["name"]: row for row in (yield query("declared_tasks", names=sorted(wanted)))}
     for name in wanted.keys() & known.keys():
         if not known[name]["declared_in"]:
@@ -80,9 +90,39 @@ def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = Fa
         if name not in wanted and is_inside(row["declared_in"], scope)
     ]
     if not dry:
+        for step in limit_steps:  # before tasks, whose new keys then have their limits
+            yield from _carry_out_limit(step, limits, known_limits)
         for step in steps:
             yield from _carry_out(step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))
-    return steps
+    if is_changing:
+        yield from rows.wake_up()
+    return limit_steps + steps
+
+
+def _limit_steps(limits: Limits, scope: Collection[str]) -> Steps[tuple[list[Step], dict[str, Row]]]:
+    """Returns the steps for limits, and the rows of the limits by key."""
+    known = {row["key"]: row for row in (yield query("declared_limits", keys=list(limits)))}
+    steps = []
+    for key, (module, said) in sorted(limits.items()):
+        row = known.get(key)
+        if row and not row["declared_in"]:
+            raise BadInput("declared", key, "is the key of a limit that was declared at run time; remove one of them")
+        is_same = row and (row["declared_in"], row["registered"]) == (module, checks.limit_of_key(key, **said))
+        words = ", ".join(f"{field} {value}" for field, value in said.items() if value is not None)
+        steps.append(Step("keep" if is_same else "change" if row else "add", key, "", words, kind="limit"))
+    gone = [key for key, row in known.items() if key not in limits and is_inside(row["declared_in"], scope)]
+    return steps + [Step("remove", key, "", "", kind="limit") for key in gone], known
+
+
+def _carry_out_limit(step: Step, limits: Limits, known: Mapping[str, Row]) -> Steps[None]:
+    if step.what == "remove":
+        yield query("remove_limit", key=step.name)
+    elif step.what != "keep":
+        module, said = limits[step.name]
+        columns = checks.limit_of_key(step.name, **said)
+        if step.what == "add" or known[step.name]["registered"] != columns:
+            yield query("declare_limit", now=clock.now(), by=BY, **columns)
+        yield query("note_declaration", key=step.name, declared_in=module, registered=json.dumps(columns))
 
 
 def is_inside(module: str, scope: Collection[str]) -> bool:

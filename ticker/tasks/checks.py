@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from ticker import numbers
 from ticker.db import json_text
 from ticker.engine import timing
 from ticker.engine.retries import Backoff
@@ -23,6 +24,8 @@ from ticker.schedules.kinds import Schedule
 
 MOST_RUNS = 1_000_000_000
 KEYS_AT_MOST = 2
+MOST_AT_ONCE = 10_000  # slots of a key; each is a row
+MOST_PER_PERIOD = 1_000_000
 _KEY = r"[-!-)+.-~]+"
 
 Check = Callable[[str, object], Any]
@@ -179,6 +182,33 @@ def keys(field: str, value: object) -> list[str] | None:
     if len({key(field, one) for one in found}) < len(found):
         raise BadInput(field, value, "has the same key twice")
     return list(found) or None
+
+
+def limit_of_key(name: str, concurrency: int | None, rate: str | None, burst: int | None) -> dict[str, Any]:
+    """Accepts the arguments of `ticker.limit`, and returns the columns of the limit. The burst has a default."""
+    count, period = (None, None) if rate is None else _rate(rate)
+    if count is None and concurrency is None:
+        raise BadInput("concurrency", None, 'is missing; pass concurrency=20, or rate="300/1m", or both')
+    if burst is not None and count is None:
+        raise BadInput("burst", burst, 'needs a rate, such as rate="300/1m"')
+    if burst is None and count is not None and period is not None:
+        burst = min(-(-count * 1000 // period), MOST_AT_ONCE)
+    most = MOST_AT_ONCE if count is None else min(count, MOST_AT_ONCE)
+    return {
+        "key": key("key", name, pattern=True),
+        "concurrency": None if concurrency is None else integer(1, MOST_AT_ONCE)("concurrency", concurrency),
+        "rate": count,
+        "period_ms": period,
+        "burst": None if burst is None else integer(1, most)("burst", burst),
+    }
+
+
+def _rate(value: object) -> tuple[int, int]:
+    """Returns the starts per period, and the period in milliseconds."""
+    count, slash, period = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not slash or not numbers.is_plain(count) or not 1 <= int(count) <= MOST_PER_PERIOD:
+        raise BadInput("rate", value, f"is not a count from 1 to {MOST_PER_PERIOD:,} per duration; write 300/1m")
+    return int(count), milliseconds("rate", period, least=1000)
 
 
 NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}

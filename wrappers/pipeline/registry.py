@@ -56,6 +56,7 @@ class Function:
 
 
 _functions: dict[str, Function] = {}
+_limits: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 
 def task(
@@ -112,6 +113,20 @@ def task(
     return register
 
 
+def limit(key: str, *, concurrency: int | None = None, rate: str | None = None, burst: int | None = None) -> None:
+    """Declares the limit of a key, with the arguments of `ticker.limit`, for the module that calls this function.
+
+    `ticker sync` applies it. Raises BadInput if a value is invalid, or if the key is declared with other values.
+    """
+    from ticker.tasks import checks  # imported here, because a work-horse without limits does not need it
+
+    said: dict[str, Any] = {"concurrency": concurrency, "rate": rate, "burst": burst}
+    checks.limit_of_key(key, **said)
+    module, known = _limits.setdefault(key, (sys._getframe(1).f_globals.get("__name__", "?"), said))
+    if known != said:
+        raise BadInput("limit", key, f"is already declared with other values in {module}; declare each key once")
+
+
 def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
     """Returns the step that generates pieces and the step that processes them."""
     for method in ("generate", "process"):
@@ -148,6 +163,11 @@ def functions() -> Mapping[str, Function]:
     return _functions
 
 
+def limits() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Returns the declared limits by key: the module, and the other arguments of `limit`."""
+    return _limits
+
+
 def load(modules: Iterable[str]) -> None:
     """Imports the modules that register the functions. Raises ConfigurationError if one is missing or fails."""
     for module in modules:
@@ -165,7 +185,7 @@ def import_named(option: str, module: str) -> None:
     try:
         importlib.import_module(module)
     except (BadInput, ConfigurationError):
-        raise  # our own error: @task refused something
+        raise  # our own error: @task or limit refused something
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):

@@ -1,4 +1,4 @@
-"""`ticker sync`: synchronizes tasks with their declarations in code."""
+"""`ticker sync`: synchronizes tasks and limits with their declarations in code."""
 
 import sys
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
 @click.option("--plan", is_flag=True, help="Show what would change, and change nothing.")
 @as_json
 def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
-    """Synchronize tasks with their declarations in code.
+    """Synchronize tasks and limits with their declarations in code.
 
-    A declaration is @task("reports.daily", cron="0 6 * * *"). Adds, changes and removes declared tasks. Does not touch tasks that were registered at run time.
+    Declarations are @task("reports.daily", cron="0 6 * * *") and limit("imap.gmail.com", concurrency=20). Adds, changes and removes declared tasks and limits. Does not touch those that were registered at run time.
     """
     from ticker import settings
-    from ticker.registration import sync as declared_tasks
+    from ticker.registration import sync as declarations
     from wrappers import shadowing
     from wrappers.pipeline import registry
 
@@ -44,12 +44,12 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
     sys.path.insert(0, str(Path.cwd()))  # as `ticker worker` does
     registry.load(named)
     with database() as db, db.transaction():
-        steps = declared_tasks.sync(db, declared(), [*named, *modules()], dry=plan)
+        steps = declarations.sync(db, declared(), registry.limits(), [*named, *modules()], dry=plan)
     show(steps, plan, as_json)
 
 
 def declared() -> "list[Declared]":
-    """Returns the declarations of the loaded modules, ordered by name."""
+    """Returns the declared tasks of the loaded modules, ordered by name."""
     from ticker.registration.sync import Declared
     from wrappers.pipeline import registry
 
@@ -60,7 +60,8 @@ def declared() -> "list[Declared]":
 def modules() -> set[str]:
     from wrappers.pipeline import registry
 
-    return {function.module for function in registry.functions().values()}
+    functions, limits = registry.functions().values(), registry.limits().values()
+    return {function.module for function in functions} | {module for module, _ in limits}
 
 
 def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
@@ -69,7 +70,8 @@ def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
         return
     for step in steps:
         if step.what != "keep":
-            render.say(f"{SIGNS[step.what]} {step.what} {step.name}" + (f": {step.words}" if step.words else ""))
+            name = step.name if step.kind == "task" else f"limit {step.name}"
+            render.say(f"{SIGNS[step.what]} {step.what} {name}" + (f": {step.words}" if step.words else ""))
     kept = sum(step.what == "keep" for step in steps)
     if kept == len(steps):
         render.say(f"nothing to do: {kept} declared, none changed")

@@ -22,6 +22,15 @@ UPDATE {schema}.limited_keys SET held_until = NULL, held_step = 0 WHERE key = %(
 -- name: find_limit
 SELECT key, concurrency, rate, period_ms, burst, by, updated_at FROM {schema}.limits WHERE key = %(key)s
 
+-- name: declared_limits
+-- Returns the limits that `ticker sync` compares: those that modules declare, or that have one of these keys.
+SELECT key, declared_in, registered::text AS registered FROM {schema}.limits
+WHERE declared_in <> '' OR key = ANY (%(keys)s::text[]) ORDER BY key
+
+-- name: note_declaration
+-- Notes which module declares a limit, and its declaration.
+UPDATE {schema}.limits SET declared_in = %(declared_in)s, registered = %(registered)s::text::jsonb WHERE key = %(key)s
+
 -- name: list_limits
 -- Limited keys in use, keys that are held, and limits without a key in use. The keys with most waiting tasks come first.
 WITH i AS (SELECT {now} AS now), waiting AS (

@@ -19,6 +19,11 @@ CREATE TABLE limits (
     burst ticker_limited,
     by text DEFAULT '' NOT NULL,
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
+
+    -- The module that declares it next to its functions, and the columns that it declared. Both are empty for other limits.
+    declared_in ticker_prose DEFAULT '' NOT NULL,
+    registered ticker_registered DEFAULT '{}' NOT NULL,
+
     CONSTRAINT limits_any CHECK (concurrency IS NOT NULL OR rate IS NOT NULL),
     CONSTRAINT limits_rate CHECK ((rate IS NULL) = (period_ms IS NULL) AND (rate IS NULL) = (burst IS NULL)
         AND rate BETWEEN 1 AND 1000000 AND burst <= rate)
@@ -104,7 +109,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER limits_apply AFTER INSERT OR UPDATE OR DELETE ON limits FOR EACH ROW EXECUTE FUNCTION apply_limit();
+CREATE TRIGGER limits_apply AFTER INSERT OR UPDATE OF key, concurrency, rate, period_ms, burst OR DELETE ON limits
+FOR EACH ROW EXECUTE FUNCTION apply_limit();
 
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_keys AS text[];

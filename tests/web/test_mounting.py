@@ -65,6 +65,7 @@ READ = (
     "/journal",
     "/drops",
     "/owners",
+    "/limits",
     "/stats",
 )
 

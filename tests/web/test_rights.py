@@ -40,6 +40,8 @@ def test_a_viewers_rights_change_nothing(
         "run_task",
         "pause_owner",
         "run_owner",
+        "declare_limit",
+        "remove_limit",
     ):  # the others had nothing to write
         assert "permission denied" in problem(answers[name], 503)["detail"]
 

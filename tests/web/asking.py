@@ -12,7 +12,18 @@ from ticker.web.api.routes import OPERATIONS
 
 HERE = "http://localhost:8765"
 API = "/api/v1"
-SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
+SCREENS = (
+    "/",
+    "/tasks",
+    "/tasks/1",
+    "/tasks/1/edit",
+    "/tasks/new",
+    "/owners",
+    "/limits",
+    "/runs",
+    "/drops",
+    "/processes",
+)
 TOKEN = "a token of 24 characters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}

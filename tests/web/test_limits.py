@@ -1,5 +1,8 @@
-"""Limits by key: declared, listed with their use, and removed."""
+"""Limits by key, over HTTP and on the page: declared, listed with their use, and removed."""
 
+import json
+import re
+from html import unescape
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +13,7 @@ from starlette.testclient import TestClient
 import ticker
 from tests.harness import Played
 from tests.sentences import sentence
-from tests.web.asking import API, problem
+from tests.web.asking import API, SCRIPT, problem, text_of
 
 Db = psycopg.Connection[Any]
 STRANGE = """a/b?c=d#'"<i>&amp;{{x}}100%"""
@@ -73,3 +76,68 @@ def test_a_key_is_listed_with_its_use_and_those_with_most_due_tasks_come_first(c
         1,
     )
     assert (other["key"], other["active"]) == ("a", 0) and listed(client, limit=1) == [one]
+
+
+# ---------------------------------------------------------------------------------------------------------- the screen
+
+
+def test_the_screen_shows_who_holds_a_limit_and_who_waits_for_it(client: TestClient, full: Played) -> None:
+    page = client.get("/limits")
+    words = text_of(page)
+    for text in ("imap.gmail.com limited by imap.*", "1 of 1", "1 of 2 2/1m"):
+        assert text in words, text
+    assert re.search(r"poll of mail_channels:(\d) *, started .* poll of mail_channels:(?!\1)\d *, due", words)
+    assert re.findall(r'<meter max="(\d)" value="(\d)"', page.text) == [("1", "1"), ("2", "1")]
+    assert 'href="/runs/1"' in page.text and "held off" not in words
+
+
+def test_the_screen_counts_those_that_it_does_not_name(client: TestClient, full: Played) -> None:
+    for number in range(7):
+        ticker.register(full.db, "poll", name=f"{number}", every="1m", first=full.now, limits=["imap.gmail.com"])
+    assert text_of(client.get("/limits")).count("due") == 6 and "3 more" in text_of(client.get("/limits"))
+
+
+def test_the_screen_says_until_when_a_key_is_held_off(client: TestClient, full: Played) -> None:
+    full.db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 h', allowed = 1")
+    ticker.unlimit(full.db, "imap.*")
+    words = text_of(client.get("/limits"))
+    assert "imap.gmail.com without a limit" in words
+    assert re.search(r"held off .*ends in (1 h|59 min)", words) and "1 allowed" in words
+
+
+def test_a_limit_is_set_changed_and_removed_on_the_screen(client: TestClient, db: Db) -> None:
+    said = {"key": " imap.* ", "concurrency": "20", "rate": "300/1m", "burst": ""}
+    assert client.post("/limits/set", data=said, headers=SCRIPT).status_code == 204
+    [limit] = ticker.list_limits(db)
+    assert (limit.key, limit.concurrency, limit.rate, limit.period_ms, limit.burst) == ("imap.*", 20, 300, 60_000, 5)
+    page = client.get("/limits")
+    form = client.get(unescape(re.findall(r'href="([^"]+)#key"', page.text)[0])).text.partition("<form")[2]
+    assert re.findall(r'name="(\w+)" value="([^"]*)"', form) == [
+        ("key", "imap.*"), ("concurrency", "20"), ("rate", "300/1m"), ("burst", "5")]  # fmt: skip
+    assert client.post("/limits/remove", data={"key": "imap.*"}, headers=SCRIPT).status_code == 204
+    assert ticker.list_limits(db) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "field"), [({"key": "a"}, "concurrency"), ({"key": "a", "concurrency": "many"}, "concurrency"),
+                        ({"concurrency": "1"}, "key"), ({"key": "a", "rate": "5"}, "rate"), ({"key": "a", "burst": "0"}, "burst")]
+)  # fmt: skip
+def test_the_screen_reports_what_is_no_limit_next_to_its_field(said: dict[str, str], field: str, client: TestClient, db: Db) -> None:  # fmt: skip
+    assert problem(client.post("/limits/set", data=said, headers=SCRIPT), 422)["field"] == field
+    assert f'id="{field}-error"' in client.get("/limits").text and ticker.list_limits(db) == []
+
+
+def test_any_key_is_shown_as_text_and_leads_back_to_itself(client: TestClient, db: Db) -> None:
+    ticker.limit(db, STRANGE, concurrency=1)
+    page = client.get("/limits").text
+    assert "<i>" not in page and STRANGE in unescape(page)
+    [values] = re.findall(r"hx-vals='([^']+)'", page)
+    [link] = re.findall(r'href="([^"]+)#key"', page)
+    assert f'value="{STRANGE}"' in unescape(client.get(unescape(link)).text)
+    assert client.post("/limits/remove", data=json.loads(values), headers=SCRIPT).status_code == 204
+    assert ticker.list_limits(db) == []
+
+
+def test_the_screen_has_no_form_where_nothing_can_be_changed(serve: Any, full: Played) -> None:
+    page = serve(TICKER_WEB_READ_ONLY="on").get("/limits").text
+    assert "imap.gmail.com" in page and "hx-post" not in page and "#key" not in page

@@ -28,8 +28,11 @@ def fill(play: Played, db: Any) -> None:
                     taken, "failed" if failed else "succeeded", f"OSError: no route to host {SCRIPT}" if failed else ""
                 )
     drop_one(play, good.id)
+    ticker.limit(db, "feeds.example.org", concurrency=2, rate="10/1m")
     ticker.register(db, "mail.fetch", name="report", cron="0 9 * * 1-5", zone="Europe/Berlin")
-    ticker.register(db, "mail.fetch", name="sync", owner="feeds:7", every="5m", first=play.at(3600))
+    ticker.register(
+        db, "mail.fetch", name="sync", owner="feeds:7", every="5m", first=play.at(3600), limits=["feeds.example.org"]
+    )
     paused = ticker.register(db, "mail.fetch", name="quiet", owner="feeds:8", every="5m")
     ticker.pause(db, paused, by="ada", reason="holiday")
     play.at(0)

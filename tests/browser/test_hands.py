@@ -91,7 +91,9 @@ def test_a_finger_hits_a_mark(phone):
     assert all(size["width"] >= 24 and size["height"] >= 24 for size in sizes), sizes
 
 
-@pytest.mark.parametrize("screen", ["/", "/tasks", "/tasks/2", "/owners", "/runs", "/runs/1", "/drops", "/processes"])
+@pytest.mark.parametrize(
+    "screen", ["/", "/tasks", "/tasks/2", "/owners", "/limits", "/runs", "/runs/1", "/drops", "/processes"]
+)
 def test_no_two_regions_of_a_screen_have_the_same_name(screen, page):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -17,6 +17,7 @@ SCREENS = (
     "/tasks/2/edit",
     "/tasks/new",
     "/owners",
+    "/limits",
     "/runs",
     "/runs/1",
     "/drops",

@@ -265,6 +265,7 @@ def test_every_metric_has_the_labels_that_are_allowed():
     assert {label for family in BY_NAME.values() for label in family.labels} == {
         "function",
         "queue",
+        "limit",
         "outcome",
         "reason",
     }

@@ -43,9 +43,10 @@ class Serving(Ticking):
 
 @pytest.fixture
 def served(environ, db):
-    """A ticker with a task that waits, and a function that a worker has announced."""
+    """A ticker with a task that waits, a limit, and a function that a worker has announced."""
     sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
     ticker.register(db, "poll", every="1d", owner="mail_channels:4711")
+    ticker.limit(db, "imap.*", concurrency=1, rate="1/1s")
     with Serving("--metrics-port", "0") as found:
         found.says("tick due=0")
         yield found
@@ -80,7 +81,7 @@ def test_a_scrape_has_every_metric_that_there_is_and_every_one_that_a_document_n
 def test_a_scrape_tells_functions_and_queues_and_never_an_owner_a_task_or_a_host(served):
     text = served.scrape()
     labels = set(re.findall(r'[{,]([a-z_]+)="', text))
-    assert labels == {"function", "queue", "outcome", "reason", "le"}
+    assert labels == {"function", "queue", "limit", "outcome", "reason", "le"}
     assert "mail_channels" not in text and "4711" not in text and socket.gethostname() not in text
 
 
@@ -170,6 +171,7 @@ def test_without_the_option_the_library_is_not_loaded():
 def test_the_page_has_what_the_servers_tell(environ, db):
     sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
     ticker.register(db, "poll", every="1d")
+    ticker.limit(db, "imap.*", concurrency=1, rate="1/1s")
     db.execute("UPDATE ticker.tasks SET waiting = ARRAY[clock_timestamp()]")
     db.execute(
         "INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (gen_random_uuid(), 1, now(), now())"

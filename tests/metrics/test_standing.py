@@ -13,7 +13,7 @@ from ticker import clock
 from ticker.daemon.loop import TickJob
 from ticker.db import sql
 from ticker.engine.tick import Pushed, Report
-from ticker.metrics import servers
+from ticker.metrics import servers, standing
 from ticker.metrics.servers import Servers
 from ticker.metrics.ticks import Ticks
 from ticker.settings import Settings
@@ -23,8 +23,10 @@ from ticker.settings import Settings
 
 def test_tasks_are_counted_by_their_state(environ, db, asked):
     for name, change in {
-        "late": "next_run = clock_timestamp() - interval '90 s'", "failing": "failures = 2", "paused": "paused_by = 'ann'",
-        "disabled": "enabled = false", "waiting": "waiting = ARRAY[clock_timestamp() - interval '7 s']",
+        "late": "next_run = clock_timestamp() - interval '90 s'",
+        "limited": "next_run = clock_timestamp() - interval '90 s', limits = '{a}'",
+        "failing": "failures = 2", "paused": "paused_by = 'ann'", "disabled": "enabled = false",
+        "waiting": "waiting = ARRAY[clock_timestamp() - interval '7 s']",
     }.items():  # fmt: skip
         task = ticker.register(db, "poll", name=name, every="1h")
         db.execute(f"UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 h' WHERE id = {task.id}")
@@ -32,11 +34,40 @@ def test_tasks_are_counted_by_their_state(environ, db, asked):
     ticker.run_now(db, "late")
     found = scraped(asked)
     assert {name: found[f"ticker_{name}"] for name in (
-        "tasks", "tasks_late", "tasks_failing", "tasks_paused", "tasks_inactive", "tasks_waiting", "runs_running",
-        "runs_planned")} == {"tasks": 5, "tasks_late": 1, "tasks_failing": 1, "tasks_paused": 1, "tasks_inactive": 1,
-                             "tasks_waiting": 1, "runs_running": 0, "runs_planned": 1}  # fmt: skip
+        "tasks", "tasks_late", "tasks_limited", "tasks_failing", "tasks_paused", "tasks_inactive", "tasks_waiting",
+        "runs_running", "runs_planned")} == {"tasks": 6, "tasks_late": 1, "tasks_limited": 1, "tasks_failing": 1,
+                             "tasks_paused": 1, "tasks_inactive": 1, "tasks_waiting": 1, "runs_running": 0, "runs_planned": 1}  # fmt: skip
     assert 90 <= found["ticker_oldest_due_age_seconds"] < 150
     assert 7 <= found['ticker_queue_oldest_waiting_seconds{queue="polling"}'] < 67
+
+
+def test_a_declared_limit_is_measured_over_all_its_keys(environ, db, asked):
+    ticker.limit(db, "imap.*", concurrency=3, rate="2/1m", burst=2)
+    ticker.limit(db, "unused", concurrency=5)
+    for name, key in (("one", "imap.a"), ("two", "imap.b"), ("three", "no.limit"), ("four", "imap.a")):
+        ticker.register(db, "poll", name=name, every="1h", limits=[key])
+    db.execute(
+        "UPDATE ticker.tasks SET next_run = clock_timestamp() - CASE name WHEN 'four' THEN interval '9 s' ELSE '90 s' END"
+    )
+    db.execute("UPDATE ticker.slots SET until = clock_timestamp() + CASE n WHEN 1 THEN interval '1 m' ELSE '-1 m' END")
+    db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 m' WHERE key <> 'imap.a'")
+    found = scraped(asked)
+    limits = {name: value for name, value in found.items() if "ticker_limit" in name}
+    assert limits == {
+        **{f'ticker_limit_{name}{{limit="imap.*"}}': value for name, value in {
+            "active_runs": 2, "concurrency": 6, "used_starts": 2, "burst": 4, "waiting_tasks": 2, "held_keys": 1}.items()},
+        **{f'ticker_limit_{name}{{limit="unused"}}': value for name, value in {
+            "active_runs": 0, "concurrency": 5, "waiting_tasks": 0, "held_keys": 0}.items()},
+    }  # fmt: skip
+
+
+def test_of_very_many_limits_the_first_are_measured(environ, db, asked, monkeypatch):
+    monkeypatch.setattr(standing, "LIMITS_AT_MOST", 1)
+    for key in ("b", "a"):
+        ticker.limit(db, key, concurrency=1)
+    assert {name for name in scraped(asked) if name.startswith("ticker_limit_concurrency")} == {
+        'ticker_limit_concurrency{limit="a"}'
+    }
 
 
 def test_of_an_empty_table_the_numbers_are_zero_and_what_never_was_is_not_there(asked):

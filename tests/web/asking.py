@@ -12,7 +12,18 @@ from ticker.web.api.routes import OPERATIONS
 
 HERE = "http://localhost:8765"
 API = "/api/v1"
-SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
+SCREENS = (
+    "/",
+    "/tasks",
+    "/tasks/1",
+    "/tasks/1/edit",
+    "/tasks/new",
+    "/owners",
+    "/limits",
+    "/runs",
+    "/drops",
+    "/processes",
+)
 TOKEN = "a token of 24 characters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
@@ -24,7 +35,7 @@ TABLES = ("tasks", "runs", "events", "tickers", "functions", "templates", "notic
 
 @dataclass(frozen=True)
 class Asking:
-    """An operation, and a request that it takes where there is a task 1 of mail_channels:5 with a run 1."""
+    """An operation, and a request that it takes where there are a task 1 of mail_channels:5 with a run 1, and a limit."""
 
     operation: Operation
 
@@ -34,7 +45,8 @@ class Asking:
 
     @property
     def path(self) -> str:
-        return API + self.operation.path.replace("{id}", "1").replace("{owner:path}", "mail_channels:5")
+        path = self.operation.path.replace("{id}", "1").replace("{owner:path}", "mail_channels:5")
+        return API + path.replace("{key:path}", "imap.gmail.com")
 
     @property
     def body(self) -> dict[str, Any] | None:

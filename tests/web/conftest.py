@@ -45,7 +45,8 @@ def with_token(serve: Serve) -> TestClient:
 
 @pytest.fixture
 def task(environ: dict[str, str], db: Db) -> Task:
-    """`mail.fetch` of mail_channels:5, each minute, with one run planned: both have the id 1."""
+    """`mail.fetch` of mail_channels:5, each minute, with one run planned: both have the id 1. A limit is declared as well."""
+    ticker.limit(db, "imap.gmail.com", concurrency=1)
     found = ticker.register(db, "mail.fetch", owner="mail_channels:5", every="1m", kwargs={"channel_id": 5})
     ticker.run_now(db, found)
     return found

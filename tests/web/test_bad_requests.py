@@ -34,7 +34,10 @@ WRONG: dict[str, list[Any]] = {
     "retries": [None, -1, 101, "5", 1.5, True, 10**400], "backoff": [None, True, [], "x", "5m..10s", -1], "stretch": [None, True, [], "x", -1],
     "pause_after": [None, -1, "5", True, 10**400], "probe": [None, True, [], "x", -1], "dead_man": [None, -1, "5", 10**400],
     "keep": [None, "x", 5, []], "priority": [None, -1001, 1001, "5", True, 10**400],
+    "concurrency": [None, 0, 10_001, "5", 1.5, True, [], 10**400], "rate": [None, 5, True, [], "", "x", "0/1m", "1/0s", "1/\ud800"],
+    "burst": [None, 0, "5", 1.5, True, {}],
 }  # fmt: skip
+BASES = {"create_task": {"function": "poll", "every": "1m"}, "declare_limit": {"rate": "9/1m"}}
 NUMBERS = {"limit": ["0", "-1", "1001", "x", "1.0", "", " 1", "٣", "9" * 5000, "1e3", "0x1"], "count": ["0", "-1", "1001", "x", ""],
            "after": ["", "0", "x", "-1", "9" * 30, "1-run-1", "\0"], "before": ["", "0", "1", "1-run", "1-x-1", "x-run-1", f"{'9' * 18}-run-1", f"1-run-{'9' * 30}", "\0"],
            "task": ["", "0", "x", "-1", "9" * 30], "state": ["", "x", "PAUSED"], "outcome": ["", "x", "Failed"], "reason": ["", "x"], "by": ["", "x"],
@@ -58,10 +61,10 @@ def test_a_body_that_is_no_json_object_is_refused(one: Asking, client: TestClien
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one", [one for one in WITH_BODY if "task" in one.operation.name], ids=named)
+@pytest.mark.parametrize("one", [one for one in WITH_BODY if one.operation.name.endswith(("task", "limit"))], ids=named)
 def test_a_value_of_the_wrong_kind_is_refused_by_its_field(one: Asking, client: TestClient, task: Task, db: Db) -> None:  # fmt: skip
     before = rows(db)
-    base = {"function": "poll", "every": "1m"} if one.operation.name == "create_task" else {}
+    base = BASES.get(one.operation.name, {})
     schedule = {"every", "cron", "calendar", "at", "zone"}
     for field in one.fields:
         for value in WRONG.get(field, [None, [], {}]):

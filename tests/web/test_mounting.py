@@ -54,7 +54,7 @@ def test_people_are_told_by_a_page_whose_links_lead_back(path: str, mounted: Tes
 
 # -------------------------------------------------------------------------------------------- settings of its own
 
-SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/owners", "/runs", "/runs/1", "/drops", "/processes")
+SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/owners", "/limits", "/runs", "/runs/1", "/drops", "/processes")
 READ = (
     "/tasks",
     "/tasks/1",
@@ -65,6 +65,7 @@ READ = (
     "/journal",
     "/drops",
     "/owners",
+    "/limits",
     "/stats",
 )
 

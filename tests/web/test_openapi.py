@@ -116,7 +116,8 @@ def test_an_example_fits_its_description_and_is_taken(one: Asking, document: Doc
 
 @pytest.fixture
 def full(play: Played) -> Played:
-    """Something of everything: a run that ended, a drop, an event, a ticker, a function."""
+    """Something of everything: a run that ended, a drop, an event, a ticker, a function, a limit."""
+    ticker.limit(play.db, "imap.gmail.com", concurrency=1, rate="300/1m")
     ticker.register(play.db, "poll", owner="mail_channels:5", every="1m", kwargs={"a": 1})
     play.run(0, "failed", "no route to host")
     play.at(60)

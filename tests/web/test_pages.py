@@ -142,10 +142,13 @@ def test_now_says_what_is_late_and_why(client, db, task):
     assert sentence("page.was_due", task="mail.fetch of mail_channels:5", ago="10 min").within(said)
 
 
-def test_a_late_task_is_called_late_in_the_list(client, db, task):
-    assert ", late" not in text_of(client.get("/tasks"))
+@pytest.mark.parametrize(("limits", "state"), [([], "late"), (["a"], "limited")])
+def test_an_overdue_task_is_late_and_one_with_limits_is_limited(limits, state, client, db, task):
+    ticker.edit(db, task, limits=limits)
+    assert f", {state}" not in text_of(client.get("/tasks"))
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
-    assert "ok, late" in text_of(client.get("/tasks"))
+    assert f"ok, {state}" in text_of(client.get("/tasks"))
+    assert f"1 {state}" in text_of(client.get("/")) and "mail.fetch" in client.get(f"/tasks?state={state}").text
 
 
 def test_a_task_that_is_due_and_not_late_stands_with_what_comes_next(client, db, task):

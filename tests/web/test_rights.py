@@ -40,6 +40,8 @@ def test_a_viewers_rights_change_nothing(
         "run_task",
         "pause_owner",
         "run_owner",
+        "declare_limit",
+        "remove_limit",
     ):  # the others had nothing to write
         assert "permission denied" in problem(answers[name], 503)["detail"]
 
@@ -60,6 +62,8 @@ def test_the_rights_of_the_page_suffice_for_its_forms_and_buttons(
     made = client.post("/tasks/create", data={"function": "poll", "schedule": "1m"}, headers=SCRIPT)
     changed = client.post("/tasks/1/change", data={"schedule": "5m"}, headers=SCRIPT)
     assert (made.status_code, changed.status_code) == (204, 204), made.text + changed.text
+    for path, said in (("set", {"key": "a", "concurrency": "1"}), ("remove", {"key": "a"})):
+        assert client.post(f"/limits/{path}", data=said, headers=SCRIPT).status_code == 204
     for action in ACTIONS:
         assert client.post("/tasks/1/do", data={"action": action}, headers=SCRIPT).status_code == 204, action
     assert db.execute("SELECT name FROM ticker.tasks").fetchall() == [("poll",)]

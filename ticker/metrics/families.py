@@ -1,6 +1,6 @@
 """Lists every metric, with its name, its labels and its help text. Times are in seconds.
 
-Labels are functions, queues, outcomes and reasons, which are few. Owners, tasks and hosts are never labels.
+Labels are functions, queues, declared limits, outcomes and reasons, which are few. Owners, tasks and hosts are never labels.
 """
 
 from bisect import bisect_left
@@ -75,6 +75,7 @@ OF_THE_DATABASE = (
     Family("ticker_tickers_alive", "Tickers that have ticked within 90 s (three ticks if that is longer) and were not stopped."),
     Family("ticker_tasks", "Tasks; an estimate above 100,000."),
     Family("ticker_tasks_late", "Tasks that have been due for longer than two ticks."),
+    Family("ticker_tasks_limited", "Tasks with limits that have been due for longer than two ticks: they wait for room."),
     Family("ticker_tasks_failing", "Tasks whose last run failed."),
     Family("ticker_tasks_paused", "Tasks that are paused."),
     Family("ticker_tasks_inactive", "Tasks that are disabled, or whose owner is inactive."),
@@ -85,6 +86,12 @@ OF_THE_DATABASE = (
     Family("ticker_queue_oldest_waiting_seconds", "How long ago the oldest waiting occurrence of a queue was due.", ("queue",)),
     Family("ticker_queue_jobs", "Jobs waiting in a queue, including those of other applications.", ("queue",)),
     Family("ticker_queue_unattended_jobs", "Jobs waiting in a queue to which no worker listens; else 0.", ("queue",)),
+    Family("ticker_limit_active_runs", "Active runs of the keys of a declared limit.", ("limit",)),
+    Family("ticker_limit_concurrency", "Runs of these keys that may be active at the same time.", ("limit",)),
+    Family("ticker_limit_used_starts", "Tokens of the limit's rate that are used up.", ("limit",)),
+    Family("ticker_limit_burst", "Tokens of the limit's rate: starts that may follow each other at once.", ("limit",)),
+    Family("ticker_limit_waiting_tasks", "Tasks of the limit's keys that have been due for longer than two ticks.", ("limit",)),
+    Family("ticker_limit_held_keys", "Keys of the limit that are held off (SlowDown).", ("limit",)),
     Family("ticker_runs_total", "Ended runs.", ("function", "outcome")),
     Family("ticker_drops_total", "Dropped jobs.", ("function", "reason")),
     Family("ticker_start_delay_seconds", "Time from when a run was due to its start.", ("function",), DELAYS),

@@ -1,4 +1,4 @@
-"""Reads the current state: tasks and tickers in the database, queues in Redis. Writes and locks nothing."""
+"""Reads the current state: tasks, limits and tickers in the database, queues in Redis. Writes and locks nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -13,12 +13,16 @@ from ticker.read.health import longest_silence
 from ticker.schedules.duration import SECOND
 from ticker.tasks.queries import query
 
-QUEUES_AT_MOST = 200
+QUEUES_AT_MOST = LIMITS_AT_MOST = 200
 
 COUNTS = {
-    "ticker_tasks": "tasks", "ticker_tasks_late": "late", "ticker_tasks_failing": "failing", "ticker_tasks_paused": "paused",
-    "ticker_tasks_inactive": "inactive", "ticker_tasks_waiting": "waiting", "ticker_runs_running": "running",
-    "ticker_runs_planned": "planned",
+    "ticker_tasks": "tasks", "ticker_tasks_late": "late", "ticker_tasks_limited": "limited", "ticker_tasks_failing": "failing",
+    "ticker_tasks_paused": "paused", "ticker_tasks_inactive": "inactive", "ticker_tasks_waiting": "waiting",
+    "ticker_runs_running": "running", "ticker_runs_planned": "planned",
+}  # fmt: skip
+OF_LIMITS = {
+    "ticker_limit_active_runs": "active", "ticker_limit_concurrency": "concurrency", "ticker_limit_used_starts": "starts",
+    "ticker_limit_burst": "burst", "ticker_limit_waiting_tasks": "waiting", "ticker_limit_held_keys": "held",
 }  # fmt: skip
 
 
@@ -28,6 +32,15 @@ def tasks() -> Steps[Figures]:
     return {
         **{name: {(): counted[field]} for name, field in COUNTS.items()},
         "ticker_oldest_due_age_seconds": {(): oldest["seconds"]},
+    }
+
+
+def limits() -> Steps[Figures]:
+    """Returns the figures of the first 200 declared limits by key. A limit without a rate has no figures of starts."""
+    rows = yield query("use_of_limits", now=clock.now(), late_ms=read_tasks.late_ms(), limit=LIMITS_AT_MOST)
+    return {
+        name: {(row["key"],): row[column] for row in rows if row[column] is not None}
+        for name, column in OF_LIMITS.items()
     }
 
 

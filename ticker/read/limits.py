@@ -1,5 +1,6 @@
-"""Lists limits with their use."""
+"""Lists limits with their use, and the runs and tasks that use them or wait for them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -38,3 +39,25 @@ def list_limits(*, limit: int = 1000) -> Steps[list[LimitStatus]]:
     """Returns up to `limit` limited keys, those with most due tasks first, and limits without a key in use."""
     rows = yield query("list_limits", now=clock.now(), limit=numbers.whole("limit", limit, 1, AT_MOST))
     return [LimitStatus(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUser:
+    """A run that takes a part of a key's concurrency, or a due task of the key, for which `run_id` is None.
+
+    `since` is when the run started, or when the task was due, in UTC.
+    """
+
+    key: str
+    run_id: int | None
+    task_id: int
+    task_name: str
+    owner_type: str
+    owner_id: str
+    since: datetime
+
+
+@reads
+def users_of_keys(keys: Iterable[str], *, limit: int = 5) -> Steps[list[KeyUser]]:
+    """Returns up to `limit` runs and up to `limit` due tasks of each key, oldest first."""
+    return [KeyUser(**row) for row in (yield query("users_of_keys", keys=[*keys], now=clock.now(), limit=limit))]

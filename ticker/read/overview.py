@@ -33,10 +33,12 @@ class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
+    `limited`: the same, with limits: these tasks wait for room.
     """
 
     tasks: int
     late: int
+    limited: int
     failing: int
     paused: int
     inactive: int

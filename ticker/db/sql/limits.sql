@@ -52,3 +52,19 @@ FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
         (sum((until IS NULL OR until <= (SELECT now FROM i))::int) FILTER (WHERE kind = 'start' AND n <= l.burst))::int AS tokens
     FROM {schema}.slots WHERE key = k.key) s
 ORDER BY k.waiting DESC, k.key
+
+-- name: users_of_keys
+-- Returns the oldest runs that take a part of each key's concurrency, and the tasks of the key that have been due for longest.
+WITH i AS (SELECT {now} AS now)
+SELECT k.key, h.* FROM unnest(%(keys)s::text[]) AS k (key), LATERAL (
+    SELECT r.id AS run_id, r.task_id, r.task_name, r.owner_type, r.owner_id, r.started_at AS since
+    FROM {schema}.slots s JOIN {schema}.runs r ON r.token = s.token AND r.state = 'running'
+    WHERE s.key = k.key AND s.kind = 'run' AND s.until > (SELECT now FROM i) ORDER BY r.started_at, r.id LIMIT %(limit)s) h
+UNION ALL
+SELECT key, NULL, id, name, owner_type, owner_id, next_run FROM (
+    SELECT u.key, t.id, t.name, t.owner_type, t.owner_id, t.next_run,
+        row_number() OVER (PARTITION BY u.key ORDER BY t.next_run, t.id) AS n
+    FROM {schema}.tasks t, unnest(t.limits) AS u (key)
+    WHERE {limited t} AND t.next_run <= (SELECT now FROM i) AND u.key = ANY (%(keys)s::text[])) w
+WHERE n <= %(limit)s
+ORDER BY since, task_id

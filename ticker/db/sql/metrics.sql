@@ -61,3 +61,23 @@ SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(great
 SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8
     AS seconds
 FROM {schema}.tasks WHERE waiting <> '{}' GROUP BY queue ORDER BY queue
+
+-- name: use_of_limits
+-- Adds up the use of each declared limit over its keys in use, for the first limits by key. A task counts as waiting if it has
+-- been due for longer than two ticks.
+WITH i AS MATERIALIZED (
+    SELECT n.now, n.now - %(late_ms)s::bigint * interval '1 millisecond' AS late FROM (SELECT {now} AS now) n
+), waiting AS (
+    SELECT u.key, count(*) AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
+    WHERE {limited t} AND t.next_run < (SELECT late FROM i) AND coalesce(t.resumed_at < (SELECT late FROM i), true) GROUP BY u.key
+), used AS (
+    SELECT key, count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS starts
+    FROM {schema}.slots s JOIN {schema}.limited_keys k USING (key) WHERE s.until > (SELECT now FROM i) GROUP BY key
+)
+SELECT l.key, l.concurrency * greatest(count(k.key), 1) AS concurrency, l.burst * greatest(count(k.key), 1) AS burst,
+    CASE WHEN l.concurrency > 0 THEN coalesce(sum(u.active), 0)::bigint END AS active,
+    CASE WHEN l.burst > 0 THEN coalesce(sum(u.starts), 0)::bigint END AS starts,
+    coalesce(sum(w.waiting), 0)::bigint AS waiting, count(*) FILTER (WHERE k.held_until > (SELECT now FROM i)) AS held
+FROM (SELECT * FROM {schema}.limits ORDER BY key LIMIT %(limit)s) l LEFT JOIN {schema}.limited_keys k ON k.limited_by = l.key
+    LEFT JOIN used u ON u.key = k.key LEFT JOIN waiting w ON w.key = k.key
+GROUP BY l.key, l.concurrency, l.burst

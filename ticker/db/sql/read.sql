@@ -123,6 +123,8 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {unlimited}
         AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS late,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {limited}
+        AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS limited,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,

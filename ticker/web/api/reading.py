@@ -23,13 +23,13 @@ READ = {fields.INSTANT["format"]: fields.instant_in, fields.OWNER["pattern"]: fi
 
 
 def path_of(request: Request, operation: Operation) -> list[Any]:
-    """Returns the values in the path: an owner, or the id of a row. Raises Refused if no row can have that id."""
+    """Returns the values in the path: a key, an owner, or the id of a row. Raises Refused if no row can have that id."""
     texts = [(name, request.path_params[name]) for name in operation.of]
     for name, text in texts:
         if name == "id" and fields.id_in(text) is None:
             noun = operation.path.split("/")[1].removesuffix("s")
             raise Refused(404, f"there is no {noun} {quoted(text)}; ids are whole numbers from 1")
-    return [int(text) if name == "id" else fields.owner_in(name, text) for name, text in texts]
+    return [int(text) if name == "id" else value_in(name, operation.of[name], text) for name, text in texts]
 
 
 def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
 
 
 def value_in(field: str, schema: Schema, value: Any) -> Any:
-    """Returns the value of a field of the body. A value without a format or pattern of ours is checked where it is used."""
+    """Returns the value of a field of the body or the path. A value without a format or pattern of ours is checked where it is used."""
     read = READ.get(schema.get("format") or schema.get("pattern", ""))
     return read(field, value) if read else value
 

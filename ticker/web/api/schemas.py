@@ -12,10 +12,12 @@ from ticker.read.entries import JournalEntry
 from ticker.read.forecast import Event
 from ticker.read.health import Health
 from ticker.read.journal import Drops
+from ticker.read.limits import LimitStatus
 from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import FullRun, RunRecord, TickerStatus
 from ticker.read.why import Why
+from ticker.registration.limits import Limit
 from ticker.tasks.fields import Task, columns_as_returned
 from ticker.tasks.preview import Preview
 from ticker.web.api.fields import FLAG, INSTANT, TEXT, WHOLE, Schema, doc, one_of
@@ -28,7 +30,7 @@ PLAIN: Mapping[Any, Schema] = {
 NAMES: Mapping[type, str] = {
     Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
     TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview", Why: "Why", FullRun: "FullRun",
-    Health: "Health",
+    Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus",
 }  # fmt: skip
 STATES = ("done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok")
 
@@ -74,7 +76,7 @@ def task_schema(hidden: Collection[str]) -> Schema:
 
 def components() -> dict[str, Any]:
     """Returns the named schemas."""
-    return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why)} | {
+    return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why, Limit, LimitStatus)} | {
         "Task": task_schema(OF_TASKS),
         "Run": shown(RunRecord, OF_RUNS, owner=str, took_ms=int | None, early_ms=int | None),
         "FullRun": FULL_RUN, "Line": shown(JournalEntry, owner=str), "Owner": shown(OwnerStatus, owner=str),

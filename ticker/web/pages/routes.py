@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from ticker.web.pages import actions, forms, now, owners, processes, runs, task, tasks
+from ticker.web.pages import actions, forms, limits, now, owners, processes, runs, task, tasks
 
 routes = [
     Route("/", now.now, name="now"),
@@ -16,6 +16,9 @@ routes = [
     Route("/tasks/{id}/change", forms.change, methods=["POST"]),
     Route("/tasks/{id}/do", actions.do, methods=["POST"]),
     Route("/owners", owners.owners, name="owners"),
+    Route("/limits", limits.limits, name="limits"),
+    Route("/limits/set", limits.declare, methods=["POST"]),
+    Route("/limits/remove", limits.remove, methods=["POST"]),
     Route("/runs", runs.runs, name="runs"),
     Route("/runs/{id}", runs.run, name="run"),
     Route("/runs/{id}/texts", runs.texts),

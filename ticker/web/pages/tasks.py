@@ -24,13 +24,13 @@ def tasks(here: Site, request: Request) -> Shown:
         strips = overview.recent_outcomes(db, page.tasks)
         now = entries.instant(db)
     return {
-        "tasks": page.tasks, "strips": strips, "now": now, "late": {task.id for task in page.tasks if is_late(task, now)},
+        "tasks": page.tasks, "strips": strips, "now": now, "overdue": {task.id: overdue(task, now) for task in page.tasks},
         "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES,
     } | paging(request, "after", page.next)  # fmt: skip
 
 
-def is_late(task: Task, now: datetime) -> bool:
-    """Returns whether the task should have been pushed two ticks ago. A task with limits may wait for room."""
-    if task.runs_next is None or task.limits:
-        return False
-    return due_since(task.runs_next, task) < now - timing.span(read_tasks.late_ms())
+def overdue(task: Task, now: datetime) -> str:
+    """Returns `late` if the task should have been pushed two ticks ago, or `limited` if it has limits: it waits for room."""
+    if task.runs_next is None or due_since(task.runs_next, task) >= now - timing.span(read_tasks.late_ms()):
+        return ""
+    return "limited" if task.limits else "late"

@@ -76,9 +76,9 @@ class Provider:
 
     def _judged(self, now: float) -> int:
         rules = self.rules
-        self._recent.append(now)
-        while self._recent[0] <= now - rules.period:
+        while self._recent and self._recent[0] <= now - rules.period:
             self._recent.popleft()
+        self._recent.append(now)
         if self._is_overloaded:
             self._overloaded_until = self._overloaded_until or now + rules.retry_after
             self._is_overloaded = now < self._overloaded_until

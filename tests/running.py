@@ -119,14 +119,14 @@ def in_fork(function: Callable[[], Any]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Waits for a fact that another process brings about; its value. Fails with `what` after a minute."""
-    end = time.monotonic() + PATIENCE
+def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """Waits for a fact that another process brings about; its value. Fails with `what` after a minute, or `patience` seconds."""
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         if found := condition():
             return found
         time.sleep(0.02)
-    raise AssertionError(f"not within {PATIENCE:.0f} s: {what}")
+    raise AssertionError(f"not within {patience:.0f} s: {what}")
 
 
 def is_alive(pid: int) -> bool:

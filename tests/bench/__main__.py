@@ -5,7 +5,10 @@ import pkgutil
 import sys
 from pathlib import Path
 
-NO_BENCHMARKS = {"__main__", "answers", "figures", "noop", "poll", "polled", "pollers", "usage"}
+NO_BENCHMARKS = {
+    "__main__", "answers", "figures", "limited_polls", "limited_starts", "noop", "poll", "polled", "pollers",
+    "strict_answers", "usage",
+}  # fmt: skip
 
 
 def names() -> list[str]:

@@ -9,7 +9,7 @@ import itertools
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 USUAL, SLOW = 0.2, 15.0  # seconds
@@ -47,8 +47,8 @@ def mixed(number: int) -> float | None:
     return SLOW if number % round(1 / SHARE_SLOW) == 42 else USUAL
 
 
-async def serve() -> None:
-    server = await asyncio.get_running_loop().create_server(Answer, "127.0.0.1", 0, backlog=4096)
+async def serve(protocol: Callable[[], asyncio.Protocol]) -> None:
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -65,8 +65,9 @@ class Polled:
 
 
 @contextmanager
-def polled() -> Iterator[Polled]:
-    with subprocess.Popen([sys.executable, "-m", __name__], stdout=subprocess.PIPE, text=True) as process:
+def polled(module: str = __name__, *arguments: str) -> Iterator[Polled]:
+    """Runs a server until the end of the block: this one, or that of another module, which also prints its port."""
+    with subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
             yield Polled(process.pid, int(process.stdout.readline()))
@@ -75,4 +76,4 @@ def polled() -> Iterator[Polled]:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(Answer))

@@ -14,10 +14,15 @@ REQUEST = f"GET {urlsplit(URL).path} HTTP/1.0\r\n\r\n".encode()
 
 
 async def poll_async() -> int:
+    return len(await ask())
+
+
+async def ask() -> bytes:
+    """Returns the whole answer, with its status line and headers."""
     reader, writer = await asyncio.open_connection(HOST, PORT)
     try:
         writer.write(REQUEST)
-        return len(await reader.read())
+        return await reader.read()
     finally:
         writer.close()
 

@@ -1,11 +1,12 @@
-"""The functions of our own that `python -m tests.bench polls` and `day` run."""
+"""The functions of our own that `python -m tests.bench polls`, `day` and `limits` run."""
 
 import asyncio
 import os
+import re
 import time
 
-from tests.bench.poll import poll, poll_async
-from wrappers import task
+from tests.bench.poll import ask, poll, poll_async
+from wrappers import SlowDown, task
 
 WAIT = 14.0  # seconds, less than the box
 BATCH, CONCURRENCY = (int(os.environ.get(name, "100")) for name in ("POLLS_BATCH", "POLLS_CONCURRENCY"))
@@ -39,6 +40,17 @@ def threads() -> int:
 @task("polls.day", batch=BATCH, concurrency=CONCURRENCY)
 async def day() -> int:
     return await poll_async()
+
+
+async def poll_politely() -> int:
+    received = await ask()
+    if found := re.search(rb"Retry-After: (\S+)", received):
+        raise SlowDown(until=found[1].decode())
+    return len(received)
+
+
+task("polls.limited")(poll_politely)
+task("polls.limited_group", batch=BATCH, concurrency=CONCURRENCY)(poll_politely)
 
 
 @task("polls.wait", batch=500, concurrency=500)

@@ -33,7 +33,7 @@ from tests.bench.figures import Figure, Stage, parser, show, stage
 from tests.bench.poll import BOX
 from tests.bench.pollers import OURS, PEERS, Ours, Peer
 from tests.bench.usage import KEEPS_LOG, Meter, Used
-from tests.running import ROOT, until
+from tests.running import PATIENCE, ROOT, until
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
@@ -138,7 +138,8 @@ def worker(on: Stage, meter: Meter, url: str, count: int = 1) -> Iterator[None]:
     ]
     with usage.running(*[command] * count, **environ) as pids:
         meter.roots |= {"worker": pids}
-        until(lambda: len(on.redis.smembers("rq:workers")) == count, "the workers")
+        patience = PATIENCE + 5 * count
+        until(lambda: len(on.redis.smembers("rq:workers")) == count, "the workers", patience)
         time.sleep(1)  # they print that they listen just before they do
         yield
 

@@ -83,6 +83,12 @@ def memory(roots: Sequence[int]) -> float:
     return kilobytes / 1000
 
 
+def postmaster(on: Stage) -> int:
+    """Returns the process id of PostgreSQL, whose sessions are below it."""
+    [(file,)] = on.db.execute("SELECT pg_read_file('postmaster.pid')").fetchall()
+    return int(file.split()[0])
+
+
 @dataclass
 class Used:
     """What was used within a block: seconds, seconds of CPU by role, bytes of log, and the largest sampled numbers."""
@@ -111,9 +117,8 @@ class Meter:
 
     def __init__(self, on: Stage) -> None:
         self.roots: dict[str, list[int]] = {}
-        [(file,)] = on.db.execute("SELECT pg_read_file('postmaster.pid')").fetchall()
         [(self._data,)] = on.db.execute("SHOW data_directory").fetchall()
-        self._servers = {"PostgreSQL": [int(file.split()[0])], "Redis": [on.redis.info("server")["process_id"]]}
+        self._servers = {"PostgreSQL": [postmaster(on)], "Redis": [on.redis.info("server")["process_id"]]}
         self._db = psycopg.connect(on.database_url, autocommit=True)
         self._redis = Redis.from_url(on.redis_url)
         self._before = self._connected()

@@ -7,7 +7,8 @@ from ticker.read import formatting
 from ticker.read.limits import LimitStatus
 from ticker.read.limits import list_limits as read_limits
 from ticker.registration import limits as operations
-from ticker.registration.limits import MOST_AT_ONCE, Limit
+from ticker.registration.limits import Limit
+from ticker.tasks.checks import MOST_AT_ONCE
 from ticker.web.api.fields import NAME, TEXT, body, doc, integer, limit
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
@@ -34,6 +35,12 @@ def remove_limit(_: Site, db: Any, key: str) -> None:
         raise Refused(404, f"there is no limit {quoted(key)}")
 
 
+def release_key(_: Site, db: Any, key: str) -> None:
+    """Ends the hold of a key (SlowDown) before its time."""
+    if not operations.release(db, key):
+        raise Refused(404, f"{quoted(key)} is not held")
+
+
 KEY = {"key": doc("A key, or a pattern that ends with an asterisk.", NAME)}
 BODY = body({
     "concurrency": doc("How many runs of the key may be active at the same time.", integer(MOST_AT_ONCE, 1)),
@@ -46,4 +53,5 @@ OPERATIONS = (
     Operation("PUT", "/limits/{key:path}", declare_limit, {200: Limit}, KEY, body=BODY,
               example={"concurrency": 20, "rate": "300/1m"}),
     Operation("DELETE", "/limits/{key:path}", remove_limit, {204: None}, KEY),
+    Operation("DELETE", "/holds/{key:path}", release_key, {204: None}, KEY),
 )  # fmt: skip

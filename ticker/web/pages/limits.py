@@ -1,4 +1,4 @@
-"""Shows limits with their use, and sets and removes them."""
+"""Shows limits with their use, sets and removes them, and releases keys."""
 
 from collections import defaultdict
 
@@ -10,6 +10,7 @@ from ticker.read import entries
 from ticker.read.limits import KeyUser, list_limits, users_of_keys
 from ticker.registration import limits as operations
 from ticker.schedules.duration import words
+from ticker.tasks.checks import MOST_AT_ONCE
 from ticker.web.pages.actions import BY, report
 from ticker.web.pages.forms import one
 from ticker.web.pages.screen import Form, Shown, asked, change, screen
@@ -38,7 +39,7 @@ def declare(here: Site, _: Request, form: Form) -> Response:
     """Sets the limit of a key. It replaces the former one."""
     key, rate = one(form, "key"), one(form, "rate") or None
     counts = {name: one(form, name) for name in ("concurrency", "burst")}
-    given = {name: numbers.whole(name, text, 1, operations.MOST_AT_ONCE) for name, text in counts.items() if text}
+    given = {name: numbers.whole(name, text, 1, MOST_AT_ONCE) for name, text in counts.items() if text}
     with here.database.writing() as db:
         operations.limit(db, key, rate=rate, by=BY, **given)
     return report(f"{key}: limited")
@@ -50,3 +51,11 @@ def remove(here: Site, _: Request, form: Form) -> Response:
     with here.database.writing() as db:
         operations.unlimit(db, key)
     return report(f"{key}: the limit is removed")
+
+
+@change
+def release(here: Site, _: Request, form: Form) -> Response:
+    key = one(form, "key")
+    with here.database.writing() as db:
+        was_held = operations.release(db, key)
+    return report(f"{key} is released" if was_held else f"{key} is not held")

@@ -19,6 +19,7 @@ routes = [
     Route("/limits", limits.limits, name="limits"),
     Route("/limits/set", limits.declare, methods=["POST"]),
     Route("/limits/remove", limits.remove, methods=["POST"]),
+    Route("/limits/release", limits.release, methods=["POST"]),
     Route("/runs", runs.runs, name="runs"),
     Route("/runs/{id}", runs.run, name="run"),
     Route("/runs/{id}/texts", runs.texts),

@@ -167,9 +167,9 @@ def ticker_settings(environ):
 @pytest.mark.parametrize(
     ("previous", "now", "expected"),
     [
-        (None, NOW, NOW),
         (NOW, NOW, NOW + MINUTE),
         (NOW, NOW + 0.4 * MINUTE, NOW + MINUTE),
+        (NOW + 0.3 * MINUTE, NOW + 0.3 * MINUTE, NOW + MINUTE),  # an early tick
         (NOW, NOW + MINUTE, NOW + 2 * MINUTE),
         (NOW, NOW + 10.5 * MINUTE, NOW + 11 * MINUTE),
         (NOW, NOW + timedelta(days=366), NOW + timedelta(days=366) + MINUTE),
@@ -177,7 +177,9 @@ def ticker_settings(environ):
     ],
 )
 def test_a_beat_is_never_made_up_for_and_never_far_away(previous, now, expected):
-    assert EveryTick(MINUTE).get_next_fire_time(previous, now) == expected
+    every_tick = EveryTick(MINUTE)
+    assert every_tick.get_next_fire_time(None, NOW) == NOW
+    assert every_tick.get_next_fire_time(previous, now) == expected
 
 
 class Job:

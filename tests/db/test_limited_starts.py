@@ -12,6 +12,7 @@ import ticker
 from tests.harness import WORKER, finish, handed_out, start, start_planned
 from ticker.db import sql
 from ticker.db.connections import connect
+from wrappers.pipeline import start as pipeline_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -289,6 +290,21 @@ def test_pieces_take_slots_that_the_run_that_made_them_has_given_back(db, limit,
     assert (state, due_at <= NOW, pushed_at, outcome) == ("planned", True, None, None)
     assert finish(db, task, token)
     assert start_planned(db, task, second, NOW + 5 * SECOND)["refusal"] is None
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(0.1, [True, True]), (9, [True, False]), (None, [True, True])])
+def test_a_job_waits_for_room_that_it_may_get_in_a_moment(seconds, asked, monkeypatch):
+    refused = {"refusal": "limited", "now": NOW, "retry_at": seconds and NOW + seconds * SECOND}
+    found, slept = [], []
+
+    def decide(call, token, *, waits):
+        found.append(waits)
+        return 0.0, 0.0, {"refusal": None} if slept else refused
+
+    monkeypatch.setattr(pipeline_start, "_decide", decide)
+    monkeypatch.setattr(pipeline_start.time, "sleep", slept.append)
+    assert pipeline_start.decide(None, "")[2]["refusal"] == (None if all(asked) else "limited")
+    assert (found, slept) == (asked, [seconds or pipeline_start.LOOK_AGAIN] if all(asked) else [])
 
 
 # -------------------------------------------------------------------------------------------------------------- holds

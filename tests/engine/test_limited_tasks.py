@@ -91,7 +91,7 @@ def test_of_a_rate_as_many_are_pushed_as_there_are_tokens_and_the_tick_says_when
     limit("api", rate=60, period_ms=60_000, burst=5)
     tasks(20, "api")
     report = tick(store, queue)
-    assert (report.enqueued, report.look_at - report.now) == (5, 5 * SECOND)  # a token is used up for five seconds
+    assert (report.enqueued, report.look_at - report.now) == (5, SECOND / 5)
     report = tick(store, queue)
     assert (report.enqueued, report.look_at - report.now) == (0, 5 * SECOND)  # nobody says when the five start
     start_all(db)
@@ -99,6 +99,18 @@ def test_of_a_rate_as_many_are_pushed_as_there_are_tokens_and_the_tick_says_when
     report = tick(store, queue)
     assert report.enqueued == 0 and 2 * SECOND < report.look_at - report.now <= 3 * SECOND
     assert tick(store, queue, options=TickOptions(ahead=10_000)).enqueued == 5
+
+
+@pytest.mark.parametrize(("took_ms", "pushed"), [(30_000, 0), (800, 2), (0, 6), (None, 0)])
+def test_as_many_more_are_pushed_as_runs_of_the_key_will_end_soon(
+    environ, db, store, queue, limit, tasks, took_ms, pushed
+):  # fmt: skip
+    limit("imap", concurrency=6, rate=6000, period_ms=60_000, burst=100)
+    tasks(20, "imap")
+    take(db, "imap", "run", 6, seconds=30)
+    db.execute("UPDATE ticker.slots SET took_ms = %s WHERE kind = 'run' AND n < 4", [took_ms])
+    assert tick(store, queue).enqueued == 0
+    assert tick(store, queue, options=TickOptions(ahead=300)).enqueued == pushed
 
 
 @pytest.mark.parametrize(

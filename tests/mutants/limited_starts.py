@@ -73,6 +73,14 @@ LIMITED_STARTS = (
         (f"{TESTS}test_nothing_of_a_key_starts_before_its_hold_ends_and_a_longer_hold_wins",),
     ),
     Mutant(
+        "room-not-waited-for",
+        "wrappers/pipeline/start.py",
+        "if clock.monotonic() + pause >= give_up_at:",
+        "if True:",
+        "A job waits for room that it may get in a moment.",
+        (f"{TESTS}test_a_job_waits_for_room_that_it_may_get_in_a_moment",),
+    ),
+    Mutant(
         "slot-kept-after-the-end",
         END,
         "FROM ended e WHERE s.token = e.token AND e.is_limited",

@@ -25,7 +25,7 @@ from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Listener, WakeUp
 from ticker.db.store import PostgresStore
-from ticker.engine.key_limits import LOOK_EVERY
+from ticker.engine.key_limits import LOOK_AHEAD
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
@@ -48,18 +48,20 @@ HANGING = f"a tick hangs: it has made no progress for {STUCK:g} s, and the watch
 
 
 class EveryTick(BaseTrigger):  # type: ignore[misc]
-    """Fires on a grid that starts at the first tick. Missed ticks are not made up for."""
+    """Fires on a grid that starts at the first tick, also after ticks that came early. Missed ticks are not made up for.
+
+    If an early tick moved the grid, everything that is due on it would be late.
+    """
 
     def __init__(self, period: timedelta) -> None:
         self.period = period
+        self._first: datetime | None = None
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
-        if previous is None:
+        if self._first is None:
+            self._first = now
             return now
-        following = previous + self.period
-        if now < following <= now + self.period:
-            return following
-        return following + self.period * ((now - following) // self.period + 1)
+        return now + self.period - (now - self._first) % self.period
 
 
 class Observer(Protocol):
@@ -160,7 +162,7 @@ class TickJob:
             period=settings.tick_ms,
             beat=self._rhythm(),
             depths=settings.queue_depth,
-            ahead=LOOK_EVERY // timedelta(milliseconds=1) if self.alarm else 0,
+            ahead=LOOK_AHEAD // timedelta(milliseconds=1) if self.alarm else 0,
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)

@@ -272,6 +272,7 @@ slots = Table(
     Column("n", Integer, primary_key=True),
     Column("token", Uuid),
     Column("until", TIME, info={"domain": "moment"}),
+    Column("took_ms", Integer),
     Index("slots_token", "token"),
 )
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 LOOK_EVERY = timedelta(milliseconds=200)
 """The shortest time between two looks at keys without room."""
+LOOK_AHEAD = timedelta(milliseconds=300)
+"""The time until a job that the next look pushes starts: the room of this time is given out at once."""
 LOOK_IN_VAIN = timedelta(seconds=5)
 """The time until the next look if it is unknown when a key has room: a job has to start, or a run to end."""
 
@@ -14,8 +16,8 @@ LOOK_IN_VAIN = timedelta(seconds=5)
 class LimitedTask(NamedTuple):
     """A due task with one or two keys, and how many runs of each key may still be pushed; None is any number.
 
-    With `is_planned`, it is a planned run of such a task, with the run's id. `free_at` is when the keys may have room again, if they have none and the time is known. `token_us` is how long a start
-    uses up a token of the keys' rates, in microseconds, if they have any.
+    With `is_planned`, it is a planned run of such a task, with the run's id. `free_at` is when the keys may have room again, if
+    they have none and the time is known.
     """
 
     id: int
@@ -26,7 +28,6 @@ class LimitedTask(NamedTuple):
     owner: tuple[str, str] = ("", "")
     priority: int = 0
     free_at: datetime | None = None
-    token_us: int | None = None
     is_planned: bool = False
 
 
@@ -80,7 +81,5 @@ def look_at(task: LimitedTask, now: datetime) -> datetime:
     """Returns when a task without room may have some."""
     if task.free_at is not None:
         return max(task.free_at, now + LOOK_EVERY)
-    had_room = all(room is None or room > 0 for room in task.rooms)
-    if had_room and task.token_us is not None:
-        return now + min(max(timedelta(microseconds=task.token_us), LOOK_EVERY), LOOK_IN_VAIN)
-    return now + LOOK_IN_VAIN
+    had_room = all(room is None or room > 0 for room in task.rooms)  # before this look gave it to others
+    return now + (LOOK_EVERY if had_room else LOOK_IN_VAIN)

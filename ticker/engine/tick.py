@@ -100,7 +100,7 @@ class TickOptions:
     depths: Mapping[str, int] = field(default_factory=dict)
     """The maximum number of waiting jobs, by queue."""
     ahead: int = 0
-    """Milliseconds until the next look at keys without room, if the loop looks again: tokens that are free by then count."""
+    """Milliseconds ahead, if the loop looks again at keys without room: what will probably be free by then counts."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
     """Calls a `Push` in one or several threads. Returns what each of them pushed."""
 

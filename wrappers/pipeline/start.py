@@ -29,7 +29,8 @@ log = logging.getLogger("ticker.run")
 PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
 PAUSE = 0.5  # seconds
 STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those that begin meanwhile wait for it, too
-MOMENT = 0.5  # seconds, at most, for which a job waits for a token that falls due
+MOMENT = 0.5  # seconds, at most, for which a job waits for room
+LOOK_AGAIN = 0.05  # seconds, if it is unknown when there is room
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
@@ -162,7 +163,8 @@ def patiently(
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row.
 
-    If a token of a rate falls due within a moment, this waits for it. Otherwise, what has no room goes back to its row.
+    If a key of the task has no room, this waits a moment, because the tick counts on runs that end soon. After that, the run
+    goes back to its row.
     """
     give_up_at = clock.monotonic() + MOMENT
     while True:
@@ -170,7 +172,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
         verdict = decided[2]
         if verdict["refusal"] != Reason.LIMITED:
             return decided
-        pause = (verdict["retry_at"] - verdict["now"]).total_seconds() if verdict["retry_at"] else MOMENT
+        pause = (verdict["retry_at"] - verdict["now"]).total_seconds() if verdict["retry_at"] else LOOK_AGAIN
         if clock.monotonic() + pause >= give_up_at:
             return _decide(call, token, waits=False)
         time.sleep(pause)

@@ -126,6 +126,7 @@ CREATE TABLE ticker.slots (
     n integer NOT NULL,
     token uuid,
     until ticker.ticker_moment,
+    took_ms integer,
     CONSTRAINT slots_kind CHECK ((kind = ANY (ARRAY['run'::text, 'start'::text]))),
     CONSTRAINT slots_token CHECK (((kind = 'run'::text) OR (token IS NULL)))
 )

@@ -64,7 +64,9 @@ WITH asked AS MATERIALIZED (
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
 ), given_back AS (
-    UPDATE {schema}.slots s SET token = NULL, until = NULL FROM ended e WHERE s.token = e.token AND e.is_limited
+    UPDATE {schema}.slots s SET token = NULL, until = NULL,
+        took_ms = least(1000 * extract(epoch FROM e.ended_at - e.started_at), 1000000000)
+    FROM ended e WHERE s.token = e.token AND e.is_limited
     RETURNING s.key, e.good, e.started_at
 ), ramping AS MATERIALIZED (
     SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, {slow_start_most}) AS most FROM {schema}.limited_keys k

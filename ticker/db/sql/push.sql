@@ -40,26 +40,29 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- rule: rooms
 -- The room of the keys in `pairs` is what is free of their tightest limits, without what waiting jobs will take. Tokens that
--- are free within `ahead` milliseconds count, because it takes a while until a job starts.
+-- are free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have ended by
+-- then, if they take as long as those before them.
 ), waits AS MATERIALIZED (
     SELECT k.key, count(*) FROM (
         SELECT t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits IS NOT NULL
         UNION ALL SELECT t.limits FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id WHERE r.state = 'pushed'
     ) pushed, unnest(limits) AS k (key) GROUP BY k.key
 ), rooms AS MATERIALIZED (
-    SELECT k.key, k.token_us, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
-            least(CASE WHEN {places k} > 0 THEN s.runs END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
+    SELECT k.key, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
+            least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
         CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
     FROM (SELECT one AS key FROM pairs UNION SELECT two FROM pairs) p
         JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
             SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
+                least(coalesce(floor(%(ahead)s * count(*) FILTER (WHERE kind = 'run' AND until > %(now)s)
+                    / (avg(took_ms) + 10)), 0), {places k})::integer AS ending,
                 count(*) FILTER (WHERE kind = 'start' AND coalesce(until <= a.ahead, true)) AS starts,
-                min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) AS token_ends
+                min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) - %(ahead)s * interval '1 millisecond' AS token_ends
             FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s
 ), offered AS MATERIALIZED (
     SELECT p.one, p.two, a.room AS room_one, b.room AS room_two, least(a.room, b.room) AS room,
-        greatest(a.free_at, b.free_at) AS free_at, greatest(a.token_us, b.token_us) AS token_us,
+        greatest(a.free_at, b.free_at) AS free_at,
         count(*) FILTER (WHERE coalesce(least(a.room, b.room), 1) > 0) OVER () AS with_room
     FROM pairs p LEFT JOIN rooms a ON a.key = p.one LEFT JOIN rooms b ON b.key = p.two
 )
@@ -88,7 +91,7 @@ WITH RECURSIVE oldest AS MATERIALIZED (
     SELECT one, two FROM walk WHERE one <> ALL (%(full)s::text[]) AND two <> ALL (%(full)s::text[])
 {rooms t}
 SELECT t.id, t.next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id, t.priority,
-    o.free_at, o.token_us, false AS is_planned, (SELECT count(*) FROM oldest) >= %(limit)s AS more
+    o.free_at, false AS is_planned, (SELECT count(*) FROM oldest) >= %(limit)s AS more
 FROM offered o, LATERAL (
     SELECT t.*, row_number() OVER (ORDER BY next_run) AS n FROM {schema}.tasks t
     WHERE {limited t} AND t.limits[1] = o.one AND coalesce(t.limits[2], '') = o.two AND {due t} AND t.queue <> ALL (%(without)s::text[])
@@ -110,7 +113,7 @@ LIMIT 50 * %(limit)s
     SELECT DISTINCT t.limits[1] AS one, coalesce(t.limits[2], '') AS two FROM due d JOIN {schema}.tasks t ON t.id = d.task_id
 {rooms t}
 SELECT d.id, d.due_at AS next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id,
-    t.priority, o.free_at, o.token_us, true AS is_planned, (SELECT count(*) FROM due) >= %(limit)s AS more
+    t.priority, o.free_at, true AS is_planned, (SELECT count(*) FROM due) >= %(limit)s AS more
 FROM due d JOIN {schema}.tasks t ON t.id = d.task_id
     JOIN offered o ON (o.one, o.two) = (t.limits[1], coalesce(t.limits[2], ''))
 

@@ -58,6 +58,8 @@ CREATE TABLE slots (
     n integer NOT NULL,
     token uuid,
     until ticker_moment,
+    -- How long its last run took. It tells how many runs of the key will end soon.
+    took_ms integer,
     PRIMARY KEY (key, kind, n),
     CONSTRAINT slots_kind CHECK (kind IN ('run', 'start')),
     CONSTRAINT slots_token CHECK (kind = 'run' OR token IS NULL)

@@ -162,7 +162,7 @@ def patiently(
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row.
 
-    If a token of a rate falls due within a moment, this waits for it. Otherwise, what has no room goes back to its row.
+    Waits up to half a second for a token of a rate, or the end of a hold. Otherwise, what has no room goes back to its row.
     """
     give_up_at = clock.monotonic() + MOMENT
     while True:

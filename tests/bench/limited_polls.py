@@ -46,6 +46,7 @@ class Load:
     warm: float
     group: bool
     answer: float
+    spread: float
     concurrency: int
     rate: str
     burst: int
@@ -82,7 +83,7 @@ class Polls:
         """Returns what the server allows: the declared limit, as `docs/guides/limits.md` defines it."""
         count = self.limit.rate and self.limit.rate + (self.limit.burst or 0)
         period = (self.limit.period_ms or 0) / 1000
-        return Rules(self.load.answer, self.limit.concurrency, count, period, self.load.retry_after)
+        return Rules(self.load.answer, self.load.spread, self.limit.concurrency, count, period, self.load.retry_after)
 
     @contextmanager
     def at_work(self, server: Polled) -> Iterator[Meter]:
@@ -116,7 +117,7 @@ def polite(load: Load) -> list[Figure]:
         with strict(polls.rules()) as server, polls.at_work(server) as meter:
             with meter.measured() as used:
                 time.sleep(60 * load.minutes)
-            time.sleep(load.answer + 1)  # the measured time begins with a request, so it may end a little later
+            time.sleep(2 * load.answer + 1)  # the measured time begins with a request, so it may end a little later
             made = requests(server)
         return [*by_the_server(made, polls), *cost(used, made, load), *polls.outcomes()]
 

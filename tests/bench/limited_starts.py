@@ -107,5 +107,7 @@ def measure(on: Stage, rounds: int, number: int = 500) -> Iterator[Figure]:
     for way in WAYS:
         yield middle(f"single start: {way}", [1000 * seconds for seconds in single[way]], "ms")
     for way in ("one host", "hosts"):
+        cpu = [b / a for (a, _), (b, _) in zip(grouped["none"], grouped[way], strict=True)]
+        yield Figure(f"grouped start, CPU of PostgreSQL: {way}, times none", median(cpu), "x", max(cpu))
         ratios = [b / a for a, b in zip(single["none"], single[way], strict=True)]
         yield Figure(f"single start: {way}, times none", median(ratios), "x", max(ratios), "at most 1.5")

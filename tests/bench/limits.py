@@ -2,7 +2,7 @@
 
 The parts are `tick` and `starts`, which run by default, and `polite` and `retry-after`, which take minutes:
 
-    python -m tests.bench limits --only polite --minutes 10 [--group] [--rate 300/1m] [--concurrency 20] [--answer 2]
+    python -m tests.bench limits --only polite --minutes 10 [--group] [--rate 300/1m] [--concurrency 20] [--answer 2] [--spread 0]
     python -m tests.bench limits --only retry-after [--group]
 
 A tick:
@@ -119,7 +119,7 @@ def load(options: Any, part: str) -> limited_polls.Load:
     is_polite, group = part == "polite", options.group
     return limited_polls.Load(
         tasks=options.tasks or (2000 if is_polite else 500), minutes=options.minutes, warm=options.warm, group=group,
-        answer=options.answer or ((0.2 if group else 2.0) if is_polite else 1.0), concurrency=options.concurrency,
+        answer=options.answer or ((0.2 if group else 2.0) if is_polite else 1.0), spread=options.spread, concurrency=options.concurrency,
         rate=("3000/1m" if group else "300/1m") if options.rate is None and is_polite else options.rate or "",
         burst=options.burst, workers=options.workers or (2 if group else math.ceil(1.25 * options.concurrency)),
         tickers=options.tickers, tick=options.tick, retry_after=options.retry_after,
@@ -149,6 +149,7 @@ def options_of() -> Any:
     reader.add_argument("--warm", type=float, default=10.0, help="seconds of polls that are not measured")
     reader.add_argument("--group", action="store_true", help="many polls in one process")
     reader.add_argument("--answer", type=float, default=0.0, help="seconds until a poll is answered")
+    reader.add_argument("--spread", type=float, default=0.5, help="share by which an answer may take less or more")
     reader.add_argument("--rate", help="such as 300/1m; an empty text means none")
     reader.add_argument("--retry-after", type=float, default=60.0, help="seconds")
     reader.add_argument("--wake", choices=("on", "off"), default="on", help="TICKER_WAKE of workers and tickers")

@@ -24,13 +24,18 @@ from typing import NamedTuple
 from tests.bench.answers import Polled, polled, serve
 
 OK, TOO_MANY, REFUSED = 200, 429, 0
+GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Times are in seconds. `count` is None if there is no limit of the rate, and `concurrency` likewise."""
+    """Times are in seconds. `count` is None if there is no limit of the rate, and `concurrency` likewise.
+
+    An answer takes `answer` seconds on average, and up to the share `spread` of it less or more.
+    """
 
     answer: float
+    spread: float
     concurrency: int | None
     count: int | None
     period: float
@@ -87,6 +92,10 @@ class Provider:
         too_often = rules.count is not None and len(self._recent) > rules.count
         return TOO_MANY if too_often or self._is_overloaded else OK
 
+    def delay(self, number: int) -> float:
+        """Returns the seconds until this request is answered. They are spread evenly, and the same in each run."""
+        return self.rules.answer * (1 + self.rules.spread * (2 * (number * GOLDEN % 1) - 1))
+
     def headers(self) -> str:
         return f"Retry-After: {self.rules.retry_after:g}\r\n" if self._is_overloaded else ""
 
@@ -124,7 +133,7 @@ class Connection(asyncio.Protocol):
             case 429:
                 self._send("slow down", "429 Too Many Requests", provider.headers())
             case _:
-                asyncio.get_running_loop().call_later(provider.rules.answer, self._send, "ok")
+                asyncio.get_running_loop().call_later(provider.delay(self._number), self._send, "ok")
 
     def _send(self, text: str, status: str = "200 OK", headers: str = "") -> None:
         if self._number is not None:  # before the client reads its answer, and asks again

@@ -73,7 +73,7 @@ class WakeUp:
         self._due: float | None = None
 
     def served(self, seconds: float | None, took: float = 0.0) -> None:
-        """Notes that a pass has ended, which took that many seconds, and in how many seconds the next work is due."""
+        """Notes that a pass has ended after `took` seconds, and that the next work is due in `seconds`."""
         self._last, self._pause = clock.monotonic(), max(self.SHORTEST, took)
         self._due = None if seconds is None else self._last + seconds
 

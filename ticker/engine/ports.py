@@ -182,7 +182,7 @@ class Store(Protocol):
 
         A pair gives at most `limit` tasks, and one more than it has room for. A token of a rate counts as free if it is free
         within `ahead` milliseconds. The pairs are those of the `limit` oldest tasks; whether more tasks are due is returned,
-        too. With `full`, they are all pairs without these keys. Planned runs of tasks with limits are among them.
+        too. With `full`, they are all pairs without these keys. Planned runs of tasks with limits are returned in the same way.
         """
 
     def remove_done(self, limit: int) -> int:

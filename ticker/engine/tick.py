@@ -198,7 +198,7 @@ def push_keyed(work: Pass) -> tuple[Pushed, Pushed, datetime | None]:
 
 
 def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Pushed]:
-    """Pushes these batch by batch. Threads share the batches of tasks, unless a push reduces the room of a queue."""
+    """Pushes planned runs and tasks batch by batch. Threads share the batches of tasks, unless a push reduces the room of a queue."""
     now, options = work.now, work.options
     batches = batched([one.id for one in chosen if not one.is_planned], options.batch)
 

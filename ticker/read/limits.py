@@ -1,4 +1,4 @@
-"""Lists limits with their use, and the runs and tasks that use them or wait for them."""
+"""Lists limits with their use, the runs that use them, and the tasks that are due."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ AT_MOST = 10_000  # rows of one answer
 class LimitStatus:
     """A limited key and its use, or a limit without a key in use. Times are in UTC.
 
-    `limited_by` is the declared limit, which may be a pattern. None means that the key is only held. `concurrency`,
-    `rate`, `period_ms` and `burst` are its limits. `active` counts the runs that use the concurrency, and `tokens` the
-    runs that the rate lets start now. `waiting` counts the due tasks of the key. No run starts before `held_until`.
-    After that, at most `allowed` runs are active until some have succeeded.
+    `limited_by` is the declared limit, which may be a pattern. None means that the key has no limit, but is held off or
+    starting again. `concurrency`, `rate`, `period_ms` and `burst` are its limits. `active` counts the runs that have a slot,
+    and `tokens` the runs that the rate lets start now. `waiting` counts the due tasks of the key. No run starts before
+    `held_until`. After that, at most `allowed` runs are active, and twice as many after each success.
     """
 
     key: str
@@ -43,9 +43,9 @@ def list_limits(*, limit: int = 1000) -> Steps[list[LimitStatus]]:
 
 @dataclass(frozen=True, slots=True)
 class KeyUser:
-    """A run that takes a part of a key's concurrency, or a due task of the key, for which `run_id` is None.
+    """An active run that has a slot of a key, or a due task of the key. `run_id` is None for a due task.
 
-    `since` is when the run started, or when the task was due, in UTC.
+    `since` is when the run started, or when the task became due, in UTC.
     """
 
     key: str

@@ -33,7 +33,7 @@ class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
-    `limited`: the same, with limits: these tasks wait for room.
+    `limited`: the same for tasks with limits, which `late` does not count. Usually a key has no room.
     """
 
     tasks: int

@@ -14,7 +14,7 @@ from ticker.tasks.queries import query
 class Limit:
     """A declared limit: at most `concurrency` active runs of the key, and `rate` starts per `period_ms` milliseconds.
 
-    None means no such limit. Up to `burst` starts may follow each other at once. `by` declared it at `updated_at`.
+    None means no such limit. Up to `burst` runs may start at once. `by` declared these values at `updated_at`, in UTC.
     """
 
     key: str
@@ -35,15 +35,15 @@ def limit(
     burst: int | None = None,
     by: str | None = None,
 ) -> Steps[Limit]:
-    """Limits the runs of tasks that have this key in `limits`, on all workers together. It replaces the key's former limit.
+    """Limits the runs of tasks that have this key in `limits`, on all workers together. Replaces the key's former limit.
 
-    At most `concurrency` runs (1 to 10,000) are active at the same time. At most `rate`, such as `"300/1m"`, start in a
-    period. Up to `burst` of them start at once, by default as many as in one second. One of `concurrency` and `rate`
-    is required.
+    `concurrency` is how many runs (1 to 10,000) may be active at the same time, and `rate` how many may start per period, such
+    as `"300/1m"`. At least one of the two is required. `burst` is how many runs of the rate may start at once. It defaults to
+    those of one second, at least one.
 
-    A key that ends with an asterisk, such as `"imap.*"`, is a pattern. It limits each key with this beginning by itself, unless
-    the key has its own limit or matches a longer pattern. Changes apply at once, and end no run. `by` is the author, as in
-    `register`. Raises BadInput. In that case nothing is written.
+    A key that ends with an asterisk, such as `"imap.*"`, is a pattern. It limits each key with this beginning separately,
+    unless the key has its own limit or matches a longer pattern. A change applies when the transaction commits, and ends no
+    run. `by` is the author, as in `register`. Raises BadInput, in which case nothing is written.
     """
     columns = checks.limit_of_key(key, concurrency, rate, burst)
     author = None if by is None else checks.plain("by", by)
@@ -56,9 +56,9 @@ def limit(
 
 @writes
 def unlimit(key: str) -> Steps[Limit | None]:
-    """Removes a limit, or a pattern, and returns it. A missing limit is not an error.
+    """Removes the limit of a key or a pattern, and returns it, or None if it does not exist.
 
-    The keys that it limited may match another pattern. Otherwise, they have no limit.
+    The longest other pattern that matches applies to its keys from then on. Without one, they have no limit.
     """
     checks.key("key", key, pattern=True)
     yield query("lock_limits")
@@ -70,9 +70,9 @@ def unlimit(key: str) -> Steps[Limit | None]:
 
 @writes
 def release(key: str) -> Steps[bool]:
-    """Ends the hold of a key (`SlowDown`) before its time. Returns whether it was held.
+    """Ends the hold of a key (`SlowDown`) early. Returns whether the key was held off.
 
-    One run starts first, as after any hold.
+    One run starts first, as after any hold. Raises BadInput for a pattern.
     """
     checks.key("key", key)
     was_held = bool((yield query("release_key", key=key, now=clock.now())))

@@ -40,7 +40,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of `sync` that adds, changes, removes or keeps one task, or one limit, whose `name` is its key."""
+    """A step of `sync` that adds, changes, removes or keeps one task or limit. The `name` of a limit is its key."""
 
     what: str
     name: str
@@ -63,9 +63,10 @@ def sync(
     """Adds, changes and deletes limits and tasks until they match the declarations, and returns the steps.
 
     `scope` names the modules that were searched for declarations. A task or limit is deleted if it was declared in one of
-    them, or in a module inside it, and no longer is. Tasks with owners and what was registered at run time do not change;
-    if one has the name or key of a declaration, BadInput is raised. As with `register`, an operator's change stays until
-    the declaration itself changes. A changed limit is replaced as a whole. `dry` writes nothing.
+    them, or in a module inside it, and no longer is. Tasks with owners do not change, nor do tasks and limits that
+    were registered at run time: if one of these has the name or key of a declaration, BadInput is raised. As with
+    `register`, an operator's change stays until the declaration changes. A changed declaration of a limit replaces the
+    whole limit. With `dry`, nothing is written.
     """
     wanted = {item.name: item for item in declared}
     if len(wanted) < len(declared):

@@ -185,7 +185,7 @@ def keys(field: str, value: object) -> list[str] | None:
 
 
 def limit_of_key(name: str, concurrency: int | None, rate: str | None, burst: int | None) -> dict[str, Any]:
-    """Accepts the arguments of `ticker.limit`, and returns the columns of the limit. The burst has a default."""
+    """Accepts the arguments of `ticker.limit`, and returns the columns of the limit, with the default of the burst."""
     count, period = (None, None) if rate is None else _rate(rate)
     if count is None and concurrency is None:
         raise BadInput("concurrency", None, 'is missing; pass concurrency=20, or rate="300/1m", or both')

@@ -1,4 +1,4 @@
-"""Leaves a key of a run's limits alone for a while: `raise SlowDown(...)`, or `run.hold_off(...)`."""
+"""Holds off a key of a run's limits for a while: `raise SlowDown(...)`, or `run.hold_off(...)`."""
 
 import logging
 import math
@@ -16,13 +16,13 @@ log = logging.getLogger("ticker.run")
 
 
 class SlowDown(Exception):
-    """Raised by a function to end its run, and to leave a key of its limits alone: no run of the key starts before `until`.
+    """Raised by a function to end its run, and to hold off a key of its limits: no run of the key starts before `until`.
 
     The outcome is `held_off`, which is neither a success nor a failure. `key` defaults to the first key of the task.
-    `until` is a datetime with a zone, a duration (seconds as a number, or a text such as `5m`), or the value of an HTTP header
-    `Retry-After`. Without `until`, or with a text that is none of these, the key is left alone for a minute. That time
-    doubles, up to an hour, until a run of the key succeeds. Raises BadInput if `until` is a number or datetime that makes no
-    sense.
+    `until` is a datetime with a zone, a duration (seconds as a number, a timedelta, or a text such as `5m`), or the value of a
+    `Retry-After` header. Without `until`, or with any other text, the key is held off for one minute. Each further SlowDown
+    doubles this, up to an hour, until a run of the key succeeds. Raises BadInput if a datetime has no zone, a number or
+    timedelta is negative, or one of these is more than 366 days away.
     """
 
     def __init__(self, key: str | None = None, until: Until | None = None) -> None:
@@ -31,14 +31,14 @@ class SlowDown(Exception):
 
 
 def span(until: Until | None) -> int | None:
-    """Returns the milliseconds from now until this time. A time that has passed is 0. A text that is no time is None."""
+    """Returns the milliseconds from now until this time: 0 if it has passed, and None for a text that is not a time."""
     if isinstance(until, str):
         try:
             return milliseconds("until", until)
         except BadInput as error:
             until = _read_date(until)
             if until is None:
-                log.warning("%s: the key is left alone as if no time were given", error)
+                log.warning("%s; the key is held off as without a time", error)
     if isinstance(until, datetime):
         if until.tzinfo is None:
             raise BadInput("until", until, "has no time zone; write datetime.now(UTC) + timedelta(minutes=5)")

@@ -114,9 +114,10 @@ def task(
 
 
 def limit(key: str, *, concurrency: int | None = None, rate: str | None = None, burst: int | None = None) -> None:
-    """Declares the limit of a key, with the arguments of `ticker.limit`, for the module that calls this function.
+    """Declares the limit of a key in a module. The arguments are those of `ticker.limit`.
 
-    `ticker sync` applies it. Raises BadInput if a value is invalid, or if the key is declared with other values.
+    `ticker sync` applies the declaration. Raises BadInput if a value is invalid, or if the key is already declared with other
+    values.
     """
     from ticker.tasks import checks  # imported here, because a work-horse without limits does not need it
 

@@ -163,8 +163,8 @@ def patiently(
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row.
 
-    If a key of the task has no room, this waits a moment, because the tick counts on runs that end soon. After that, the run
-    goes back to its row.
+    If a key has no room, this waits up to half a second, because ticks count on runs that end soon. After that, the run goes back
+    to its row.
     """
     give_up_at = clock.monotonic() + MOMENT
     while True:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     help="How many of these may start at once; by default, those of one second.",
 )
 @click.option("--remove", is_flag=True, help="Remove the limit.")
-@click.option("--release", is_flag=True, help="End the hold of the key by SlowDown. One run starts first.")
+@click.option("--release", is_flag=True, help="End the hold that SlowDown put on the key. One run starts first.")
 @as_json
 def limit(
     key: str, concurrency: int | None, rate: str | None, burst: int | None, remove: bool, release: bool, as_json: bool
 ) -> None:
     """Limit the runs of tasks that have KEY, on all workers together.
 
-    The new limit replaces the former one. A KEY that ends with an asterisk limits each key that begins with it separately.
+    The new limit replaces the former one. A KEY that ends with an asterisk limits each key with that beginning separately.
     """
     from ticker.registration import limits as operations
 

@@ -17,8 +17,8 @@ RETURNING id
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 -- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. After a hold
--- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that slots were freed while a
--- task with limits, or a planned run, is due: a tick left it because its key had no room.
+-- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that slots were freed, and
+-- that a task with limits or a planned run is due. A tick may have left it because its key had no room.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],

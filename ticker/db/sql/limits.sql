@@ -54,7 +54,7 @@ FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
 ORDER BY k.waiting DESC, k.key
 
 -- name: users_of_keys
--- Returns the oldest runs that take a part of each key's concurrency, and the tasks of the key that have been due for longest.
+-- Returns the oldest active runs with a slot of each key, and its tasks that have been due for longest.
 WITH i AS (SELECT {now} AS now)
 SELECT k.key, h.* FROM unnest(%(keys)s::text[]) AS k (key), LATERAL (
     SELECT r.id AS run_id, r.task_id, r.task_name, r.owner_type, r.owner_id, r.started_at AS since

@@ -39,9 +39,9 @@ ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- rule: rooms
--- The room of the keys in `pairs` is what is free of their tightest limits, without what waiting jobs will take. Tokens that
--- are free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have ended by
--- then, if they take as long as those before them.
+-- The room of each key in `pairs` is what its tightest limit leaves free, minus what waiting jobs will take. Tokens that are
+-- free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have
+-- ended by then, if they take as long as earlier runs.
 ), waits AS MATERIALIZED (
     SELECT k.key, count(*) FROM (
         SELECT t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits IS NOT NULL
@@ -101,7 +101,8 @@ ORDER BY t.n > o.room, t.next_run
 LIMIT 50 * %(limit)s
 
 -- name: limited_planned
--- Lists planned runs of tasks with limits in the same way: retries and manual runs, and pieces of each run that has made all.
+-- Lists planned runs of tasks with limits in the same way: retries and manual runs, and pieces of each run that has
+-- made all its pieces.
 {with_parents}, due AS MATERIALIZED (
     (SELECT r.id, r.task_id, r.due_at FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
      WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} ORDER BY r.due_at, r.id LIMIT %(limit)s)
@@ -199,8 +200,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: claim_pieces
--- Claims pieces in the same way: a share of each run that has made all its pieces. Each run is found after the previous
--- one.
+-- Claims pieces in the same way: a share of each run that has made all its pieces. Each run is found after the
+-- previous one.
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id

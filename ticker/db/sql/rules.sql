@@ -44,7 +44,7 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
   AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
 
 -- rule: planned
--- The retry or manual run waits until a tick pushes it. Indexes have the same condition, and that of the next rule.
+-- A retry or manual run waits for a tick to push it. Indexes have this condition and that of the next rule.
 t.state = 'planned' AND (t.kind <> 'piece' OR t.attempt > 1)
 
 -- rule: unpushed_piece

@@ -300,8 +300,8 @@ FROM ruled j LEFT JOIN taken ON true
 {decided_plan t}
 
 -- name: start_planned_limited
--- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. Without room
--- (`limited`), nothing is written with `waits`. Otherwise it is planned again, and a tick pushes it when there is room.
+-- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. If there is
+-- no room (`limited`), it is planned again, and a tick pushes it when there is some. With `waits`, nothing is written instead.
 {judged_plan t}
 {found_slots}
 ), ruled AS MATERIALIZED (

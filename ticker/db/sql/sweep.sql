@@ -127,7 +127,7 @@ RETURNING r.id
 
 -- name: clamp_slots
 -- After the clock was set back, slots are used no longer than from now on: a token as long as its rate says, a place as long
--- as its run holds it. If that run has ended without freeing its place, ten minutes are enough. A hold begins again.
+-- as its run holds it. If that run has ended without freeing its place, ten minutes are enough. A hold of a key begins again.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), ahead AS MATERIALIZED (

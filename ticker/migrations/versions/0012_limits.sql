@@ -20,7 +20,7 @@ CREATE TABLE limits (
     by text DEFAULT '' NOT NULL,
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
 
-    -- The module that declares it next to its functions, and the columns that it declared. Both are empty for other limits.
+    -- The module that declares the limit, and the columns of the declaration. Both are empty if it was declared at run time.
     declared_in ticker_prose DEFAULT '' NOT NULL,
     registered ticker_registered DEFAULT '{}' NOT NULL,
 
@@ -39,8 +39,8 @@ CREATE TABLE limited_keys (
     -- How long a token of the rate is used up, in microseconds: the burst times the period, divided by the rate.
     token_us bigint,
 
-    -- Until when no run of the key starts (SlowDown), and since when; how often that time has doubled since the last success;
-    -- and how many runs may be active while the key starts again.
+    -- The hold of the key (SlowDown): until when no run starts, when the hold began, how often its length has doubled since the
+    -- last success, and how many runs may be active while the key starts again.
     held_until ticker_moment,
     held_at ticker_moment,
     held_step integer DEFAULT 0 NOT NULL,

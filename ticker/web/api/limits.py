@@ -1,4 +1,4 @@
-"""Lists, declares and removes limits of runs that share a key."""
+"""Lists, declares and removes limits of runs that share a key, and ends holds of keys."""
 
 from typing import Any
 
@@ -30,13 +30,13 @@ def declare_limit(_: Site, db: Any, key: str, **wanted: Any) -> Any:
 
 
 def remove_limit(_: Site, db: Any, key: str) -> None:
-    """Removes a limit, or a pattern."""
+    """Removes the limit of a key or a pattern."""
     if operations.unlimit(db, key) is None:
         raise Refused(404, f"there is no limit {quoted(key)}")
 
 
 def release_key(_: Site, db: Any, key: str) -> None:
-    """Ends the hold of a key (SlowDown) before its time."""
+    """Ends the hold of a key (SlowDown) early."""
     if not operations.release(db, key):
         raise Refused(404, f"{quoted(key)} is not held")
 

@@ -1,4 +1,4 @@
-"""Shows limits with their use, sets and removes them, and releases keys."""
+"""Shows limits with their use, sets and removes them, and ends holds of keys."""
 
 from collections import defaultdict
 
@@ -42,7 +42,7 @@ def declare(here: Site, _: Request, form: Form) -> Response:
     given = {name: numbers.whole(name, text, 1, MOST_AT_ONCE) for name, text in counts.items() if text}
     with here.database.writing() as db:
         operations.limit(db, key, rate=rate, by=BY, **given)
-    return report(f"{key}: limited")
+    return report(f"{key}: the limit is set")
 
 
 @change

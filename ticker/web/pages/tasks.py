@@ -30,7 +30,7 @@ def tasks(here: Site, request: Request) -> Shown:
 
 
 def overdue(task: Task, now: datetime) -> str:
-    """Returns `late` if the task should have been pushed two ticks ago, or `limited` if it has limits: it waits for room."""
+    """Returns `late` or, with limits, `limited` if the task should have been pushed two ticks ago. Otherwise returns an empty text."""
     if task.runs_next is None or due_since(task.runs_next, task) >= now - timing.span(read_tasks.late_ms()):
         return ""
     return "limited" if task.limits else "late"

@@ -299,7 +299,7 @@ class MemoryStore:
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
-        full: Collection[str] | None = None,
+        full: Collection[str] = (), after: tuple[datetime, int] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         pushed = [
             self.tasks[run.task_id]
@@ -310,19 +310,14 @@ class MemoryStore:
             key for task in [*(t for t in self.tasks.values() if t.waiting), *pushed] for key in task.limits or ()
         )
         left = {key: room - waits[key] for key, room in self.rooms.items()}
-        pairs: dict[tuple[str, ...], list[TaskRow]] = {}
-        for task in sorted(self.tasks.values(), key=lambda t: (t.next_run or now, t.id)):
-            if (
-                task.limits
-                and task.queue not in without
-                and is_due(task, now, look_ahead)
-                and not {*task.limits} & {*(full or ())}
-            ):
-                pairs.setdefault(task.limits, []).append(task)
+        due = [
+            t for t in self.tasks.values()
+            if t.limits and t.queue not in without and not {*t.limits} & {*full} and is_due(t, now, look_ahead)
+            and (after is None or (t.next_run, t.id) > after)
+        ]  # fmt: skip
         tasks = [
-            LimitedTask(t.id, t.next_run or now, t.queue, keys, tuple(map(left.get, keys)), (t.owner_type, t.owner_id), t.priority)
-            for keys, of in pairs.items()
-            for t in of[:limit if min(left.get(key, 1) for key in keys) > 0 else 1]
+            LimitedTask(t.id, t.next_run or now, t.queue, t.limits, tuple(map(left.get, t.limits)), (t.owner_type, t.owner_id), t.priority)
+            for t in sorted(due, key=lambda t: (t.next_run, t.id))[:limit]
         ]  # fmt: skip
         planned = [
             LimitedTask(
@@ -331,13 +326,16 @@ class MemoryStore:
             )
             for r in self.plans.values()
             if r.state == "planned" and not is_after(r.due_at, now) and (t := self.tasks.get(r.task_id)) is not None
-            if t.limits and t.queue not in without and not {*t.limits} & {*(full or ())}
+            if t.limits and t.queue not in without and not {*t.limits} & {*full}
         ]  # fmt: skip
-        return tasks + planned, False  # all pairs at once
+        return tasks + planned, len(tasks) == limit
 
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
+
+    def watched(self, now: datetime, period: int) -> timedelta:
+        return timedelta.max
 
     def remove_done(self, limit: int) -> int:
         done = [

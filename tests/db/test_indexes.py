@@ -105,7 +105,7 @@ def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_ticker
     assert read_whole(found) <= {"tickers"}
     assert {
         "tasks_due",
-        "tasks_next_limited",
+        "tasks_due_limited",
         "tasks_waiting_oldest",
         "runs_planned",
         "runs_pushed",
@@ -157,15 +157,15 @@ def keyed(db):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("full", [None, []], ids=["of the oldest", "of all keys"])
-def test_due_tasks_with_limits_are_found_by_their_keys(full, keyed):
-    found = plan(keyed, "limited_due", **KEYED, full=full)
+@pytest.mark.parametrize("after_run", ["-infinity", NOW])
+def test_due_tasks_with_limits_are_found_by_an_index_of_their_own(after_run, keyed):
+    found = plan(keyed, "limited_due", **KEYED, full=["host"], after_run=after_run, after_id=0)
     assert {"tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
     assert "tasks" not in read_whole(found)
 
 
 @pytest.mark.slow
-def test_due_tasks_without_limits_are_found_by_an_index_of_their_own(keyed):
+def test_due_tasks_without_limits_are_found_by_their_index(keyed):
     assert {"tasks_due"} <= indexes(plan(keyed, "claim_due", **DUE)) and not read_whole(
         plan(keyed, "claim_due", **DUE)
     ) - {"functions"}

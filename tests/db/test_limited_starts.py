@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
@@ -176,6 +177,14 @@ def test_the_same_start_asked_again_takes_no_further_slot(db, limit, poll):
     assert [kind for kind, _ in rooms(db, "host")] == ["run", "start"]
 
 
+def test_the_end_of_a_run_frees_its_slot_although_its_task_has_no_limits_any_more(db, limit, poll):
+    limit("host", concurrency=1)
+    task, token = poll("host"), str(uuid4())
+    start(db, task, NOW, token=token)
+    put(db, task, limits=None)
+    assert finish(db, task, token) and rooms(db, "host") == []
+
+
 def test_a_slot_whose_run_never_ended_is_free_after_its_hold(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW)
@@ -303,7 +312,9 @@ def test_a_job_waits_for_room_that_it_may_get_in_a_moment(seconds, asked, monkey
 
     monkeypatch.setattr(pipeline_start, "_decide", decide)
     monkeypatch.setattr(pipeline_start.time, "sleep", slept.append)
-    assert pipeline_start.decide(None, "")[2]["refusal"] == (None if all(asked) else "limited")
+    call = Mock()
+    assert pipeline_start.decide(call, "")[2]["refusal"] == (None if all(asked) else "limited")
+    assert call.database.wake_tickers.called == (not all(asked))
     assert (found, slept) == (asked, [seconds or pipeline_start.LOOK_AGAIN] if all(asked) else [])
 
 

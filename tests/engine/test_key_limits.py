@@ -11,7 +11,7 @@ from tests.doubles import NOW, MemoryQueue, MemoryStore, job_id, planned_id
 from ticker.engine.key_limits import LimitedTask, choose
 from ticker.engine.tick import TickOptions, tick
 
-SECOND = timedelta(seconds=1)
+SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 
 
 def task(id_, *keys, room=None, rooms=(), age=0, queue="polling", **columns):
@@ -162,6 +162,15 @@ def test_a_pass_pushes_tasks_with_limits_in_as_many_batches_as_it_takes(rows):
     for n in range(25):
         rows.add_task(limits=("imap", f"account:{n % 3}"))
     assert tick(rows, jobs, NOW, TickOptions(batch=4)).due.enqueued == 25
+
+
+@pytest.mark.parametrize(
+    ("watched", "missed"), [(timedelta.max, 0), (HOUR, 1)], ids=["it waited", "no ticker was there"]
+)
+def test_what_waited_for_its_key_has_not_missed_its_time_but_what_no_tick_saw_has(watched, missed, rows, monkeypatch):
+    monkeypatch.setattr(rows, "watched", lambda *_: watched)
+    rows.add_task(limits=("imap",), next_run=NOW - 2 * HOUR, every_ms=60_000, catch_up="none")
+    assert tick(rows, MemoryQueue(), NOW).due.missed == missed
 
 
 def test_a_pass_keeps_to_the_depth_of_a_queue(rows):

@@ -85,6 +85,26 @@ def test_a_key_without_a_limit_delays_nothing(environ, store, queue, tasks, wait
     assert waiting() == set(ids)
 
 
+def test_many_keys_without_a_limit_delay_nothing(environ, store, queue, tasks, waiting):
+    ids = [tasks(1, f"key:{n}", "unheard")[0] for n in range(25)]
+    tick(store, queue, options=TickOptions(batch=10))
+    assert waiting() == set(ids)
+
+
+def test_a_key_that_a_full_batch_has_filled_is_looked_at_again(environ, store, queue, limit, tasks):
+    limit("api", rate=600, period_ms=60_000, burst=10)
+    tasks(25, "api")
+    report = tick(store, queue, options=TickOptions(batch=10))
+    assert (report.enqueued, report.look_at - report.now) == (10, SECOND / 5)
+
+
+def test_tasks_with_and_without_limits_share_the_room_of_a_queue(environ, store, queue, tasks, waiting):
+    limited, free = set(tasks(40, "unheard")), set(tasks(40))
+    for depth in (10, 20, 30):
+        tick(store, queue, options=TickOptions(depths={"polling": depth}))
+    assert len(waiting() & limited) == len(waiting() & free) == 15
+
+
 def test_of_a_rate_as_many_are_pushed_as_there_are_tokens_and_the_tick_says_when_there_are_more(
     environ, db, store, queue, limit, tasks
 ):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from tests.doubles import job_id
@@ -120,6 +120,9 @@ class FaultyStore:
         return self._pass.call(
             "postgres", "end_overdue", lambda: int(self._inner.end_overdue(now or self._pass.world.now(), limit, beat))
         )
+
+    def watched(self, *args: Any) -> timedelta:
+        return self._pass.call("postgres", "watched", lambda: self._inner.watched(*args))
 
     def limited_due(self, *args: Any) -> tuple[Sequence[LimitedTask], bool]:
         return self._pass.call("postgres", "limited_due", lambda: self._inner.limited_due(*args))

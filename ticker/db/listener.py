@@ -90,5 +90,5 @@ class WakeUp:
 
     def patience(self, most: float) -> float:
         """Returns the seconds until the alarm may ring, but at most `most`."""
-        wanted = self._last + self._pause if self._heard.is_set() else self._due
-        return most if wanted is None else min(most, max(wanted - clock.monotonic(), 0.01))
+        due = self._last if self._heard.is_set() else self._due
+        return most if due is None else min(most, max(max(due, self._last + self._pause) - clock.monotonic(), 0.01))

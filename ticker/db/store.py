@@ -146,6 +146,9 @@ class PostgresStore:
         boot, uptime = self.uptime(now)
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
+    def watched(self, now: datetime, period: int) -> timedelta:
+        return timedelta(seconds=self._watched_for(now, period)) if period else timedelta.max
+
     def _watched_for(self, now: datetime | None, beat: int) -> float:
         """Returns the seconds since the last gap in the ticks of all tickers, or the last error in this ticker."""
         watched = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
@@ -161,12 +164,12 @@ class PostgresStore:
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
-        full: Collection[str] | None = None,
+        full: Collection[str] = (), after: tuple[datetime, int] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
-        which = {
-            "now": now, "limit": limit, "ahead": ahead, "without": list(without), "full": None if full is None else list(full),
-        }  # fmt: skip
-        rows = self.execute("limited_due", **which, look_ahead=look_ahead) + self.execute("limited_planned", **which)
+        which = {"now": now, "limit": limit, "ahead": ahead, "without": list(without), "full": list(full)}
+        after_run, after_id = after or ("-infinity", 0)
+        rows = self.execute("limited_due", **which, look_ahead=look_ahead, after_run=after_run, after_id=after_id)
+        rows += self.execute("limited_planned", **which)
         return [_limited(row) for row in rows], any(row["more"] for row in rows)
 
     def next_due(self, now: datetime) -> float | None:

@@ -42,8 +42,11 @@ class Choice(NamedTuple):
     look_at: datetime | None
 
 
-def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetime) -> Choice:
-    """Chooses tasks in turn, as long as all of their keys have room, and the queue, if its depth is limited."""
+def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetime, more: bool = False) -> Choice:
+    """Chooses tasks in turn, as long as all of their keys have room, and the queue, if its depth is limited.
+
+    `more` means that there are others, which may have the same keys.
+    """
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
     left, chosen, refused = dict(depths), list[LimitedTask](), list[LimitedTask]()
     for task in in_turn(tasks):
@@ -54,7 +57,10 @@ def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetim
             rooms.update((key, rooms[key] - 1) for key in task.keys if key in rooms)
             left.update({task.queue: left[task.queue] - 1} if task.queue in left else {})
     full = {key for key, room in rooms.items() if room <= 0}
-    return Choice(chosen, full, soonest(look_at(task, now) for task in refused))
+    looks = [look_at(task, now) for task in refused]
+    if more and any(key in full for task in chosen for key in task.keys):
+        looks.append(now + LOOK_EVERY)
+    return Choice(chosen, full, soonest(looks))
 
 
 def soonest(instants: Iterable[datetime | None]) -> datetime | None:

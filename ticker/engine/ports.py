@@ -6,7 +6,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -176,14 +176,16 @@ class Store(Protocol):
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
-        full: Collection[str] | None = None,
+        full: Collection[str] = (), after: tuple[datetime, int] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
-        """Returns due tasks with limits, the oldest for each pair of keys. Leaves out tasks of the queues `without`.
+        """Returns due tasks with limits, oldest first, and planned runs of tasks with limits, and whether there are more.
 
-        A pair gives at most `limit` tasks, and one more than it has room for. A token of a rate counts as free if it is free
-        within `ahead` milliseconds. The pairs are those of the `limit` oldest tasks; whether more tasks are due is returned,
-        too. With `full`, they are all pairs without these keys. Planned runs of tasks with limits are returned in the same way.
+        Up to `limit` tasks are returned, none of them of the queues `without` or with a key in `full`. They come after the task
+        `after`, which is a next_run and an id. What will probably be free within `ahead` milliseconds counts as room.
         """
+
+    def watched(self, now: datetime, period: int) -> timedelta:
+        """Returns for how long ticks, which are `period` milliseconds apart, have had no gap; a single tick (0) cannot know."""
 
     def remove_done(self, limit: int) -> int:
         """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""

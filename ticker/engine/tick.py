@@ -16,6 +16,7 @@ the job.
 """
 
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -139,10 +140,20 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
-    keyed_planned, keyed_due, look_at = push_keyed(work)
+    keyed = push_keyed(work, halves(work.queue.left))
     limited_planned, limited_due, left = push_limited(work)
-    due, planned = due + keyed_due + limited_due, planned + keyed_planned + limited_planned
-    return Report(now, due, planned, swept, followed, left, look_at)
+    again = (
+        push_keyed(work, work.queue.left)
+        if any(room > 0 for room in work.queue.left.values())
+        else (Pushed(), Pushed(), None)
+    )
+    planned, due = planned + keyed[0] + limited_planned + again[0], due + keyed[1] + limited_due + again[1]
+    return Report(now, due, planned, swept, followed, left, key_limits.soonest((keyed[2], again[2])))
+
+
+def halves(left: Mapping[str, int]) -> dict[str, int]:
+    """Returns half of the room of each queue, so that tasks with limits do not take all of it. Odd ones are rounded by chance."""
+    return {name: (room + random.randint(0, 1)) // 2 for name, room in left.items()}
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> None:
@@ -178,35 +189,41 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     return all_planned, all_due
 
 
-def push_keyed(work: Pass) -> tuple[Pushed, Pushed, datetime | None]:
-    """Pushes planned runs and due tasks with limits as far as their keys have room.
+def push_keyed(work: Pass, depths: Mapping[str, int]) -> tuple[Pushed, Pushed, datetime | None]:
+    """Pushes planned runs and due tasks with limits as far as their keys have room, and the queues with these `depths`.
 
     Also returns when keys without room may have some.
     """
-    now, options, looks = work.now, work.options, list[datetime | None]()
-    planned, due = Pushed(), Pushed()
-    full: set[str] | None = None
+    now, options, left = work.now, work.options, dict(depths)
+    planned, due, looks = Pushed(), Pushed(), list[datetime | None]()
+    full, after = set[str](), None
     while True:
-        without = [name for name, left in work.queue.left.items() if left <= 0]
-        tasks, more = work.store.limited_due(now, options.look_ahead, options.batch, options.ahead, without, full)
-        choice = key_limits.choose(tasks, work.queue.left, now)
+        without = [name for name, room in left.items() if room <= 0]
+        found, more = work.store.limited_due(
+            now, options.look_ahead, options.batch, options.ahead, without, full, after
+        )
+        choice = key_limits.choose(found, left, now, more)
         of_runs, of_tasks = push_chosen(work, choice.tasks)
-        planned, due = planned + of_runs, due + of_tasks
-        looks, full = [*looks, choice.look_at], (full or set()) | choice.full
-        if (of_runs.due + of_tasks.due < options.batch and not more) or options.stop():
+        planned, due, looks = planned + of_runs, due + of_tasks, [*looks, choice.look_at]
+        left.update((task.queue, left[task.queue] - 1) for task in choice.tasks if task.queue in left)
+        passed = max(((task.next_run, task.id) for task in found if not task.is_planned), default=None)
+        is_stuck = passed is None and not of_runs.due and choice.full <= full
+        if not more or is_stuck or options.stop():
             return planned, due, key_limits.soonest(looks)
+        full, after = full | choice.full, passed or after
 
 
 def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Pushed]:
     """Pushes planned runs and tasks batch by batch. Threads share the batches of tasks, unless a push reduces the room of a queue."""
     now, options = work.now, work.options
     batches = batched([one.id for one in chosen if not one.is_planned], options.batch)
+    late = max(options.late, work.store.watched(now, options.period)) if chosen else options.late
 
     def push() -> list[Pushed]:
         def claim(ids: Sequence[int]) -> Callable[[Batch], Sequence[DueTask]]:
             return lambda rows: rows.claim_chosen(now, options.look_ahead, ids)
 
-        return [push_due(work, claim(ids), may_be_missed=False) for ids in batches if not options.stop()]
+        return [push_due(work, claim(ids), late) for ids in batches if not options.stop()]
 
     def push_runs(ids: Sequence[int]) -> Pushed:
         return push_planned(work, lambda rows: rows.claim_chosen_planned(ids))
@@ -246,12 +263,12 @@ def fill(work: Pass, name: str) -> list[Pushed]:
     return in_turns(planned, due, options=work.options, left=lambda: work.queue.left[name])
 
 
-def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], may_be_missed: bool = True) -> Pushed:
+def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: timedelta | None = None) -> Pushed:
     """Pushes one batch of due tasks: lock, push, advance, commit.
 
-    Tasks that have waited for their keys are late, but they have not missed anything.
+    What is later than `late` may have been missed. Tasks that waited for their keys while ticks went on have missed nothing.
     """
-    now, late = work.now, work.options.late if may_be_missed else timedelta.max
+    now, late = work.now, work.options.late if late is None else late
     with work.store.batch() as rows:
         tasks = claim(rows)
         plans, failed = with_next_times(tasks, now, work.options.beat)

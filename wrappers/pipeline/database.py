@@ -129,13 +129,14 @@ class Database:
             },
         }
         rows = self.execute("finish", **sets, now=now)
-        self._wake_for_room(rows)
+        if any(row["makes_room"] for row in rows):
+            self.wake_tickers()
         written = {str(row["token"]): None if row["is_locked"] else row["run_id"] is not None for row in rows}
         return [written[left.token] for left in ends]
 
-    def _wake_for_room(self, rows: Sequence[sql.Row]) -> None:
-        """Wakes the tickers if an end has made room for a task that waits for it."""
-        if any(row["makes_room"] for row in rows) and settings.from_environment().wake:
+    def wake_tickers(self) -> None:
+        """Wakes tickers that listen, because tasks may have room, or look for some."""
+        if settings.from_environment().wake:
             self.execute("wake_up", schema=self.schema)
 
     def hold_off(self, key: str, run_id: int, for_ms: int | None, *, at: float) -> None:

@@ -3,7 +3,8 @@
 import logging
 import math
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from ticker import clock
@@ -32,13 +33,20 @@ class SlowDown(Exception):
 
 def span(until: Until | None) -> int | None:
     """Returns the milliseconds from now until this time: 0 if it has passed, and None for a text that is not a time."""
-    if isinstance(until, str):
-        try:
-            return milliseconds("until", until)
-        except BadInput as error:
-            until = _read_date(until)
-            if until is None:
-                log.warning("%s; the key is held off as without a time", error)
+    if not isinstance(until, str):
+        return _span(until)
+    try:
+        return _span(until)
+    except BadInput as error:
+        problem = error
+    with suppress(ValueError, TypeError, BadInput):
+        date = parsedate_to_datetime(until)  # such as `Wed, 21 Oct 2026 07:28:00 GMT`
+        return _span(date if date.tzinfo else date.replace(tzinfo=UTC))
+    log.warning("%s; the key is held off as without a time", problem)
+    return None
+
+
+def _span(until: Until | None) -> int | None:
     if isinstance(until, datetime):
         if until.tzinfo is None:
             raise BadInput("until", until, "has no time zone; write datetime.now(UTC) + timedelta(minutes=5)")
@@ -48,14 +56,6 @@ def span(until: Until | None) -> int | None:
     if isinstance(until, float) and math.isfinite(until):
         until = math.ceil(until * 1000) / 1000  # a computed time may be finer than a millisecond
     return None if until is None else milliseconds("until", until)
-
-
-def _read_date(text: str) -> datetime | None:
-    """Returns the time in an HTTP date such as `Wed, 21 Oct 2026 07:28:00 GMT`, or None if the text is not one."""
-    try:
-        return parsedate_to_datetime(text)
-    except (ValueError, TypeError):
-        return None
 
 
 def checked_key(key: str | None, keys: Sequence[str]) -> str:

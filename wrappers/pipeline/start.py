@@ -94,13 +94,17 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
         log.warning("%s starts are requested once more: %s", len(calls), error)
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
         verdicts = verdicts_again(calls, tokens, first)
+    back = [(call, token) for call, token in zip(calls, tokens, strict=True) if _waits_long(call, verdicts[token].row)]
+    if back:
+        verdicts |= verdicts_on([call for call, _ in back], [token for _, token in back], waits=False)
+    going = {token for _, token in back}
     answered_at = clock.monotonic()
     answers: list[Call | NoRoom | str | None] = []
     late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
         began, since, verdict = verdicts[token]
         waited = answered_at - began
-        if verdict["refusal"] == Reason.LIMITED:
+        if verdict["refusal"] == Reason.LIMITED and token not in going:
             retry_at, now = verdict["retry_at"], verdict["now"]
             answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
         elif verdict["refusal"]:
@@ -117,8 +121,15 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
     return answers
 
 
-def verdicts_on(calls: Sequence[Call], tokens: Sequence[str]) -> dict[str, Asked]:
-    began, since, rows = decide_all(calls, tokens, waits=True)
+def _waits_long(call: Call, verdict: sql.Row) -> bool:
+    """Returns whether the call has no room for longer than a tick, as during a hold. It goes back to its row at once."""
+    if verdict["refusal"] != Reason.LIMITED or not verdict["retry_at"]:
+        return False
+    return bool(verdict["retry_at"] - verdict["now"] > timedelta(milliseconds=call.settings.tick_ms))
+
+
+def verdicts_on(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool = True) -> dict[str, Asked]:
+    began, since, rows = decide_all(calls, tokens, waits=waits)
     return {str(row["token"]): Asked(began, since, row) for row in rows}
 
 
@@ -174,8 +185,11 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
             return decided
         pause = (verdict["retry_at"] - verdict["now"]).total_seconds() if verdict["retry_at"] else LOOK_AGAIN
         if clock.monotonic() + pause >= give_up_at:
-            return _decide(call, token, waits=False)
+            break
         time.sleep(pause)
+    decided = _decide(call, token, waits=False)
+    call.database.wake_tickers()
+    return decided
 
 
 def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mapping[str, Any]]:

@@ -17,21 +17,21 @@ RETURNING id
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 -- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. After a hold
--- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that slots were freed, and
--- that a task with limits or a planned run is due. A tick may have left it because its key had no room.
+-- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that slots of a key were freed while a tick has left
+-- tasks of it, because the key had no room: one of the 100 that have been due for longest, or maybe others, if there are more.
+-- Planned runs count without regard to their keys.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
         %(ages)s::float8[], %(pids)s::integer[], %(alones)s::boolean[])
         AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, alone)
 ), held AS MATERIALIZED (
-    SELECT id, run_token, retries, function, limits, {needs_follow_up} AS needs_follow_up
+    SELECT id, run_token, retries, function, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
         CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up
              ELSE h.retries > 0 OR {repeatable h} END AS needs_follow_up,
-        h.id IS NULL OR h.limits IS NOT NULL AS is_limited,
         h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
         h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
     FROM asked a LEFT JOIN held h ON h.id = a.task_id
@@ -46,7 +46,7 @@ WITH asked AS MATERIALIZED (
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
       AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
-    RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone, m.is_limited
+    RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -66,7 +66,8 @@ WITH asked AS MATERIALIZED (
 ), given_back AS (
     UPDATE {schema}.slots s SET token = NULL, until = NULL,
         took_ms = least(1000 * extract(epoch FROM e.ended_at - e.started_at), 1000000000)
-    FROM ended e WHERE s.token = e.token AND e.is_limited
+    FROM ended e, LATERAL (SELECT x.key, x.kind, x.n FROM {schema}.slots x WHERE x.token = e.token OFFSET 0) x
+    WHERE (s.key, s.kind, s.n) = (x.key, x.kind, x.n)
     RETURNING s.key, e.good, e.started_at
 ), ramping AS MATERIALIZED (
     SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, {slow_start_most}) AS most FROM {schema}.limited_keys k
@@ -77,10 +78,11 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
     FROM ramping r WHERE k.key = r.key
 )
-SELECT m.token, e.id AS run_id, m.is_locked, coalesce(e.id IS NOT NULL AND EXISTS (SELECT FROM given_back) AND least(
-    (SELECT next_run FROM {schema}.tasks WHERE {limited} ORDER BY next_run LIMIT 1),
-    (SELECT due_at FROM {schema}.runs WHERE {planned} ORDER BY due_at LIMIT 1),
-    (SELECT due_at FROM {schema}.runs WHERE {unpushed_piece} LIMIT 1)) <= m.at, false) AS makes_room
+SELECT m.token, e.id AS run_id, m.is_locked, e.id IS NOT NULL AND (SELECT EXISTS (SELECT FROM given_back) AND (
+    coalesce((SELECT count(*) >= 100 OR bool_or(limits && ARRAY(SELECT key::text FROM given_back)) FROM (
+        SELECT limits FROM {schema}.tasks WHERE {limited} AND next_run <= {now} ORDER BY next_run, id LIMIT 100) due), false)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= {now})
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece}))) AS makes_room
 FROM measured m LEFT JOIN ended e ON e.token = m.token
 
 -- name: hold_off
@@ -98,11 +100,11 @@ WITH held AS MATERIALIZED (
     SELECT s.key, 'run', n FROM step s, generate_series(1, {slow_start_most}) n WHERE s.concurrency IS NULL
     ON CONFLICT DO NOTHING
 ), changed AS (
-    UPDATE {schema}.limited_keys k SET allowed = 1,
+    UPDATE {schema}.limited_keys k SET allowed = CASE WHEN k.held_until >= u.until THEN k.allowed ELSE 1 END,
         held_step = CASE WHEN %(for_ms)s::bigint IS NULL THEN s.step + 1 ELSE k.held_step END,
-        held_at = s.at, held_until = greatest(k.held_until, s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
-            least(interval '1 minute' * 2 ^ least(s.step, 10), interval '1 hour')))
-    FROM step s WHERE k.key = s.key
+        held_at = s.at, held_until = greatest(k.held_until, u.until)
+    FROM step s, LATERAL (SELECT s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
+        least(interval '1 minute' * 2 ^ least(s.step, 10), interval '1 hour')) AS until) u WHERE k.key = s.key
     RETURNING k.held_until
 )
 SELECT EXISTS (SELECT FROM {schema}.limited_keys WHERE key = %(key)s) AND NOT EXISTS (SELECT FROM held) AS is_locked,

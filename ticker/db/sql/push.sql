@@ -38,10 +38,10 @@ WHERE {unlimited} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
--- rule: rooms
--- The room of each key in `pairs` is what its tightest limit leaves free, minus what waiting jobs will take. Tokens that are
--- free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have
--- ended by then, if they take as long as earlier runs.
+-- rule: with_rooms
+-- The room of each key of what is `due` is what its tightest limit leaves free, minus what waiting jobs will take. Tokens that
+-- are free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have ended by
+-- then, if they take as long as earlier runs.
 ), waits AS MATERIALIZED (
     SELECT k.key, count(*) FROM (
         SELECT t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits IS NOT NULL
@@ -51,7 +51,7 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
     SELECT k.key, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
             least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
         CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
-    FROM (SELECT one AS key FROM pairs UNION SELECT two FROM pairs) p
+    FROM (SELECT DISTINCT u.key FROM due d, unnest(d.limits) AS u (key)) p
         JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
             SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
                 least(coalesce(floor(%(ahead)s * count(*) FILTER (WHERE kind = 'run' AND until > %(now)s)
@@ -60,66 +60,42 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
                 min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) - %(ahead)s * interval '1 millisecond' AS token_ends
             FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s
-), offered AS MATERIALIZED (
-    SELECT p.one, p.two, a.room AS room_one, b.room AS room_two, least(a.room, b.room) AS room,
-        greatest(a.free_at, b.free_at) AS free_at,
-        count(*) FILTER (WHERE coalesce(least(a.room, b.room), 1) > 0) OVER () AS with_room
-    FROM pairs p LEFT JOIN rooms a ON a.key = p.one LEFT JOIN rooms b ON b.key = p.two
 )
+SELECT d.id, d.next_run, d.queue, d.limits[1] AS one, d.limits[2] AS two, a.room AS room_one, b.room AS room_two, d.owner_type,
+    d.owner_id, d.priority, greatest(a.free_at, b.free_at) AS free_at, d.is_planned, d.more
+FROM due d LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON b.key = d.limits[2]
 
 -- name: limited_due
--- Lists due tasks with limits, and the room of their keys. Nothing is locked. Each pair of keys gives its oldest tasks: one
--- more than it has room for, or up to 2,000 among all pairs with room, so that owners can take turns. The pairs are those of
--- the `limit` oldest due tasks, or with `full`, all pairs without these keys: each pair is found after the previous one.
-WITH RECURSIVE oldest AS MATERIALIZED (
-    SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
-    WHERE %(full)s::text[] IS NULL AND {limited} AND {due} AND queue <> ALL (%(without)s::text[]) ORDER BY next_run LIMIT %(limit)s
-), walk AS (
-    (SELECT limits[1] AS one, coalesce(limits[2], '') AS two FROM {schema}.tasks
-     WHERE %(full)s::text[] IS NOT NULL AND {limited} ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
-    UNION ALL
-    SELECT n.* FROM walk w, LATERAL (
-        (SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
-         WHERE w.one <> ALL (%(full)s::text[]) AND {limited} AND (limits[1], coalesce(limits[2], '')) > (w.one, w.two)
-         ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)
-        UNION ALL
-        (SELECT limits[1], coalesce(limits[2], '') FROM {schema}.tasks
-         WHERE w.one = ANY (%(full)s::text[]) AND {limited} AND limits[1] > w.one
-         ORDER BY limits[1], coalesce(limits[2], '') LIMIT 1)) n
-), pairs AS MATERIALIZED (
-    SELECT one, two FROM oldest UNION
-    SELECT one, two FROM walk WHERE one <> ALL (%(full)s::text[]) AND two <> ALL (%(full)s::text[])
-{rooms t}
-SELECT t.id, t.next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id, t.priority,
-    o.free_at, false AS is_planned, (SELECT count(*) FROM oldest) >= %(limit)s AS more
-FROM offered o, LATERAL (
-    SELECT t.*, row_number() OVER (ORDER BY next_run) AS n FROM {schema}.tasks t
-    WHERE {limited t} AND t.limits[1] = o.one AND coalesce(t.limits[2], '') = o.two AND {due t} AND t.queue <> ALL (%(without)s::text[])
-    ORDER BY t.next_run LIMIT CASE WHEN o.room <= 0 THEN 1
-        ELSE least(greatest(o.room + 1, 2000 / o.with_room), %(limit)s) END) t
-ORDER BY t.n > o.room, t.next_run
-LIMIT 50 * %(limit)s
+-- Lists due tasks with limits, oldest first, and the room of their keys. Nothing is locked. Continues after a task that was
+-- listed before, and leaves out tasks of keys that are known to be full.
+WITH due AS MATERIALIZED (
+    SELECT t.id, t.next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, false AS is_planned,
+        count(*) OVER () >= %(limit)s AS more
+    FROM (SELECT * FROM {schema}.tasks t WHERE {limited t} AND {due t} AND {offered t}
+            AND (t.next_run, t.id) > (%(after_run)s::timestamptz, %(after_id)s::bigint)
+          ORDER BY t.next_run, t.id LIMIT %(limit)s) t
+{with_rooms t}
 
 -- name: limited_planned
 -- Lists planned runs of tasks with limits in the same way: retries and manual runs, and pieces of each run that has
 -- made all its pieces.
-{with_parents}, due AS MATERIALIZED (
-    (SELECT r.id, r.task_id, r.due_at FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-     WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} ORDER BY r.due_at, r.id LIMIT %(limit)s)
+{with_parents}, plans AS MATERIALIZED (
+    (SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= %(limit)s AS more
+     FROM (SELECT r.* FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+           WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} ORDER BY r.due_at, r.id LIMIT %(limit)s) r)
     UNION ALL
-    SELECT f.* FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id, LATERAL (
-        SELECT r.id, r.task_id, r.due_at FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT %(limit)s) f
-    WHERE p.state = 'processing' AND {offered t}
-), pairs AS MATERIALIZED (
-    SELECT DISTINCT t.limits[1] AS one, coalesce(t.limits[2], '') AS two FROM due d JOIN {schema}.tasks t ON t.id = d.task_id
-{rooms t}
-SELECT d.id, d.due_at AS next_run, t.queue, o.one, nullif(o.two, '') AS two, o.room_one, o.room_two, t.owner_type, t.owner_id,
-    t.priority, o.free_at, true AS is_planned, (SELECT count(*) FROM due) >= %(limit)s AS more
-FROM due d JOIN {schema}.tasks t ON t.id = d.task_id
-    JOIN offered o ON (o.one, o.two) = (t.limits[1], coalesce(t.limits[2], ''))
+    SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
+                     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
+                     WHERE p.state = 'processing' AND {offered t}) m, LATERAL (
+        SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
+            SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
+), due AS MATERIALIZED (
+    SELECT d.id, d.due_at AS next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, true AS is_planned, d.more
+    FROM plans d JOIN {schema}.tasks t ON t.id = d.task_id ORDER BY d.due_at, d.id LIMIT 5 * %(limit)s
+{with_rooms t}
 
 -- rule: offered
-t.limits IS NOT NULL AND NOT t.limits && coalesce(%(full)s::text[], '{}') AND t.queue <> ALL (%(without)s::text[])
+t.limits[1] <> ALL (%(full)s::text[]) AND coalesce(t.limits[2], '') <> ALL (%(full)s::text[]) AND t.queue <> ALL (%(without)s::text[])
 
 -- name: claim_chosen
 -- Claims these tasks, in this order, unless another ticker has them, or they are not due any more. The rule does not name

@@ -131,17 +131,18 @@ RETURNING r.id
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), ahead AS MATERIALIZED (
-    SELECT s.key, s.kind, s.n, i.now + CASE s.kind WHEN 'start' THEN coalesce(k.token_us, 0) * interval '1 microsecond'
-        ELSE coalesce((SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
-            WHERE r.token = s.token AND r.state = 'running'), interval '10 minutes') END AS until
-    FROM instant i, {schema}.slots s LEFT JOIN {schema}.limited_keys k ON k.key = s.key
-    WHERE s.until > i.now + interval '1 second' FOR NO KEY UPDATE OF s SKIP LOCKED
+    SELECT s.key, s.kind, s.n, u.until
+    FROM instant i, {schema}.slots s LEFT JOIN {schema}.limited_keys k ON k.key = s.key, LATERAL (
+        SELECT i.now + CASE s.kind WHEN 'start' THEN coalesce(k.token_us, 0) * interval '1 microsecond'
+            ELSE coalesce((SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
+                WHERE r.token = s.token AND r.state = 'running'), interval '10 minutes') END AS until) u
+    WHERE s.until > i.now + interval '1 second' AND s.until > u.until + interval '1 second' FOR NO KEY UPDATE OF s SKIP LOCKED
 ), held AS (
     UPDATE {schema}.limited_keys k SET held_at = i.now, held_until = i.now + (k.held_until - k.held_at)
     FROM instant i WHERE k.held_at > i.now + interval '1 second'
 )
 UPDATE {schema}.slots s SET until = a.until FROM ahead a
-WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n) AND s.until > a.until + interval '1 second'
+WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n)
 
 -- name: end_overdue
 -- Ends runs past B + g without a recorded end. If the run's or its task's row is locked now, the run is left to the

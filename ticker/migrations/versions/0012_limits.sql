@@ -155,14 +155,11 @@ BEGIN
         columns, regexp_replace(columns, '(\w+)', 'OLD.\1', 'g'), regexp_replace(columns, '(\w+)', 'NEW.\1', 'g'));
 END $$;
 
--- Tasks with limits are not in the index of what is due, so that what is blocked delays nothing else. They are found by their
--- keys, and the next of them by its time.
+-- Tasks with limits are not in the index of what is due, so that what is blocked delays nothing else. They have one of their own.
 DROP INDEX tasks_due;
 CREATE INDEX tasks_due ON tasks (next_run)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NULL;
-CREATE INDEX tasks_due_limited ON tasks ((limits[1]), (coalesce(limits[2], '')), next_run)
-    WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
-CREATE INDEX tasks_next_limited ON tasks (next_run)
+CREATE INDEX tasks_due_limited ON tasks (next_run, id)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
 -- The room of a key: what was pushed and has not started will take it.
 CREATE INDEX tasks_waiting_limited ON tasks (id) WHERE waiting <> '{}' AND limits IS NOT NULL;

@@ -2,7 +2,7 @@
 promises of the real ones. Rows are frozen, so that a batch works on a copy by keeping the rows that it changed.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
+from tests.slots import Key
 from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
@@ -225,8 +226,7 @@ class MemoryStore:
         self._clamps = 0
         self._last_look: tuple[str, timedelta] | None = None
         self._stepped = self._look_again = False
-        self.rooms: dict[str, int] = {}
-        """How many tasks of a key may wait at once; a key without an entry has no limit."""
+        self.keys: dict[str, Key] = defaultdict(Key)
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -253,7 +253,7 @@ class MemoryStore:
         self.tasks[task_id] = replace(self.tasks[task_id], **columns)
 
     def add_limit(self, key: str, concurrency: int) -> None:
-        self.rooms[key] = concurrency
+        self.keys[key].concurrency = concurrency
 
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
@@ -309,7 +309,8 @@ class MemoryStore:
         waits = Counter(
             key for task in [*(t for t in self.tasks.values() if t.waiting), *pushed] for key in task.limits or ()
         )
-        left = {key: room - waits[key] for key, room in self.rooms.items()}
+        rooms = {key: one.room(now) for key, one in self.keys.items()}
+        left = {key: room - waits[key] for key, room in rooms.items() if room is not None}
         due = [
             t for t in self.tasks.values()
             if t.limits and t.queue not in without and not {*t.limits} & {*full} and is_due(t, now, look_ahead)
@@ -358,10 +359,17 @@ class MemoryStore:
         with self.batch() as rows:
             if thorough or stepped or ahead:
                 rows.clamp(instant, self.uptime(), stepped)
+                for key in self.keys.values():
+                    key.clamp(instant, self.span_of)
             rows.clamp_runs(instant)
         self._stepped, self._look_again = False, stepped
         self._clamps += 1
         return set_back
+
+    def span_of(self, token: UUID | None) -> timedelta | None:
+        """How long the run with this token holds its slots, if it has not ended."""
+        runs = (run for run in self.plans.open.values() if run.token == token and run.state == "running")
+        return next((run.until - run.started_at for run in runs if run.until and run.started_at), None)
 
     def _clock_was_set(self, now: datetime) -> bool:
         boot, uptime = self.uptime()

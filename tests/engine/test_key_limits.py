@@ -138,7 +138,8 @@ def rows():
 
 
 def test_a_pass_pushes_what_has_room_and_leaves_the_rest_due(rows):
-    rows.rooms, jobs = {"imap": 2}, MemoryQueue()
+    jobs = MemoryQueue()
+    rows.add_limit("imap", 2)
     mine = [rows.add_task(next_run=NOW - n * SECOND, limits=("imap",)) for n in (1, 3, 2)]
     other = rows.add_task()
     report = tick(rows, jobs, NOW)
@@ -149,7 +150,8 @@ def test_a_pass_pushes_what_has_room_and_leaves_the_rest_due(rows):
 
 
 def test_planned_runs_take_turns_with_due_tasks(rows):
-    rows.rooms, jobs = {"imap": 1}, MemoryQueue()
+    jobs = MemoryQueue()
+    rows.add_limit("imap", 1)
     due, other = (rows.add_task(limits=("imap",), next_run=at) for at in (NOW, None))
     run = rows.add_run(task_id=other, due_at=NOW - SECOND)
     assert tick(rows, jobs, NOW).planned.enqueued == 1

@@ -18,7 +18,8 @@ def canonical(state: State, bounds: Bounds) -> State:
     horizon = -bounds.memory
     if any(oldest(row) < horizon for row in rows):
         rows, slots, tickers = compressed(rows, slots, tickers, horizon)
-    return State(rows, tickers, slots, state.faults, heard)
+    place = state.place._replace(until=max(state.place.until, -back)) if state.place.token else state.place
+    return State(rows, tickers, slots, state.faults, heard, place)
 
 
 def with_sorted_slots(state: State) -> State:
@@ -34,7 +35,8 @@ def with_sorted_slots(state: State) -> State:
         else row
         for row in state.rows
     )
-    return state._replace(rows=rows, slots=tuple(state.slots[n] for n in order))
+    place = state.place._replace(token=new.get(state.place.token, state.place.token))
+    return state._replace(rows=rows, slots=tuple(state.slots[n] for n in order), place=place)
 
 
 def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Row:

@@ -102,7 +102,8 @@ class Liveness:
             return ""
         state = state._replace(faults=type(state.faults)())
         waits = self.known.get(state) or self.follow(state)
-        limits = (self.bounds.patience, RECOVERY, self.bounds.patience)
+        recovery = self.bounds.patience if self.bounds.limited else RECOVERY  # what waits may wait for the slot
+        limits = (self.bounds.patience, recovery, self.bounds.patience)
         self.worst = max(self.worst, waits[0])
         return next((name for name, wait, limit in zip(LIVENESS, waits, limits, strict=True) if wait > limit), "")
 
@@ -113,7 +114,7 @@ class Liveness:
         while state not in self.known and state not in seen:
             seen.add(state)
             after, started = self.protocol.calm_unit(state)
-            path.append((state, goals(state, after, started)))
+            path.append((state, goals(state, after, started, self.bounds.limited)))
             state = after
         waits = self.known.get(state, (NEVER, NEVER, NEVER))
         for _ in range(2 if state in seen else 1):  # twice around a cycle
@@ -123,10 +124,11 @@ class Liveness:
         return self.known[path[0][0]]
 
 
-def goals(state: State, after: State, started: frozenset[int]) -> tuple[bool, bool, bool]:
+def goals(state: State, after: State, started: frozenset[int], limited: bool) -> tuple[bool, bool, bool]:
+    """Of tasks that share a slot, one starts."""
     owing = [n for n, row in enumerate(state.rows) if row.alive and row.enabled]
     return (
-        not owing or started.issuperset(owing),
+        not owing or (not started.isdisjoint(owing) if limited else started.issuperset(owing)),
         all((row.plan[0] == NO_PLAN and not row.waiting) or not row.alive for row in after.rows),  # else after 2 hours
         not any(row.opens for row in after.rows),
     )

@@ -2,7 +2,7 @@
 
 from tests.model.edits import edits
 from tests.model.rules import UNIT, Bounds, Rules
-from tests.model.runs import Step, job_becomes, named, relabelled
+from tests.model.runs import Step, job_becomes, named, relabelled, with_dead_holder
 from tests.model.state import (
     AGAIN,
     ANSWERED,
@@ -311,5 +311,5 @@ def gone(state: State, number: int) -> State:
         row = row._replace(
             token=NOBODY if mine else row.token, opens=relabelled(row.opens, token, NOBODY if mine else 0)
         )
-        state = put(state, slot.task, row)
+        state = with_dead_holder(put(state, slot.task, row), token)
     return put_slot(state, number, Slot())

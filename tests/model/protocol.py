@@ -14,12 +14,14 @@ The model is simpler than db/sql, sweep.py and store.py:
 * A dead job is pushed again within the expiry of its task; in sweep.py within ten minutes. There is one back-off, not a row.
 * A group (`Bounds.grouped`) is one process with a slot for each worker; each of its runs has a job of its own.
 * A batch contains every row. One row at a time may be refused.
+* With a limit (`Bounds.limited`), all tasks have the same key. It has one slot for active runs, no rate and no holds. A tick reads
+  the room and locks the rows in one step; it pushes these tasks when it pushes others, before it sweeps.
 """
 
 from tests.model.canonical import canonical
 from tests.model.faults import Befalls
 from tests.model.rules import Bounds, Rules
-from tests.model.runs import Runs, Step
+from tests.model.runs import ACTIVE, Runs, Step
 from tests.model.state import ANSWERED, BEATING, CLAMPED, ENDED, IDLE, PLANNED, TAKEN, WAITS, State, initial
 from tests.model.ticks import Ticks
 
@@ -55,7 +57,10 @@ class Protocol:
         return what, after, broken
 
     def unsound(self, state: State) -> str:
-        """The invariants of a state: S9, no occurrence is owed and nobody knows of it; S10, bounded queues."""
+        """The invariants of a state: S15, one active run of the key; S9, no occurrence is owed and nobody knows of it; S10,
+        bounded queues."""
+        if self.bounds.limited and sum(slot.at in ACTIVE and not slot.jumped for slot in state.slots) > 1:
+            return "S15"
         for task, row in enumerate(state.rows):
             if len(row.jobs) > 1 and len({o for o, _, _ in row.jobs}) < len(row.jobs):
                 return "S10"

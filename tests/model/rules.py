@@ -65,6 +65,10 @@ class Rules:
     overdue_by_its_own_clock: bool = True
     interrupted_is_over: bool = True  # False: what a neighbour's death interrupted waits for another start
     uptime_counts: bool = True  # a hold taken on the same host is judged by the uptime
+    place_is_locked: bool = True  # False: a start looks whether the slot is free, and then takes it
+    place_freed_by_its_token: bool = True  # False: an end frees the slot, whoever has it
+    place_freed_by_time: bool = True
+    limited_goes_back: bool = True  # an occurrence whose job meets a full limit is the next run again
 
 
 class Faults(NamedTuple):
@@ -98,6 +102,7 @@ class Bounds:
     least_expiry: int = 0  # units: an occurrence expires after max(2 I, this)
     back_off: int = 1  # units
     grouped: bool = False  # all workers are the slots of one process: what kills one of them kills all
+    limited: bool = False  # all tasks have the same key, with a limit of one active run
     one_host: bool = False  # for all tickers and workers; else nobody knows the uptime of another's runs
     age: int = 0  # units since the tasks were registered
     backlog: int = 0  # occurrences of each task that wait already, an interval apart, as after hours without a worker

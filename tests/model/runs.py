@@ -6,6 +6,7 @@ from tests.model.state import (
     ASKED,
     CHILD,
     CLOSING,
+    DUE,
     FREE,
     JUDGED,
     LIMBO,
@@ -18,6 +19,7 @@ from tests.model.state import (
     TAKEN,
     WAITS,
     Open,
+    Place,
     Row,
     Slot,
     State,
@@ -98,7 +100,9 @@ class Runs:
         refusal = self.refusal(row, slot.occurrence, now)
         if refusal:
             return self.dropped(state, number, refusal)
-        if not self.rules.guard_is_atomic:
+        if not has_room(state, self.bounds, self.rules):
+            return self.without_room(state, number, row)
+        if not self.rules.guard_is_atomic or (self.bounds.limited and not self.rules.place_is_locked):
             return (
                 f"guard reads: {named(slot.occurrence)} may start",
                 put_slot(state, number, slot._replace(at=JUDGED)),
@@ -153,6 +157,17 @@ class Runs:
             row = self.pulled_back(row)
         return f"{named(occurrence)} dropped: {refusal}", self.freed(put(state, slot.task, row), number), ""
 
+    def without_room(self, state: State, number: int, row: Row) -> Step:
+        """The occurrence is the next run again, unless a newer one waits or is due."""
+        occurrence = state.slots[number].occurrence
+        if occurrence < row.next_run <= 0 or (row.waiting and occurrence < row.waiting[-1]):
+            return self.dropped(state, number, "superseded")
+        row = row._replace(waiting=without(row.waiting, occurrence))
+        if self.rules.limited_goes_back:
+            row = due_at(row, occurrence)
+        state = put(state, state.slots[number].task, row)
+        return f"{named(occurrence)} meets a full limit and goes back", self.freed(state, number), ""
+
     def pulled_back(self, row: Row) -> Row:
         """A drop as `clock` moves the times to the new clock."""
         last, hold = row.last_occurrence, row.hold
@@ -178,6 +193,8 @@ class Runs:
         planned = slot.occurrence == PLANNED
         row = row._replace(plan=(NO_PLAN, 0)) if planned else self.noted(row, slot.occurrence, now)
         answered = slot._replace(at=ANSWERED, left=timing.hold, over=0, timing=0)
+        if self.bounds.limited:
+            state = state._replace(place=Place(token, now + timing.hold, timing.hold))
         return what, put_slot(put(state, slot.task, row), number, answered), broken
 
     def noted(self, row: Row, occurrence: int, now: int) -> Row:
@@ -216,6 +233,9 @@ class Runs:
             refusal = "paused"
         elif row.hold is not None and row.hold > 0:
             refusal = "still_running"
+        elif not has_room(state, self.bounds, self.rules):
+            state = put(state, state.slots[number].task, row._replace(plan=(DUE, 0)))
+            return "the planned run meets a full limit and goes back", self.freed(state, number), ""
         else:
             return self.started(state, number, row, 0, "start of the planned run granted")
         slot = state.slots[number]
@@ -245,9 +265,12 @@ class Runs:
             if row.token not in (0, token):
                 broken = "S8"
             row = row._replace(opens=tuple(o for o in row.opens if o.token != token), token=0, hold=None)
+            if state.place.token == token or not self.rules.place_freed_by_its_token:
+                state = state._replace(place=Place())
         else:
             what += ": its hold is lost, nothing changes"
             row = row._replace(opens=relabelled(row.opens, token, 0))
+            state = with_dead_holder(state, token)
         state = put(state, slot.task, row)
         if not self.rules.children_die and slot.at == RUNNING:
             job_ended = put(state, slot.task, without_job(row, slot.occurrence))
@@ -266,6 +289,17 @@ class Runs:
         slot = state.slots[number]
         row = without_job(state.rows[slot.task], slot.occurrence)
         return put_slot(put(state, slot.task, row), number, Slot())
+
+
+def has_room(state: State, bounds: Bounds, rules: Rules) -> bool:
+    """Whether the slot of the limit is free."""
+    place = state.place
+    return not bounds.limited or not place.token or (rules.place_freed_by_time and place.until <= 0)
+
+
+def with_dead_holder(state: State, token: int) -> State:
+    """If that run has the slot, only the time frees it."""
+    return state._replace(place=state.place._replace(token=NOBODY)) if state.place.token == token else state
 
 
 def named(occurrence: int) -> str:

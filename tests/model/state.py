@@ -103,12 +103,24 @@ class Slot(NamedTuple):
     interrupted: bool = False
 
 
+class Place(NamedTuple):
+    """The only slot of the limit that all tasks share. `token` names the worker whose run has it, NOBODY, or 0: no run ever had.
+
+    It is free when its time has passed, whoever had it.
+    """
+
+    token: int = 0
+    until: int = 0
+    span: int = 0
+
+
 class State(NamedTuple):
     rows: tuple[Row, ...]
     tickers: tuple[Ticker, ...]
     slots: tuple[Slot, ...]
     faults: Faults
     heard: int = 0  # the latest heartbeat of a ticker
+    place: Place = Place()
 
 
 def initial(bounds: Bounds) -> State:
@@ -204,4 +216,5 @@ def moved(state: State, by: int, *, holds: bool = True) -> State:
     return State(
         tuple(map(row_moved, state.rows)), tuple(map(ticker_moved, state.tickers)),
         tuple(map(slot_moved, state.slots)), state.faults, state.heard - by,
+        state.place._replace(until=state.place.until - held_by) if state.place.token else state.place,
     )  # fmt: skip

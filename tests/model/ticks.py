@@ -2,7 +2,7 @@
 
 from tests.model.clamp import Times
 from tests.model.rules import MARGIN, UNIT, Bounds, Rules
-from tests.model.runs import Step, named
+from tests.model.runs import Step, has_room, named
 from tests.model.state import (
     AGAIN,
     ASKED_QUEUE,
@@ -67,6 +67,8 @@ class Ticks:
             if self.rules.clamp and looks and row.alive and not is_locked(state, task, number):
                 row = self.times.clamped(row, stepped)
             state = put(state, task, self.times.with_mended_runs(row))
+        if self.rules.clamp and looks and state.place.until > state.place.span:
+            state = state._replace(place=state.place._replace(until=min(state.place.until, state.place.span)))
         look = AGAIN if stepped else NOT
         at = CLAMPED if any(row.opens for row in state.rows) else ENDED
         return "tick begins", put_ticker(state, number, Ticker(at, look=look)), ""
@@ -97,14 +99,24 @@ class Ticks:
     # ------------------------------------------------------------------------------------------ push, then commit
 
     def claim(self, state: State, number: int, ticker: Ticker) -> Step:
-        """First a planned run that is due, then the due tasks: locked, one after another."""
-        for task, row in enumerate(state.rows):
+        """First a planned run that is due, then the due tasks: locked, one after another. Without room, they wait."""
+        room = self.room(state)
+        for task, row in enumerate(state.rows if room > 0 else ()):
             if row.plan[0] == DUE and row.plan[1] <= ticker.now and not any(t.at == PLAN_PUSHED for t in state.tickers):
                 return self.push_plan(state, number, ticker, task, row)
-        mask = sum(1 << task for task, row in enumerate(state.rows) if self.is_due(state, number, task, row))
+        due = [task for task, row in enumerate(state.rows) if self.is_due(state, number, task, row)]
+        oldest_first = sorted(due, key=lambda task: state.rows[task].next_run)
+        mask = sum(1 << task for task in oldest_first[: max(room, 0)])
         if not mask:
             return self.sweep(state, number, ticker)
         return "tick locks the due rows", put_ticker(state, number, ticker._replace(at=LOCKED, mask=mask)), ""
+
+    def room(self, state: State) -> int:
+        """How many may be pushed. With a limit: one, if its slot is free, and no job waits that will take it."""
+        if not self.bounds.limited:
+            return len(state.rows)
+        waits = sum(bool(row.waiting) + (row.plan[0] == SENT) for row in state.rows if row.alive)
+        return has_room(state, self.bounds, self.rules) - waits
 
     def is_due(self, state: State, number: int, task: int, row: Row) -> bool:
         now = state.tickers[number].now

@@ -10,6 +10,7 @@ from tests.model.rules import UNIT, Bounds, Faults, Rules, timing
 SHORT = (timing(2, 1, 1),)
 EDITED = (timing(2, 1, 1), timing(4, 1, 3))
 LONG = (timing(3, 1, 2),)
+SHARED: dict[str, object] = {"tasks": 2, "workers": 2, "limited": True, "worst_wait": 8}
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,22 @@ WRONG = (
         "the hold by the database's clock alone, which is set forward",
         {"uptime_counts": False}, "S2", bounds(Faults(ahead=1), one_host=True, workers=2),
     ),
+    Variant(
+        "a start looks whether the slot of a limit is free, and then takes it",
+        {"place_is_locked": False}, "S15", bounds(tickers=0, backlog=1, **SHARED),
+    ),
+    Variant(
+        "the end of a run frees the slot of a limit, whoever has it",
+        {"place_freed_by_its_token": False}, "S15", bounds(tickers=0, backlog=2, **SHARED),
+    ),
+    Variant(
+        "the slot of a dead run never comes back",
+        {"place_freed_by_time": False}, "L2", bounds(Faults(crash=1), limited=True, worst_wait=8),
+    ),
+    Variant(
+        "an occurrence whose job meets a full limit is forgotten",
+        {"limited_goes_back": False}, "S9", bounds(tickers=0, backlog=1, age=-1, **SHARED),
+    ),
 )  # fmt: skip
 
 EVEN: dict[str, object] = {"back_by": 9 * UNIT + 1, "ahead_by": 9 * UNIT + 1}
@@ -152,6 +169,7 @@ QUICK = (
     search("back and forward on one host", Faults(back=1, ahead=1), ran=True, at_most=4_000, **UNEVEN, **ONE_HOST),
     search("a group of two dies", Faults(crash=1), tasks=2, workers=2, grouped=True, at_most=4_500),
     search("an edit, a manual run, two workers", Faults(edit=1, manual=1), workers=2, timings=EDITED, at_most=4_000),
+    search("two tasks share a slot, a crash", Faults(crash=1), at_most=4_500, **SHARED),
 )
 
 SEARCHES = (
@@ -175,6 +193,11 @@ SEARCHES = (
     search("strobing, a crash", Faults(ahead=1, back=1, crash=1), at_most=10_000, **UNEVEN),
     search("forward, a crash, two workers", Faults(ahead=1, crash=1), workers=2, at_most=10_000),
     search("forward on one host, two workers", Faults(ahead=1, manual=1), workers=2, at_most=10_000, **ONE_HOST),
+    search("two tasks share a slot, a crash", Faults(crash=1), at_most=8_000, **SHARED),
+    search("two share a slot, a backlog, manual run", Faults(manual=1), backlog=2, at_most=8_000, **SHARED),
+    search("two share a slot, two tickers", Faults(lost=1), tickers=2, at_most=8_000, **SHARED),
+    search("two share a slot, back, a crash", Faults(back=1, crash=1), at_most=8_000, **SHARED),
+    search("two share a slot, forward, one host", Faults(ahead=1), at_most=8_000, **SHARED, **ONE_HOST),
 )
 
 NIGHTLY = (
@@ -186,6 +209,7 @@ NIGHTLY = (
     search("strobing, a crash, a manual run", Faults(ahead=1, back=1, crash=1, manual=1), at_most=120_000, **UNEVEN),
     search("strobing, a crash, one host", Faults(ahead=1, back=1, crash=1), at_most=100_000, **UNEVEN, **ONE_HOST),
     search("back twice", Faults(back=2), at_most=120_000),
+    search("two share a slot, a crash, two tickers", Faults(crash=1, lost=1), tickers=2, at_most=120_000, **SHARED),
     # A run that starts at an occurrence which an edit has set to this very instant + I; in microseconds none does.
     search("back and an edit", Faults(back=1, edit=1), timings=EDITED, worst_wait=9, at_most=120_000),
     search(

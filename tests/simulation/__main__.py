@@ -16,7 +16,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     began, violated = time.monotonic(), 0
     for seed in chosen.seeds:
-        result = play(seed, MemoryTables(), steps=not chosen.no_steps)
+        result = play(seed, MemoryTables(), steps=not chosen.no_steps, limits=chosen.limits)
         counts += result.counts
         violated += bool(result.violations)
         if result.violations or len(chosen.seeds) == 1:
@@ -31,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="one history, told line by line")
     parser.add_argument("--seeds", default="0-299", help="from-to, both included")
     parser.add_argument("--no-steps", action="store_true", help="nobody sets the clock")
+    parser.add_argument("--limits", action="store_true", help="most tasks have keys with limits")
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition("-")
     chosen.seeds = [chosen.seed] if chosen.seed is not None else range(int(first), int(last or first) + 1)
@@ -45,7 +46,7 @@ def story(result: Result, lines: int | None = TOLD) -> str:
     """The violations of a seed and the last events before its end, or (None) all of them."""
     told = result.history.lines if lines is None else result.history.lines[len(result.history.lines) - lines :]
     events = [f"{t / 1e6:12.3f}  {now:%Y-%m-%d %H:%M:%S.%f}  {text}" for t, now, text in told]
-    again = f"python -m tests.simulation --seed {result.seed}"
+    again = f"python -m tests.simulation --seed {result.seed}{' --limits' if result.history.limits else ''}"
     return "\n".join([*events, f"seed {result.seed}; again: {again}", *(f"  {line}" for line in result.violations)])
 
 

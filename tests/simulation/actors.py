@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from tests.simulation import room
+from tests.simulation.limits import CHOICES, PLACES, Limit
 from tests.simulation.ports import Fault, FaultyQueue, FaultyStore, Killed, Pass
 from tests.simulation.world import World
 from ticker.engine import timing
@@ -58,6 +60,7 @@ class Ticker:
             TickOptions(look_ahead=LOOK_AHEAD),
         )
         world.counts["ticks"] += 1
+        room.judge_tick(world)
         own = str(UUID(int=self._id * 1000 + self._starts))
         pass_.call("postgres", "heartbeat", lambda: world.tables.heartbeat(own, report.now, world.now()))
 
@@ -77,6 +80,7 @@ class Spec:
     paused_at: int = 0
     deleted: bool = False
     shortest: float = 0.0
+    limits: tuple[str, ...] = ()
 
     @property
     def every_ms(self) -> int:
@@ -113,11 +117,18 @@ class People:
         self._world = world
         self.tasks: dict[int, Spec] = {}
 
-    def register(self, every: float, *, explicit: bool) -> None:
+    def register(self, every: float, *, explicit: bool, limits: tuple[str, ...] = ()) -> None:
         name = f"task {len(self.tasks)}"
-        spec = Spec(0, name, every, explicit, shortest=every)
-        spec.id = self._world.tables.register(self._world.now(), name, **spec.said())
+        spec = Spec(0, name, every, explicit, shortest=every, limits=limits)
+        keys = {"limits": list(limits), "retries": self._world.tables.retries} if limits else {}
+        spec.id = self._world.tables.register(self._world.now(), name, **spec.said(), **keys)
         self.tasks[spec.id] = spec
+
+    def declare(self, key: str, limit: Limit) -> None:
+        world = self._world
+        world.tables.limit(world.now(), key, limit)
+        world.history.limits.setdefault(key, []).append((world.t, limit))
+        world.say(f"the limit of {key} is {limit}")
 
     def act(self) -> None:
         """One of them, on one task. Where the row is locked, or the server away, they do without."""
@@ -126,7 +137,7 @@ class People:
         if not alive or not world.postgres_up:
             return
         spec = world.random.choice(alive)
-        deed = world.random.choice(DEEDS)
+        deed = world.random.choice(DEEDS + DEEDS_WITH_LIMITS if world.history.limits else DEEDS)
         try:
             getattr(self, deed)(spec)
         except DatabaseUnavailable:
@@ -156,6 +167,7 @@ class People:
 
     def enable(self, spec: Spec) -> None:
         self._world.tables.edit(self._world.now(), spec.id, enabled=True)
+        self._may_move(spec, not spec.enabled)
         spec.enabled = True
 
     def pause(self, spec: Spec) -> None:
@@ -166,12 +178,26 @@ class People:
 
     def resume(self, spec: Spec) -> None:
         self._world.tables.resume(self._world.now(), spec.id)
+        self._may_move(spec, spec.paused)
         spec.paused, spec.paused_until = False, None
+
+    def _may_move(self, spec: Spec, did: bool) -> None:
+        if did:
+            self._world.history.moved[spec.id] = self._world.t
 
     def run_now(self, spec: Spec) -> None:
         if not spec.enabled:
             return
         self._world.tables.run_now(self._world.now(), spec.id)
+
+    def limit(self, spec: Spec) -> None:
+        self.declare(PLACES, Limit(self._world.random.randint(1, 3)))
+
+    def keys(self, spec: Spec) -> None:
+        if spec.limits:
+            keys = self._world.random.choice(CHOICES)
+            self._world.tables.edit(self._world.now(), spec.id, limits=list(keys))
+            spec.limits = keys
 
     def delete(self, spec: Spec) -> None:
         if self._world.random.random() < 0.3:
@@ -203,3 +229,4 @@ DEEDS = (
     "run_now",
     "delete",
 )
+DEEDS_WITH_LIMITS = ("limit", "limit", "limit", "keys")

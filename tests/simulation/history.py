@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.actors import People, Ticker
 from tests.simulation.judge import judge
+from tests.simulation.limits import CHOICES, drawn
 from tests.simulation.ports import Fault
 from tests.simulation.record import History
 from tests.simulation.verdict import Tables
@@ -29,9 +30,12 @@ class Result:
     history: History = field(repr=False)
 
 
-def play(seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True) -> Result:
-    """The history of this seed; `size` scales its length, `steps=False` leaves the clocks alone."""
-    drama = Drama(seed, tables, size, steps)
+def play(seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True, limits: bool = False) -> Result:
+    """The history of this seed; `size` scales its length, `steps=False` leaves the clocks alone.
+
+    With `limits`, most tasks have keys, their runs are long, and their jobs wait: meanwhile, keys are held and limits lowered.
+    """
+    drama = Drama(seed, tables, size, steps, limits)
     drama.storm()
     drama.calm()
     return Result(seed, drama.world.counts, judge(drama.world, drama.people, drama.period), drama.world.history)
@@ -40,19 +44,27 @@ def play(seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True) ->
 class Drama:
     """The cast of one history, and the nemesis."""
 
-    def __init__(self, seed: int, tables: Tables, size: float, steps: bool) -> None:
+    def __init__(self, seed: int, tables: Tables, size: float, steps: bool, limits: bool) -> None:
         self.world = World(tables, random.Random(seed), History(), hosts=1 + seed % 2)
         draw = self.world.random
-        self.period = draw.choice([1.0, 5.0, 30.0])
+        self.period = self.world.period = draw.choice([1.0, 5.0, 30.0])
         self.length = STORM * size * self.period
         self.people = People(self.world)
         self.tickers = [Ticker(self.world, n, self.period) for n in range(draw.randint(1, 3))]
-        self.workers = [Worker(self.world, self.people, host=n) for n in range(draw.randint(2, 4))]
+        longest = 0.5 if limits else 0.1
+        self.workers = [Worker(self.world, self.people, longest=longest, host=n) for n in range(draw.randint(2, 4))]
         self.world.on_push = self._wake_workers
         self._steps = steps
+        self._lag = self.period if limits else 0.3  # seconds until a worker takes a job, at most
+        self._acts = 18 if limits else 6
         for _ in range(draw.randint(1, 4)):
             every = max(1.0, self.period * draw.choice([0.5, 1, 2, 3, 6, 10]))
             self.people.register(every, explicit=draw.random() < 0.5)
+        for key, limit in drawn(draw, self.period).items() if limits else ():
+            self.people.declare(key, limit)
+        for _ in range(draw.randint(3, 6) if limits else 0):
+            every = max(2.0, self.period * draw.choice([1, 2, 3, 6]))
+            self.people.register(every, explicit=True, limits=draw.choice(CHOICES))
 
     def storm(self) -> None:
         draw = self.world.random
@@ -60,7 +72,7 @@ class Drama:
             self.world.after(draw.choice([0.0, draw.uniform(0, self.period)]), ticker.beat)
         for _ in range(draw.randint(1, 12)):
             self.world.after(draw.uniform(0, self.length), self._strike)
-        for _ in range(draw.randint(0, 6)):
+        for _ in range(draw.randint(0, self._acts)):
             self.world.after(draw.uniform(0, self.length), self.people.act)
         self._look_around()
         self.world.run_until(round(self.length * SECOND))
@@ -83,7 +95,7 @@ class Drama:
 
     def _wake_workers(self) -> None:
         for worker in self.workers:
-            self.world.after(self.world.random.uniform(0.001, 0.3), worker.wake)
+            self.world.after(self.world.random.uniform(0.001, self._lag), worker.wake)
 
     def _look_around(self) -> None:
         """A worker's wait for a job ends by itself now and then; and S10 is looked at."""

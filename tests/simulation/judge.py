@@ -1,17 +1,22 @@
-"""Reads a history and names violations of the promises S1-S10 and L1-L5, as far as a simulation shows them.
+"""Reads a history and names violations of the promises S1-S10, S15 and L1-L5, as far as a simulation shows them.
 
 S1 and S2 are judged by true time, which is monotonic, even if the clock was set back. A clock that was set forward makes
 everything due: across such a step, S1 is judged by the database's clock alone. The step also ends the holds of other hosts,
-so S2 is not judged for two runs on different hosts.
+so S2 is not judged for two runs on different hosts. S15 is not judged across it if there are several hosts: their tickers may
+record the run as lost.
+
+Tasks with keys wait for room, so L1 to L3 ignore them. `room` judges these tasks while the history is played.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import pairwise
 
 from tests.doubles import INSTALLATION, RunRow, planned_id
 from tests.simulation.actors import People, Spec
 from tests.simulation.record import Activity, History
+from tests.simulation.rows import GOOD
 from tests.simulation.world import SECOND, World
 from ticker.engine import jobs
 from ticker.engine.ports import JobState
@@ -30,6 +35,7 @@ class Judge:
     def __init__(self, world: World, people: People, period: float) -> None:
         self.history: History = world.history
         self.counts, self.now, self.queue = world.counts, world.now(), world.tables.queue
+        self.hosts = world.hosts
         self.people, self.period = people, period
         self.runs: list[RunRow] = world.tables.run_rows()
         self.tasks = {row.id: row for row in world.tables.task_rows()}
@@ -47,6 +53,7 @@ class Judge:
             self.s5,
             self.s9,
             self.s10,
+            self.s15,
             self.l1,
             self.l2,
             self.l3,
@@ -101,6 +108,11 @@ class Judge:
         records = Counter(job_of(run) for run in self.runs if run.state == "ended")
         stored = {push.job_id for push in self.history.pushes if push.answer == "stored"}
         waiting = {jobs.job_id(INSTALLATION, row.id, due) for row in self.tasks.values() for due in row.waiting}
+        waiting |= {
+            jobs.job_id(INSTALLATION, row.id, row.next_run)
+            for row in self.tasks.values()
+            if row.limits and row.next_run
+        }
         advanced = {advance.job_id for advance in self.history.advances}
         for job_id in stored:
             if records[job_id] > 1:
@@ -119,7 +131,14 @@ class Judge:
         is_stale = any(drop.job.id == job_id and drop.reason == "stale" for drop in self.history.drops)
         took = any(id_ == job_id for _, id_ in self.history.taken) and not is_stale
         alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
+        returned = self.history.returned.get(job_id)
+        if returned is not None:
+            return not spec.deleted and not alive and not self.may_be_moved(spec, returned)
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
+
+    def may_be_moved(self, spec: Spec, since: int) -> bool:
+        """An occurrence that met a full limit is the task's next run, which may move when the task or the clock is set."""
+        return self.back_between(since, self.history.ended) or self.history.moved.get(spec.id, -1) >= since
 
     def s10(self) -> Iterator[str]:
         """Waiting jobs stay bounded; after each clock that was set back, old ones wait beside the new."""
@@ -129,18 +148,72 @@ class Judge:
             if length > often * (max(2 * shortest, 600) / shortest + 3) + 1:
                 yield f"S10: {length} jobs of task {id_} wait at {t / SECOND:.0f} s"
 
+    def s15(self) -> Iterator[str]:
+        """A key never has more runs, or starts in a window, than its limit allows, and no start while it is held off."""
+        for key in self.history.limits:
+            runs = [run for run in self.history.activities if key in run.keys]
+            self.counts["judged: starts with limits"] += len(runs)
+            yield from self.too_many_at_work(key, runs)
+            yield from self.too_many_starts(key, runs)
+            yield from self.while_held(key, runs)
+
+    def too_many_at_work(self, key: str, runs: list[Activity]) -> Iterator[str]:
+        """A limit of N has the places 1 to N: runs above a lowered limit go on, and those with the lowest limits choose first."""
+        active: list[Activity] = []
+        for run in runs:
+            active = [other for other in active if self.end(other) > run.started and not self.is_excused(other, run)]
+            active.append(run)
+            places = sorted(self.places(key, one, runs) for one in active)
+            if any(most < number for number, most in enumerate(places, 1)):
+                yield f"S15: {run.job.id} started at {run.started / SECOND:.3f} s; {places} runs of {key} were allowed"
+
+    def places(self, key: str, run: Activity, runs: list[Activity]) -> float:
+        """How many runs were allowed at its start. After a hold one, and twice as many with each success."""
+        limit = self.history.limit_of(key, run.started).concurrency
+        hold = next((hold for hold in reversed(self.history.holds) if hold.key == key and hold.t <= run.started), None)
+        most = float("inf") if limit is None else limit
+        if hold is None:
+            return most
+        good = [one for one in runs if one.outcome in GOOD and hold.t <= (one.recorded or 0) <= run.started]
+        later = [one for one in good if one.started >= hold.t or self.back_between(one.started, hold.t)]
+        return min(most, 2 ** min(len(later), 20))
+
+    def is_excused(self, one: Activity, two: Activity) -> bool:
+        return self.hosts > 1 and self.forward_between(one.started, two.started)
+
+    def too_many_starts(self, key: str, runs: list[Activity]) -> Iterator[str]:
+        limit = self.history.limit_of(key)
+        if limit.count is None or limit.burst is None:
+            return
+        for first, one in enumerate(runs):
+            for number, two in enumerate(runs[first:], 1):
+                if self.forward_between(one.started, two.started):
+                    break
+                if (number - limit.burst) * limit.seconds * SECOND > (two.started - one.started) * limit.count:
+                    window = (two.started - one.started) / SECOND
+                    yield f"S15: {two.job.id} was start {number} of {key} in {window:.6f} s; the limit is {limit}"
+
+    def while_held(self, key: str, runs: list[Activity]) -> Iterator[str]:
+        for hold in self.history.holds:
+            for run in runs:
+                inside = hold.t < run.started < hold.t + hold.length and run.db < hold.until
+                if hold.key == key and inside and not self.forward_between(hold.t, run.started):
+                    yield f"S15: {run.job.id} started {(run.started - hold.t) / SECOND:.3f} s after {key} was held off"
+
     # -------------------------------------------------------------------------------------------------- liveness
 
     def l1(self) -> Iterator[str]:
         """A due task is pushed within D + 1 s."""
         for advance in self.history.advances:
+            if self.people.tasks[advance.task_id].limits:
+                continue
             since = (advance.t - self.history.calm_from) / SECOND
             if since > 2 * self.period + 1 and advance.late > self.period + 1:
                 yield f"L1: {advance.job_id} was pushed {advance.late:.3f} s late, in calm"
 
     def l2(self) -> Iterator[str]:
         """L2 and L4: every task starts again by itself, and then every I + D + Q; a drop costs one interval more."""
-        for spec in self.alive():
+        for spec in self.unlimited():
             starts = [run.started for run in self.of_task[spec.id] if run.job.run_id is None]
             starts = [t for t in starts if t >= self.history.calm_from]
             first = self.history.calm_from + round((2 * spec.every + 3 * self.period) * SECOND)
@@ -155,7 +228,7 @@ class Judge:
     def l3(self) -> Iterator[str]:
         """Neither more pushes than intervals, nor clearly fewer starts where the ticks carry the interval."""
         length = (self.history.ended - self.history.calm_from) / SECOND
-        for spec in self.alive():
+        for spec in self.unlimited():
             pushes = sum(1 for a in self.history.advances if a.task_id == spec.id and a.t >= self.history.calm_from)
             most = length / (spec.every - 1.1) + 3 if spec.every > 2 else 1e9
             if pushes > most:
@@ -192,15 +265,21 @@ class Judge:
 
         One that a worker lost after the pop comes back only when its hash expires.
         """
+        is_limited = run.task_id in self.tasks and self.tasks[run.task_id].limits
+        if is_limited and (run.state == "planned" or self.was_just_pushed(run)):
+            return False  # it waits for room
         job_id = planned_id(run.id)
         if run.state not in ("planned", "pushed") or run.task_id not in self.tasks or job_id in self.history.popped:
             return False
         return list(self.queue.states([job_id])) != [JobState.TAKEN]
 
+    def was_just_pushed(self, run: RunRow) -> bool:
+        return run.pushed_at is not None and self.now - run.pushed_at < timedelta(seconds=2 * self.period + 5)
+
     # -------------------------------------------------------------------------------------------------- questions
 
-    def alive(self) -> list[Spec]:
-        return [spec for spec in self.people.tasks.values() if not spec.deleted]
+    def unlimited(self) -> list[Spec]:
+        return [spec for spec in self.people.tasks.values() if not spec.deleted and not spec.limits]
 
     def longest(self, spec: Spec) -> int:
         """I + D + Q in microseconds, I rounded up to the ticks that carry it."""
@@ -211,6 +290,9 @@ class Judge:
 
     def forward_between(self, one: int, two: int) -> bool:
         return any(by > 0 for t, by in self.history.steps if one <= t <= two)
+
+    def back_between(self, one: int, two: int) -> bool:
+        return any(by < 0 for t, by in self.history.steps if one <= t <= two)
 
     def mixed_between(self, one: int, two: int) -> bool:
         """Set forward and back: neither clock can tell any more."""

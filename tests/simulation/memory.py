@@ -5,7 +5,7 @@ The state machine in `tests/db/test_state_machine.py` holds this to the statemen
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -25,7 +25,9 @@ from tests.doubles import (
     too_early,
     uptime_since,
 )
+from tests.simulation.limits import Limit
 from tests.simulation.rows import (
+    GOOD,
     columns,
     freed,
     hold,
@@ -36,6 +38,7 @@ from tests.simulation.rows import (
     verdict,
 )
 from tests.simulation.verdict import Job, Verdict
+from tests.slots import give_back, take
 from ticker.engine import jobs, timing
 from ticker.errors import BadInput, RowLocked
 from ticker.model import Kind, Outcome, Reason, RunKind
@@ -49,6 +52,8 @@ FUNCTIONS = ("poll", "fetch")  # what the workers know
 
 class MemoryTables:
     """The rows in memory, with what was registered beside them."""
+
+    retries = 0
 
     def __init__(self) -> None:
         self.queue = MemoryQueue()
@@ -107,6 +112,10 @@ class MemoryTables:
             raise BadInput("task", task_id, "is disabled")
         return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
 
+    def limit(self, now: datetime, key: str, limit: Limit) -> None:
+        one = self.rows.keys[key]
+        one.concurrency, one.burst, one.token_for = limit.concurrency, limit.burst, limit.token
+
     def _insert(self, name: str, given: Mapping[str, Any], first: datetime, now: datetime) -> int:
         values = definition.applied(given, None)
         self._names[name] = id_ = self.rows.add_task(**columns(values), next_run=first, created_at=now)
@@ -138,6 +147,8 @@ class MemoryTables:
         if row is not None and row.run_token == token:  # the answer was lost
             return verdict(row, None, self.rows.plans.recorded[job.task_id, due])
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
+        if row is not None and reason is None and not self._takes_slots(row, now, token, here):
+            reason = self._without_room(row, due, now)
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
         judged = judged_by(row, now)
@@ -146,7 +157,7 @@ class MemoryTables:
         )
         waiting = tuple(waits for waits in row.waiting if waits != due)
         self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
-        if reason is Reason.REDELIVERED:
+        if reason in (Reason.REDELIVERED, Reason.LIMITED):
             return verdict(row, reason, self.rows.plans.recorded.get((row.id, due)))
         if reason is not None:
             ended = replace(record, state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now)
@@ -173,6 +184,23 @@ class MemoryTables:
             return Reason.STILL_RUNNING
         early = row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms)
         return Reason.TOO_EARLY if early else None
+
+    def _takes_slots(self, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> bool:
+        """A slot of each of its keys, or none."""
+        return take(self.rows.keys, row.limits or (), now, token, hold(row), lambda other: self._is_alive(other, here))
+
+    def _is_alive(self, token: UUID, here: Uptime) -> bool:
+        """By the uptime, whatever the clock says."""
+        run = next((run for run in self.rows.plans.open.values() if run.token == token), None)
+        since = run and uptime_since(run.boot, run.uptime_us, here)
+        if run is None or since is None or run.until is None or run.started_at is None:
+            return False
+        return run.state == "running" and since <= run.until - run.started_at
+
+    def _without_room(self, row: TaskRow, due: datetime, now: datetime) -> Reason:
+        """Only the newest occurrence goes back to the row."""
+        is_newer_due = row.next_run is not None and due < row.next_run <= now
+        return Reason.SUPERSEDED if is_newer_due or due < max(row.waiting, default=due) else Reason.LIMITED
 
     def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:
         run = self._holder(row)
@@ -202,6 +230,8 @@ class MemoryTables:
             if row.kind is Kind.INTERVAL and due > now + SECOND:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
+        if reason is Reason.LIMITED:
+            return {"next_run": due}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:
@@ -226,6 +256,9 @@ class MemoryTables:
         reason = self._planned_refusal(row, plan, fresh, now, here)
         if plan is None or not fresh:
             return verdict(row, reason, plan and plan.id)
+        if row is not None and reason is None and not self._takes_slots(row, now, token, here):
+            self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None)
+            return verdict(row, Reason.LIMITED, run_id)
         judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
         if reason is not None or row is None:
             self.rows.plans[run_id] = replace(judged, state="ended", outcome=Outcome.DROPPED, ended_at=now)
@@ -269,9 +302,15 @@ class MemoryTables:
         self.rows.plans[run.id] = replace(
             run, state="ended", outcome=outcome, reason=reason, ended_at=at, boot=None, uptime_us=None
         )
+        for one in give_back(self.rows.keys.values(), key) if row is None or row.limits else ():
+            if outcome in GOOD and run.started_at is not None:
+                one.succeeded(run.started_at)
         if row is not None:
             self._put(task_id, **freed(row, run.id, outcome, at, alone=alone))
         return True
+
+    def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
+        self.rows.keys[key].hold_off(now, for_)
 
     # ------------------------------------------------------------------------------------------------- the queue
 

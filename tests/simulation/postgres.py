@@ -3,7 +3,7 @@
 import json
 from contextlib import suppress
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from psycopg.rows import dict_row
@@ -13,6 +13,7 @@ from rq.job import Job as RQJob
 
 import ticker
 from tests.doubles import GROUPED, NOWHERE, RunRow, TaskRow, Uptime
+from tests.simulation.limits import Limit
 from tests.simulation.memory import FUNCTIONS
 from tests.simulation.verdict import Job, Verdict
 from ticker import clock
@@ -36,6 +37,8 @@ class PostgresTables:
     Nobody waits long for a lock here: nobody could let go of it meanwhile.
     """
 
+    retries = 2
+
     def __init__(self, url: str, redis: Redis) -> None:
         self._url, self._redis = url, redis
         self._stores: list[PostgresStore] = []
@@ -43,7 +46,8 @@ class PostgresTables:
         self._db = connect(url, name="simulation")
         for table in ("tasks", "runs", "tickers"):  # a vacuum that cuts an emptied table locks it from all
             self._db.execute(f"ALTER TABLE ticker.{table} SET (autovacuum_enabled = off)")
-        self._db.execute("DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers")
+        for table in ("tasks", "runs", "tickers", "limited_keys", "limits", "slots"):
+            self._db.execute(f"DELETE FROM ticker.{table}")
         self._db.execute(  # one task in each job, since a worker takes jobs of one task here
             "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, 1, 2, clock_timestamp())"
             " ON CONFLICT DO NOTHING", [GROUPED],
@@ -102,22 +106,34 @@ class PostgresTables:
         with translated(), clock.use(lambda: now):
             return ticker.run_now(self._db, task_id)[0]
 
+    def limit(self, now: datetime, key: str, limit: Limit) -> None:
+        with translated(), clock.use(lambda: now):
+            ticker.limit(self._db, key, concurrency=limit.concurrency, rate=limit.rate, burst=limit.burst)
+
     # -------------------------------------------------------------------------------------------- started and ended
 
     def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict:
         boot, uptime = here
+        which: dict[str, Any]
         common = {
             "boot": boot, "uptime": uptime, "functions": list(FUNCTIONS), "now": now, "worker": "w", "host": "h", "pid": 1,
         }  # fmt: skip
+        if job.run_id is not None:
+            name, which = (
+                "start_planned",
+                {"task_id": job.task_id, "run_id": job.run_id, "token": token, "job_id": job.id},
+            )
+        else:
+            name, which = (
+                "start",
+                {"task_ids": [job.task_id], "occurrences": [job.occurrence], "tokens": [token], "job_ids": [job.id]},
+            )
         with translated():
-            if job.run_id is not None:
-                [row] = self._execute("start_planned", task_id=job.task_id, run_id=job.run_id, token=token, job_id=job.id,
-                                      **common)  # fmt: skip
-            else:
-                [row] = self._execute("start", task_ids=[job.task_id], occurrences=[job.occurrence], tokens=[token],
-                                      job_ids=[job.id], **common)  # fmt: skip
-                refuse_locked(row["refusal"] == "locked")
-        return Verdict(**{name: row[name] for name in VERDICT})
+            [row] = self._execute(name, **which, **common)
+            if row["refusal"] == "has_limits":
+                [row] = self._execute(f"{name}_limited", **which, **common, waits=False)
+            refuse_locked(row["refusal"] == "locked")
+        return Verdict(**{name: row[name] for name in VERDICT}, limits=tuple(row["limits"] or ()))
 
     def finish(
         self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "", *, alone: bool = False
@@ -129,6 +145,12 @@ class PostgresTables:
                                   now=now)  # fmt: skip
             refuse_locked(row["is_locked"])
         return bool(row["run_id"])
+
+    def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
+        with translated():
+            for_ms = for_ // timedelta(milliseconds=1)
+            [row] = self._execute("hold_off", key=key, run_id=run_id, for_ms=for_ms, age=0.0, now=now)
+            refuse_locked(row["is_locked"])
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
         with translated():
@@ -173,7 +195,7 @@ class PostgresTables:
     def task_rows(self) -> list[TaskRow]:
         return [
             TaskRow(**{**row, "kind": Kind(row["kind"]), "waiting": tuple(row["waiting"]),
-                       "last_outcome": _outcome(row["last_outcome"])})
+                       "limits": tuple(row["limits"]) if row["limits"] else None, "last_outcome": _outcome(row["last_outcome"])})
             for row in self._read("tasks", TaskRow)
         ]  # fmt: skip
 

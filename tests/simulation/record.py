@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tests.simulation.limits import Limit
 from tests.simulation.verdict import Job
+from ticker.model import Outcome
 
 
 @dataclass
@@ -23,6 +25,8 @@ class Activity:
     boot: str | None = None
     ended: int | None = None
     recorded: int | None = None
+    keys: tuple[str, ...] = ()
+    outcome: Outcome | None = None
 
     @property
     def limit(self) -> int:
@@ -57,6 +61,16 @@ class Drop:
     reason: str
 
 
+@dataclass(frozen=True)
+class Hold:
+    """A run let nobody start with the key, for `length` microseconds: by the database's clock, until `until`."""
+
+    t: int
+    key: str
+    until: datetime
+    length: int
+
+
 @dataclass
 class History:
     """In the order in which it happened. `complaints` are violations that an actor saw with its own eyes."""
@@ -71,10 +85,18 @@ class History:
     popped: set[str] = field(default_factory=set)
     wipes: list[int] = field(default_factory=list)
     waits: list[tuple[int, int, int]] = field(default_factory=list)
+    limits: dict[str, list[tuple[int, Limit]]] = field(default_factory=dict)  # of each key: since when, oldest first
+    holds: list[Hold] = field(default_factory=list)
+    returned: dict[str, int] = field(default_factory=dict)  # jobs that met a full limit, and when they last did
+    moved: dict[int, int] = field(default_factory=dict)  # when people last enabled or resumed a task
     complaints: list[str] = field(default_factory=list)
     lines: list[tuple[int, datetime, str]] = field(default_factory=list)
     calm_from: int = 0
     ended: int = 0
+
+    def limit_of(self, key: str, at: int | None = None) -> Limit:
+        """The limit in force then; None: now."""
+        return [limit for t, limit in self.limits[key] if at is None or t <= at][-1]
 
     def complain(self, invariant: str, text: str) -> None:
         self.complaints.append(f"{invariant}: {text}")

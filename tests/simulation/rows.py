@@ -17,7 +17,9 @@ GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
 def columns(values: Mapping[str, Any]) -> dict[str, Any]:
     """What the double keeps of a definition."""
     kept = ("function", "queue", "kind", "expression", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled")
-    return {name: values[name] for name in kept if name in values}
+    return {name: values[name] for name in kept if name in values} | {
+        "limits": tuple(values.get("limits") or ()) or None
+    }
 
 
 def timing_of_resumed(row: TaskRow, now: datetime) -> datetime | None:
@@ -78,4 +80,6 @@ def verdict(row: TaskRow | None, reason: Reason | None, run_id: int | None) -> V
     refusal = None if reason is None else str(reason)
     if row is None:
         return Verdict(refusal, run_id)
-    return Verdict(refusal, run_id, row.function, row.every_ms, row.tolerance_ms, row.box_ms, row.grace_ms)
+    return Verdict(
+        refusal, run_id, row.function, row.every_ms, row.tolerance_ms, row.box_ms, row.grace_ms, row.limits or ()
+    )

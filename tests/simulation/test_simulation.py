@@ -6,11 +6,15 @@ from uuid import UUID
 import pytest
 
 from tests.doubles import NOW, SECOND
+from tests.simulation import memory
 from tests.simulation.__main__ import story
 from tests.simulation.history import play
 from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
+from tests.slots import Key
+from ticker.engine import key_limits
 from ticker.engine.tick import tick
+from ticker.model import Reason
 
 
 def judged(seeds, tables_of, **options):
@@ -55,6 +59,55 @@ def test_histories_over_real_servers_keep_every_promise(postgres):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_histories_with_limits_keep_every_promise():
+    counts = judged(range(60), MemoryTables, size=0.5, limits=True)
+    assert {"drop: limited", "holds", "people: limit", "people: keys"} <= set(counts)
+    assert counts["judged: starts with limits"] > 1_000 and counts["judged: due after a tick, with limits"] > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_histories_with_limits_over_real_servers_keep_every_promise(postgres):
+    counts = judged(range(1_000, 1_005), postgres, size=0.3, limits=True)
+    assert counts["judged: starts with limits"] > 50 and counts["holds"]
+
+
+def sizes_without(kind, right=Key.sizes):
+    return lambda key: {of: size for of, size in right(key).items() if of != kind}
+
+
+def changes_but_none_if_limited(self, row, reason, *args, right=MemoryTables._changes):
+    return {} if reason is Reason.LIMITED else right(self, row, reason, *args)
+
+
+def chosen_but_the_oldest(tasks, *args, right=key_limits.choose):
+    return right(sorted(tasks, key=lambda task: task.next_run)[1:], *args)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("breaks", "of", "name", "wrong"),
+    [
+        pytest.param("were allowed", Key, "sizes", sizes_without("run"), id="runs take no slots"),
+        pytest.param("was start", Key, "sizes", sizes_without("start"), id="starts take no tokens"),
+        pytest.param("was held off", Key, "is_held", lambda key, now: False, id="holds are ignored"),
+        pytest.param("due after the tick", memory, "give_back", lambda keys, token: [], id="ends free no slot"),
+        pytest.param("met a full limit", memory, "take", lambda keys, wanted, *_: not wanted, id="starts never find a slot"),
+        pytest.param("due after the tick", key_limits, "choose", chosen_but_the_oldest, id="ticks leave the oldest"),
+        pytest.param("S9", MemoryTables, "_changes", changes_but_none_if_limited, id="what has no room is lost"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variant_of_limits_breaks_a_promise(breaks, of, name, wrong, monkeypatch):
+    monkeypatch.setattr(of, name, wrong)
+    broken = (
+        line for seed in range(40) for line in play(seed, MemoryTables(), size=0.5, steps=False, limits=True).violations
+    )
+    assert any(breaks in line for line in broken)
+
+
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_history():
     assert play(7, MemoryTables()).history.lines == play(7, MemoryTables()).history.lines
 
@@ -81,5 +134,12 @@ def test_many_thousand_histories_keep_every_promise():
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
+def test_many_thousand_histories_with_limits_keep_every_promise():
+    judged(range(20_000, 25_000), MemoryTables, limits=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
 def test_many_histories_over_real_servers_keep_every_promise(postgres):
     judged(range(2_000, 2_300), postgres)
+    judged(range(3_000, 3_100), postgres, limits=True)

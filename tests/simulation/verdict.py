@@ -1,10 +1,11 @@
 """What both kinds of tables answer, so that a history cannot tell which one it plays on."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
+from tests.simulation.limits import Limit
 from ticker.engine.ports import Queue
 from ticker.model import Outcome
 
@@ -30,6 +31,7 @@ class Verdict:
     tolerance_ms: int | None = None
     box_ms: int | None = None
     grace_ms: int | None = None
+    limits: tuple[str, ...] = ()
 
 
 class Tables(Protocol):
@@ -39,6 +41,7 @@ class Tables(Protocol):
     """
 
     queue: Queue
+    retries: int  # of tasks with limits; the double knows none
 
     def another_store(self) -> Any:
         """What one more ticker has: the same tables, a sweep of its own."""
@@ -57,6 +60,8 @@ class Tables(Protocol):
 
     def run_now(self, now: datetime, task_id: int) -> int: ...
 
+    def limit(self, now: datetime, key: str, limit: Limit) -> None: ...
+
     def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict: ...
 
     def finish(
@@ -64,6 +69,8 @@ class Tables(Protocol):
     ) -> bool: ...
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool: ...
+
+    def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None: ...
 
     def take(self) -> Job | None:
         """The next job of the queue, now in a worker's hands; None: none waits."""

@@ -1,9 +1,11 @@
 """A worker and its horse: takes a job, asks for its start, is active for a while, writes the end. It may die anywhere."""
 
+from datetime import timedelta
 from uuid import UUID
 
+from tests.simulation import room
 from tests.simulation.actors import People
-from tests.simulation.record import Activity, Drop
+from tests.simulation.record import Activity, Drop, Hold
 from tests.simulation.verdict import Job, Verdict
 from tests.simulation.world import SECOND, World
 from ticker.errors import DatabaseUnavailable, RowLocked
@@ -16,6 +18,7 @@ DEATHS = (
     "answer of the start lost", "answer of the start slow", "horse killed in user code", "worker killed in user code",
     "horse killed before the record", "function overruns its box", "worker stopped in user code",
 )  # fmt: skip
+SLOWS_DOWN = 0.1  # of the runs with limits, in the storm
 ENDS = (Outcome.SUCCEEDED,) * 4 + (Outcome.PARTIAL, Outcome.NOTHING_TO_DO, Outcome.FAILED)
 
 
@@ -88,7 +91,8 @@ class Worker:
         world = self._world
         assert verdict.every_ms and verdict.tolerance_ms is not None and verdict.box_ms and verdict.grace_ms
         run = Activity(job, verdict.run_id, token, world.t, world.t, world.now(), verdict.every_ms,
-                       verdict.tolerance_ms, verdict.box_ms, verdict.grace_ms, world.uptime(self._host)[0])  # fmt: skip
+                       verdict.tolerance_ms, verdict.box_ms, verdict.grace_ms, world.uptime(self._host)[0],
+                       keys=verdict.limits)  # fmt: skip
         world.history.activities.append(run)
         world.counts["starts"] += 1
         world.say(f"{job.id} starts")
@@ -101,14 +105,21 @@ class Worker:
             return
         if not spec.may_start(world, planned=job.run_id is not None):
             world.history.complain("S6", f"{job.id} started though its task is {spec}")
-        got = (verdict.function, verdict.every_ms, verdict.tolerance_ms, verdict.box_ms)
-        if got != (spec.function, spec.every_ms, spec.tolerance_ms, spec.box_ms):
+        got = (verdict.function, verdict.every_ms, verdict.tolerance_ms, verdict.box_ms, verdict.limits)
+        box_ms = spec.box_ms
+        if job.run_id is not None and spec.limits and verdict.box_ms:
+            box_ms = min(box_ms, verdict.box_ms)  # a retry has what is left until the next start
+        if got != (spec.function, spec.every_ms, spec.tolerance_ms, box_ms, spec.limits):
             world.history.complain("S7", f"{job.id} started as {got}, its task is {spec}")
 
     def _dropped(self, job: Job, verdict: Verdict) -> None:
         world = self._world
         world.counts[f"drop: {verdict.refusal}"] += 1
-        world.history.drops.append(Drop(world.t, job, str(verdict.refusal)))
+        if verdict.refusal == "limited":
+            world.history.returned[job.id] = world.t
+            room.judge_refusal(world, job.id, verdict.limits)
+        else:
+            world.history.drops.append(Drop(world.t, job, str(verdict.refusal)))
         world.say(f"{job.id} is dropped: {verdict.refusal}")
         self._end_job(job)
 
@@ -143,6 +154,8 @@ class Worker:
             world.after(length, lambda: self._killed(run, job))
         else:
             outcome = world.random.choice(ENDS)
+            if run.keys and not world.history.calm_from and world.random.random() < SLOWS_DOWN:
+                outcome = Outcome.HELD_OFF
             world.after(length, lambda: self._ended(run, job, outcome))
 
     def _ended(self, run: Activity, job: Job, outcome: Outcome) -> None:
@@ -150,12 +163,26 @@ class Worker:
         world = self._world
         if world.t >= run.limit:
             self._killed(run, job)
-        elif not self._finish(run, outcome):
+        elif not (outcome is not Outcome.HELD_OFF or self._holds_off(run)) or not self._finish(run, outcome):
             pause = min(1.6, (run.limit - world.t) / SECOND)
             world.after(pause, lambda: self._ended(run, job, outcome))
         else:
             run.ended = world.t
             self._end_job(job, failed=outcome is Outcome.FAILED)
+
+    def _holds_off(self, run: Activity) -> bool:
+        """As `SlowDown` does. Returns whether the server answered."""
+        world = self._world
+        key, for_ = world.random.choice(run.keys), timedelta(seconds=world.random.choice([2.0, 3 * world.period]))
+        try:
+            world.reach("postgres")
+            world.tables.hold_off(world.now(), key, for_, run.run_id)
+        except DatabaseUnavailable:
+            return False
+        world.history.holds.append(Hold(world.t, key, world.now() + for_, for_ // timedelta(microseconds=1)))
+        world.counts["holds"] += 1
+        world.say(f"{run.job.id} holds off {key} for {for_}")
+        return True
 
     def _killed(self, run: Activity, job: Job, *, parent_lives: bool = True) -> None:
         run.ended = self._world.t
@@ -185,7 +212,7 @@ class Worker:
         if ended and run.recorded is not None:
             world.history.complain("S9", f"run {run.run_id} ended twice")
         if ended:
-            run.recorded = world.t
+            run.recorded, run.outcome = world.t, outcome
         world.say(f"{run.job.id} ends: {outcome if ended else 'its hold was lost'}")
         return True
 

@@ -32,6 +32,7 @@ class World:
     postgres_up: bool = True
     slow_until: int = 0
     hosts: int = 1
+    period: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     on_push: Callable[[], None] = lambda: None
     _heap: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)

@@ -104,7 +104,8 @@ class Database:
         [row] = self.execute("finish", **{f"{name}s": [value] for name, value in end.items()}, ages=[age], now=now)
         if row["is_locked"]:
             raise RowLocked(LOCKED)
-        self._wake_for_room([row])
+        if row["makes_room"]:
+            self.wake_tickers()
         if row["run_id"]:
             return True
         if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):

@@ -559,10 +559,9 @@ CREATE INDEX tasks_alarm_at ON ticker.tasks USING btree (alarm_at) WHERE (alarm_
 CREATE INDEX tasks_alone ON ticker.tasks USING btree (alone_until) WHERE (alone_until IS NOT NULL);
 CREATE INDEX tasks_done_once ON ticker.tasks USING btree (id) WHERE (((kind)::text = 'once'::text) AND remove AND (next_run IS NULL));
 CREATE INDEX tasks_due ON ticker.tasks USING btree (next_run) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (next_run IS NOT NULL) AND (limits IS NULL));
-CREATE INDEX tasks_due_limited ON ticker.tasks USING btree ((limits[1]), COALESCE(limits[2], ''::text), next_run) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
+CREATE INDEX tasks_due_limited ON ticker.tasks USING btree (next_run, id) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
 CREATE INDEX tasks_failing ON ticker.tasks USING btree (failures DESC, id) WHERE ((failures)::integer > 0);
 CREATE INDEX tasks_inactive ON ticker.tasks USING btree (id) WHERE ((NOT enabled) OR (NOT owner_active));
-CREATE INDEX tasks_next_limited ON ticker.tasks USING btree (next_run) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
 CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE (paused_by IS NOT NULL);
 CREATE INDEX tasks_paused_until ON ticker.tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
 CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((waiting <> '{}'::timestamp with time zone[]) AND (limits IS NOT NULL));

@@ -95,7 +95,7 @@ WITH due AS MATERIALIZED (
 {with_rooms t}
 
 -- rule: offered
-t.limits[1] <> ALL (%(full)s::text[]) AND coalesce(t.limits[2], '') <> ALL (%(full)s::text[]) AND t.queue <> ALL (%(without)s::text[])
+t.limits IS NOT NULL AND t.limits[1] <> ALL (%(full)s::text[]) AND coalesce(t.limits[2], '') <> ALL (%(full)s::text[]) AND t.queue <> ALL (%(without)s::text[])
 
 -- name: claim_chosen
 -- Claims these tasks, in this order, unless another ticker has them, or they are not due any more. The rule does not name

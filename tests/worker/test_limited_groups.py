@@ -53,18 +53,24 @@ def test_no_more_runs_of_a_key_are_active_at_once_than_its_limit_and_all_run(wor
 
 @pytest.mark.slow
 @pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
+@pytest.mark.parametrize(("limit", "succeeded", "waiting"), [({"rate": 2}, 3, 0), ({"concurrency": 2}, 1, 6)])
 def test_what_finds_no_room_within_a_tick_waits_in_its_row_and_delays_no_other_task(
-    worker, db, store, queue, monkeypatch
+    limit, succeeded, waiting, worker, db, store, queue, monkeypatch
 ):
+    """If the tokens of the rate fall due later, it is due again at once. Otherwise, the next tick pushes it again."""
     monkeypatch.setenv("TICKER_TICK", "1s")
     *tasks, free = register(db, "together", *["returns"] * 7)
     tick(store, queue)
-    limited(db, *tasks, rate=2)
+    limited(db, *tasks, **limit)
+    db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE kind = 'run'")
     worker(patch=FUNCTIONS)
-    assert Counter(outcomes(db).values()) == {"succeeded": 3}
+    assert Counter(outcomes(db).values()) == {"succeeded": succeeded}
     assert free.name in outcomes(db)
-    assert [len(task.waiting) for task in ticker.list_tasks(db)].count(1) == 4
-    assert all(task.dropped == 0 for task in ticker.list_tasks(db))
+    left = ticker.list_tasks(db)
+    assert sum(len(task.waiting) for task in left) == waiting
+    now = store.now()
+    assert sum(bool(task.waiting) or (task.next_run or now) < now for task in left) == 7 - succeeded
+    assert all(task.dropped == 0 for task in left)
 
 
 class Keys(FullKeys):

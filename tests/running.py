@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 LOCK_AWAITED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 ASKED_UNDER_A_LOCK = """
 SELECT run.pid FROM pg_stat_activity run, pg_stat_activity lock WHERE run.application_name = 'ticker-run'
-    AND lock.state = 'idle in transaction' AND run.query_start > lock.state_change AND run.query LIKE '%SKIP LOCKED%'"""
+    AND lock.state = 'idle in transaction' AND lock.application_name <> 'ticker-run' AND run.query_start > lock.state_change AND run.query LIKE '%SKIP LOCKED%'"""
 """Whether a worker or its horse has asked for a start or an end since a lock was taken. Both skip a locked row."""
 PATIENCE = 60.0  # seconds: a bound for a loaded machine, never what a test waits for
 

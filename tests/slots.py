@@ -3,11 +3,38 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 SECOND = timedelta(seconds=1)
 SLOW_START_MOST = 64
 LEFT_BEHIND = timedelta(minutes=10)  # after the clock was set back, the slot of a run that ended without freeing it
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most `concurrency` runs at the same time, and `count` starts per `seconds`, up to `burst` of them at once."""
+
+    concurrency: int | None = None
+    count: int | None = None
+    seconds: int = 1
+    burst: int | None = None
+
+    @property
+    def rate(self) -> str | None:
+        return None if self.count is None else f"{self.count}/{self.seconds}s"
+
+    @property
+    def token(self) -> timedelta:
+        """How long a start uses up a token; rounded up, as in the table."""
+        if self.count is None or self.burst is None:
+            return timedelta(0)
+        return timedelta(microseconds=-(-self.burst * self.seconds * 1_000_000 // self.count))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `ticker.limit` takes."""
+        return {"concurrency": self.concurrency, "rate": self.rate, "burst": self.burst}
 
 
 @dataclass

@@ -4,9 +4,9 @@ The keys of a task are also in its kwargs. So each run records for itself with w
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain, cycle, repeat
 
 import psycopg
@@ -15,6 +15,7 @@ import ticker
 from tests.faults.journal import Journal
 from tests.faults.polls import HELD_KEY
 from tests.faults.stage import Stage
+from tests.slots import Limit
 
 Keys = tuple[str, ...]
 NONE: Keys = ()
@@ -24,21 +25,6 @@ CHOICES: tuple[Keys, ...] = (
     (HELD, "account:3"),
 )  # fmt: skip
 PATIENCE = 60.0  # seconds until a limit must have been declared: longer than any fault of PostgreSQL
-
-
-@dataclass(frozen=True)
-class Limit:
-    """At most `concurrency` runs at the same time, and `count` starts per `seconds`, up to `burst` of them at once."""
-
-    concurrency: int | None = None
-    count: int | None = None
-    seconds: int = 1
-    burst: int | None = None
-
-    @property
-    def arguments(self) -> Mapping[str, object]:
-        rate = None if self.count is None else f"{self.count}/{self.seconds}s"
-        return {"concurrency": self.concurrency, "rate": rate, "burst": self.burst}
 
 
 LIMITS = {
@@ -84,5 +70,5 @@ def change(stage: Stage, key: str, limit: Limit) -> None:
 def _declare(db: psycopg.Connection[object], journal: Journal, key: str, limit: Limit) -> None:
     about = {"id": time.monotonic_ns(), "key": key, **asdict(limit)}
     journal.write("limit", phase="sent", **about)
-    ticker.limit(db, key, **limit.arguments)  # type: ignore[arg-type]
+    ticker.limit(db, key, **limit.arguments)
     journal.write("limit", phase="acked", **about)

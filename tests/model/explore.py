@@ -125,7 +125,7 @@ class Liveness:
 
 
 def goals(state: State, after: State, started: frozenset[int], limited: bool) -> tuple[bool, bool, bool]:
-    """Of tasks that share a slot, one starts."""
+    """At least one of the tasks that share a slot starts."""
     owing = [n for n, row in enumerate(state.rows) if row.alive and row.enabled]
     return (
         not owing or (not started.isdisjoint(owing) if limited else started.issuperset(owing)),

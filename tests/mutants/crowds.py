@@ -112,11 +112,11 @@ CROWDS = (
         ("tests/engine/test_limited_tasks.py::test_of_planned_runs_as_many_are_pushed_as_their_keys_have_room_for",),
     ),
     Mutant(
-        "freed-room-wakes-nobody",
+        "freed-room-unannounced",
         "ticker/db/sql/end.sql",
         "(SELECT EXISTS (SELECT FROM given_back) AND (",
         "(SELECT NOT EXISTS (SELECT FROM given_back) AND (",
-        "The end of a run whose slots others wait for wakes the tickers.",
+        "The end of a run wakes the tickers if tasks are due that need its slots.",
         ("tests/worker/test_slow_down.py::test_an_end_that_makes_room_for_a_task_that_is_due_wakes_the_tickers",),
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""`ticker sync`: what modules declare beside their functions becomes tasks and limits, and nothing else is touched."""
+"""`ticker sync`: what modules declare beside their functions becomes tasks and limits, and nothing else changes."""
 
 import json
 import sys

@@ -6,9 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from tests.simulation import room
-from tests.simulation.limits import CHOICES, PLACES, Limit
+from tests.simulation.limits import CHOICES, PLACES
 from tests.simulation.ports import Fault, FaultyQueue, FaultyStore, Killed, Pass
 from tests.simulation.world import World
+from tests.slots import Limit
 from ticker.engine import timing
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import DatabaseUnavailable, Unavailable

@@ -25,7 +25,6 @@ from tests.doubles import (
     too_early,
     uptime_since,
 )
-from tests.simulation.limits import Limit
 from tests.simulation.rows import (
     GOOD,
     columns,
@@ -38,7 +37,7 @@ from tests.simulation.rows import (
     verdict,
 )
 from tests.simulation.verdict import Job, Verdict
-from tests.slots import give_back, take
+from tests.slots import Limit, give_back, take
 from ticker.engine import jobs, timing
 from ticker.errors import BadInput, RowLocked
 from ticker.model import Kind, Outcome, Reason, RunKind

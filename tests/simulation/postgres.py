@@ -13,9 +13,9 @@ from rq.job import Job as RQJob
 
 import ticker
 from tests.doubles import GROUPED, NOWHERE, RunRow, TaskRow, Uptime
-from tests.simulation.limits import Limit
 from tests.simulation.memory import FUNCTIONS
 from tests.simulation.verdict import Job, Verdict
+from tests.slots import Limit
 from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect, translated
@@ -108,7 +108,7 @@ class PostgresTables:
 
     def limit(self, now: datetime, key: str, limit: Limit) -> None:
         with translated(), clock.use(lambda: now):
-            ticker.limit(self._db, key, concurrency=limit.concurrency, rate=limit.rate, burst=limit.burst)
+            ticker.limit(self._db, key, **limit.arguments)
 
     # -------------------------------------------------------------------------------------------- started and ended
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tests.simulation.limits import Limit
 from tests.simulation.verdict import Job
+from tests.slots import Limit
 from ticker.model import Outcome
 
 
@@ -63,7 +63,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Hold:
-    """A run let nobody start with the key, for `length` microseconds: by the database's clock, until `until`."""
+    """A run held off the key for `length` microseconds: until `until`, by the database's clock."""
 
     t: int
     key: str

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
-from tests.simulation.limits import Limit
+from tests.slots import Limit
 from ticker.engine.ports import Queue
 from ticker.model import Outcome
 

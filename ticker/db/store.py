@@ -147,7 +147,7 @@ class PostgresStore:
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
     def watched(self, now: datetime, period: int) -> timedelta:
-        return timedelta(seconds=self._watched_for(now, period)) if period else timedelta.max
+        return now - EPOCH - timedelta(seconds=self._watching_since) if period else timedelta.max
 
     def _watched_for(self, now: datetime | None, beat: int) -> float:
         """Returns the seconds since the last gap in the ticks of all tickers, or the last error in this ticker."""

@@ -185,7 +185,10 @@ class Store(Protocol):
         """
 
     def watched(self, now: datetime, period: int) -> timedelta:
-        """Returns for how long ticks, which are `period` milliseconds apart, have had no gap; a single tick (0) cannot know."""
+        """Returns for how long ticks, which are `period` milliseconds apart, have had no gap, as `end_overdue` of this pass saw it.
+
+        A single tick (0) cannot know: the answer is timedelta.max.
+        """
 
     def remove_done(self, limit: int) -> int:
         """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""

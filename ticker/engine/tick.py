@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ticker.engine import jobs, key_limits, timing
 from ticker.engine.follow_up import Followed, follow_up
@@ -140,15 +141,14 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
-    keyed = push_keyed(work, halves(work.queue.left))
+    keyed = [push_keyed(work, halves(work.queue.left))]
     limited_planned, limited_due, left = push_limited(work)
-    again = (
-        push_keyed(work, work.queue.left)
-        if any(room > 0 for room in work.queue.left.values())
-        else (Pushed(), Pushed(), None)
-    )
-    planned, due = planned + keyed[0] + limited_planned + again[0], due + keyed[1] + limited_due + again[1]
-    return Report(now, due, planned, swept, followed, left, key_limits.soonest((keyed[2], again[2])))
+    if any(room > 0 for room in work.queue.left.values()):
+        keyed.append(push_keyed(work, work.queue.left))
+    due = sum((one.due for one in keyed), due + limited_due)
+    planned = sum((one.planned for one in keyed), planned + limited_planned)
+    look_at = key_limits.soonest(one.look_at for one in keyed)
+    return Report(now, due, planned, swept, followed, left, look_at)
 
 
 def halves(left: Mapping[str, int]) -> dict[str, int]:
@@ -189,11 +189,16 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     return all_planned, all_due
 
 
-def push_keyed(work: Pass, depths: Mapping[str, int]) -> tuple[Pushed, Pushed, datetime | None]:
-    """Pushes planned runs and due tasks with limits as far as their keys have room, and the queues with these `depths`.
+class Keyed(NamedTuple):
+    """What was pushed of tasks with limits, and when to look again at keys without room; see `Report.look_at`."""
 
-    Also returns when keys without room may have some.
-    """
+    planned: Pushed
+    due: Pushed
+    look_at: datetime | None
+
+
+def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
+    """Pushes planned runs and due tasks with limits as far as their keys have room, and the queues with these `depths`."""
     now, options, left = work.now, work.options, dict(depths)
     planned, due, looks = Pushed(), Pushed(), list[datetime | None]()
     full, after = set[str](), None
@@ -209,7 +214,7 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> tuple[Pushed, Pushed, d
         passed = max(((task.next_run, task.id) for task in found if not task.is_planned), default=None)
         is_stuck = passed is None and not of_runs.due and choice.full <= full
         if not more or is_stuck or options.stop():
-            return planned, due, key_limits.soonest(looks)
+            return Keyed(planned, due, key_limits.soonest(looks))
         full, after = full | choice.full, passed or after
 
 

@@ -33,11 +33,11 @@ class SlowDown(Exception):
 
 def span(until: Until | None) -> int | None:
     """Returns the milliseconds from now until this time: 0 if it has passed, and None for a text that is not a time."""
-    if not isinstance(until, str):
-        return _span(until)
     try:
         return _span(until)
     except BadInput as error:
+        if not isinstance(until, str):
+            raise
         problem = error
     with suppress(ValueError, TypeError, BadInput):
         date = parsedate_to_datetime(until)  # such as `Wed, 21 Oct 2026 07:28:00 GMT`

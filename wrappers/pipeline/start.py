@@ -94,17 +94,16 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
         log.warning("%s starts are requested once more: %s", len(calls), error)
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
         verdicts = verdicts_again(calls, tokens, first)
-    back = [(call, token) for call, token in zip(calls, tokens, strict=True) if _waits_long(call, verdicts[token].row)]
+    back = {token: call for call, token in zip(calls, tokens, strict=True) if _waits_long(call, verdicts[token].row)}
     if back:
-        verdicts |= verdicts_on([call for call, _ in back], [token for _, token in back], waits=False)
-    going = {token for _, token in back}
+        verdicts |= verdicts_on([*back.values()], [*back], waits=False)
     answered_at = clock.monotonic()
     answers: list[Call | NoRoom | str | None] = []
     late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
         began, since, verdict = verdicts[token]
         waited = answered_at - began
-        if verdict["refusal"] == Reason.LIMITED and token not in going:
+        if verdict["refusal"] == Reason.LIMITED and token not in back:
             retry_at, now = verdict["retry_at"], verdict["now"]
             answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
         elif verdict["refusal"]:

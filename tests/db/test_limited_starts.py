@@ -169,6 +169,25 @@ def test_a_start_waits_for_no_slot_that_another_transaction_has_locked(database_
         assert start(db, task, NOW, waits=True)["refusal"] == "limited"
 
 
+@pytest.mark.parametrize("table", ["tasks", "runs"])
+def test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row(table, database_url, db, limit, poll):
+    limit("host", concurrency=2)
+    holder, task = poll("host"), poll("host")
+    [planned] = ticker.run_now(db, task)
+    started = start(db, holder, NOW)["run_id"]
+    asked = {**WORKER, "task_id": task.id, "run_id": planned, "token": str(uuid4()), "now": NOW}
+    with connect(database_url) as other, connect(database_url) as third, other.transaction():
+        other.execute(
+            f"SELECT FROM ticker.{table} WHERE id = %s FOR NO KEY UPDATE", [(task.id, planned)[table == "runs"]]
+        )
+        db.execute("SET lock_timeout = '5s'")
+        assert [row["refusal"] for row in sql.on(db, "ticker")("start_planned_limited", **asked)] == ["locked"]
+        hold_off(third, "host", started)
+    assert [run.state for run in ticker.list_runs(db, task=task)] == ["planned"]
+    assert start_planned(db, task, planned)["refusal"] == "limited"
+    assert db.execute("SELECT count(*) FROM ticker.events WHERE what = 'stale'").fetchone() == (0,)
+
+
 def test_the_same_start_asked_again_takes_no_further_slot(db, limit, poll):
     limit("host", concurrency=2, rate=60, burst=2)
     task, token = poll("host"), str(uuid4())

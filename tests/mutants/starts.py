@@ -81,8 +81,8 @@ STARTS = (
     Mutant(
         "planned-run-of-another-task",
         "ticker/db/sql/start.sql",
-        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r",
-        "WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r",
+        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s\n\n",
+        "WHERE r.id = %(run_id)s\n\n",
         "A planned job runs only the task to which its run belongs.",
         (
             (

@@ -194,14 +194,14 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mapping[str, Any]]:
     if call.planned is None:
         began, since, [verdict] = decide_all([call], [token], waits=waits)
-        if verdict["refusal"] == "locked":
-            raise RowLocked(LOCKED)
-        return began, since, verdict
-    began, since, common = _asked(call)
-    planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
-    [verdict] = call.database.execute("start_planned", **planned, **common)
-    if verdict["refusal"] == "has_limits":
-        [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
+    else:
+        began, since, common = _asked(call)
+        planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
+        [verdict] = call.database.execute("start_planned", **planned, **common)
+        if verdict["refusal"] == "has_limits":
+            [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
+    if verdict["refusal"] == "locked":
+        raise RowLocked(LOCKED)
     return began, since, verdict
 
 

@@ -206,14 +206,12 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- rule: final
 -- The decision on a planned run is written: it starts, or is dropped.
-t.fresh AND coalesce(t.refusal NOT IN ('has_limits', 'limited'), true)
+t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited'), true)
+
+-- rule: plan_of_task
+{schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s
 
 -- rule: judged_plan
-WITH locked AS MATERIALIZED (
-    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
-), plan AS MATERIALIZED (
-    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
-    WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
@@ -276,7 +274,7 @@ WITH locked AS MATERIALIZED (
     UNION ALL
     SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s has no run %%s',
         %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint, %(run_id)s::bigint), NULL
-    FROM ruled j WHERE j.run_id IS NULL
+    FROM ruled j WHERE j.run_id IS NULL AND j.refusal <> 'locked'
 )
 SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
@@ -292,6 +290,10 @@ FROM ruled j LEFT JOIN taken ON true
 -- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
 -- manual run is bounded by the next occurrence, because its next start is unknown.
 -- If the task has limits and the run may start, nothing is written (`has_limits`): `start_planned_limited` decides.
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), plan AS MATERIALIZED (
+    SELECT r.* FROM {plan_of_task t} FOR NO KEY UPDATE OF r
 {judged_plan t}
 ), ruled AS MATERIALIZED (
     SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at,
@@ -302,10 +304,19 @@ FROM ruled j LEFT JOIN taken ON true
 -- name: start_planned_limited
 -- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. If there is
 -- no room (`limited`), it is planned again, and a tick pushes it when there is some. With `waits`, nothing is written instead.
+-- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the
+-- holds and limits that were written meanwhile.
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED
+), plan AS MATERIALIZED (
+    SELECT r.* FROM {plan_of_task t} FOR NO KEY UPDATE OF r SKIP LOCKED
 {judged_plan t}
 {found_slots}
 ), ruled AS MATERIALIZED (
-    SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
+    SELECT j.*, s.full_key, s.retry_at, CASE
+        WHEN j.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks WHERE id = %(task_id)s)
+            OR j.run_id IS NULL AND EXISTS (SELECT FROM {schema}.runs WHERE id = %(run_id)s AND task_id = %(task_id)s) THEN 'locked'
+        WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
     FROM judged j LEFT JOIN short s ON s.id = j.id
 ), slots_taken AS (
     {take_slots}

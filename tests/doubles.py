@@ -293,9 +293,7 @@ class MemoryStore:
             runs.release()
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
-        return sum(
-            task.queue == queue and not task.limits and is_due(task, now, look_ahead) for task in self.tasks.values()
-        )
+        return sum(task.queue == queue and is_due(task, now, look_ahead) for task in self.tasks.values())
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
@@ -317,7 +315,10 @@ class MemoryStore:
             and (after is None or (t.next_run, t.id) > after)
         ]  # fmt: skip
         tasks = [
-            LimitedTask(t.id, t.next_run or now, t.queue, t.limits, tuple(map(left.get, t.limits)), (t.owner_type, t.owner_id), t.priority)
+            LimitedTask(
+                t.id, t.next_run or now, t.queue, t.limits, tuple(map(left.get, t.limits)), (t.owner_type, t.owner_id), t.priority,
+                has_job=bool(t.waiting),
+            )
             for t in sorted(due, key=lambda t: (t.next_run, t.id))[:limit]
         ]  # fmt: skip
         planned = [

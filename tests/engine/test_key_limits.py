@@ -43,6 +43,12 @@ def test_a_key_that_several_pairs_share_is_counted_once():
     assert ids(tasks) == [0, 1]
 
 
+def test_a_task_whose_job_waits_takes_no_further_room_and_needs_that_of_its_job():
+    waiting = task(1, "a", room=0, age=9, has_job=True)
+    assert ids([waiting, task(2, "a", room=0)]) == [1]
+    assert ids([task(1, "a", room=-1, has_job=True)]) == []
+
+
 def test_owners_take_turns_at_a_key():
     greedy = [task(n, "a", room=2, age=9, owner=("mail", "greedy")) for n in (1, 2)]
     assert ids([*greedy, task(3, "a", room=2, owner=("mail", "modest"))]) == [1, 3]

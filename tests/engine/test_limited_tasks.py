@@ -79,6 +79,16 @@ def test_a_task_needs_room_for_both_of_its_keys(environ, db, store, queue, limit
     assert waiting() == {mine[0], *others[:2]}
 
 
+def test_a_task_whose_job_waits_takes_the_room_of_its_key_once_when_it_is_due_again(
+    environ, db, store, queue, limit, tasks, waiting
+):
+    limit("imap", concurrency=2)
+    first, second, _ = tasks(3, "imap")
+    db.execute("UPDATE ticker.tasks SET waiting = ARRAY[next_run - interval '1 minute'] WHERE id = %s", [first])
+    assert tick(store, queue).due.enqueued == 2
+    assert waiting() == {first, second}
+
+
 def test_a_key_without_a_limit_delays_nothing(environ, store, queue, tasks, waiting):
     ids = tasks(25, "unheard")
     tick(store, queue, options=TickOptions(batch=10))

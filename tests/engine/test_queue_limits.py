@@ -32,6 +32,12 @@ def test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick(envi
     assert all(task.push_errors == 0 for task in ticker.list_tasks(db))
 
 
+def test_tasks_with_limits_also_stay_due_in_a_full_queue(environ, db, store, queue):
+    for number in range(8):
+        ticker.register(db, "poll", name=f"{number}", every="1m", limits=["imap"])
+    assert tick(store, queue, options=TickOptions(depths={"polling": 4})).left == {"polling": 4}
+
+
 def test_when_room_is_short_no_owner_takes_all_of_it(environ, db, store, queue):
     for number in range(10):
         ticker.register(db, "poll", owner="mail:greedy", name=f"{number}", every="1m")

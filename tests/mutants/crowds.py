@@ -64,15 +64,15 @@ CROWDS = (
     Mutant(
         "one-key-of-two-has-room",
         "ticker/engine/key_limits.py",
-        "if any(rooms.get(key, 1) <= 0 for key in task.keys):",
-        "if all(rooms.get(key, 1) <= 0 for key in task.keys):",
+        "if any(rooms.get(key, 1) + task.has_job <= 0 for key in task.keys):",
+        "if all(rooms.get(key, 1) + task.has_job <= 0 for key in task.keys):",
         "A tick pushes a task only if both of its keys have room.",
         ("tests/engine/test_key_limits.py::test_a_task_goes_only_if_both_of_its_keys_have_room",),
     ),
     Mutant(
         "waiting-jobs-leave-their-room",
         "ticker/db/sql/push.sql",
-        "END) - coalesce(w.count, 0) END AS room",
+        "END) END - coalesce(w.count, 0) AS room",
         "END) END AS room",
         "Jobs that wait for a worker take room of their keys.",
         (

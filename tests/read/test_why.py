@@ -279,6 +279,8 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
          sentence("why.due_but_no_place", key="imap", due="09:00:12", span="33 s", active="2", places="2", before="1 task")),
         (["UPDATE ticker.tasks SET waiting = ARRAY[next_run] WHERE id <> {id}"],
          sentence("why.due_but_jobs_wait", key="imap", due="09:00:12", span="33 s", active="0", places="2", waiting="2 jobs", before="1 task")),
+        (["INSERT INTO ticker.runs (task_id, kind, state, due_at, pushed_at) SELECT id, 'manual', 'pushed', next_run, next_run FROM ticker.tasks WHERE id <> {id}"],
+         sentence("why.due_but_jobs_wait", key="imap", due="09:00:12", span="33 s", active="0", places="2", waiting="2 jobs", before="1 task")),
         (["UPDATE ticker.slots SET until = '2026-03-01T09:01:00Z' WHERE kind = 'start'"],
          sentence("why.due_but_no_token", key="imap", due="09:00:12", span="33 s", used="1", burst="1", until="09:01:00", before="1 task")),
         (["UPDATE ticker.limited_keys SET held_until = '2026-03-01T09:05:00Z'"], sentence("why.due_but_held", key="imap", due="09:00:12", span="33 s", until="09:05:00")),

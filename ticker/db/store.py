@@ -229,5 +229,5 @@ def _limited(row: sql.Row) -> LimitedTask:
     return LimitedTask(
         row["id"], row["next_run"], row["queue"], (row["one"], row["two"]) if is_pair else (row["one"],),
         (row["room_one"], row["room_two"]) if is_pair else (row["room_one"],), (row["owner_type"], row["owner_id"]),
-        row["priority"], row["free_at"], row["is_planned"],
+        row["priority"], row["free_at"], row["is_planned"], row["has_job"],
     )  # fmt: skip

@@ -17,7 +17,7 @@ class LimitedTask(NamedTuple):
     """A due task with one or two keys, and how many runs of each key may still be pushed; None is any number.
 
     With `is_planned`, this is a planned run of such a task, and `id` is that of the run. `free_at` is when the keys may have room
-    again, if they have none and the time is known.
+    again, if they have none and the time is known. With `has_job`, an earlier job of the task waits, and its room is counted.
     """
 
     id: int
@@ -29,6 +29,7 @@ class LimitedTask(NamedTuple):
     priority: int = 0
     free_at: datetime | None = None
     is_planned: bool = False
+    has_job: bool = False
 
 
 class Choice(NamedTuple):
@@ -50,11 +51,11 @@ def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetim
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
     left, chosen, refused = dict(depths), list[LimitedTask](), list[LimitedTask]()
     for task in in_turn(tasks):
-        if any(rooms.get(key, 1) <= 0 for key in task.keys):
+        if any(rooms.get(key, 1) + task.has_job <= 0 for key in task.keys):
             refused.append(task)
         elif left.get(task.queue, 1) > 0:
             chosen.append(task)
-            rooms.update((key, rooms[key] - 1) for key in task.keys if key in rooms)
+            rooms.update((key, rooms[key] - 1) for key in task.keys if key in rooms and not task.has_job)
             left.update({task.queue: left[task.queue] - 1} if task.queue in left else {})
     full = {key for key, room in rooms.items() if room <= 0}
     looks = [look_at(task, now) for task in refused]

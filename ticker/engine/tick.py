@@ -142,9 +142,10 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
     keyed = [push_keyed(work, halves(work.queue.left))]
-    limited_planned, limited_due, left = push_limited(work)
+    limited_planned, limited_due = push_limited(work)
     if any(room > 0 for room in work.queue.left.values()):
         keyed.append(push_keyed(work, work.queue.left))
+    left = left_due(work)
     due = sum((one.due for one in keyed), due + limited_due)
     planned = sum((one.planned for one in keyed), planned + limited_planned)
     look_at = key_limits.soonest(one.look_at for one in keyed)
@@ -242,18 +243,23 @@ def batched(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
-def push_limited(work: Pass) -> tuple[Pushed, Pushed, dict[str, int]]:
+def push_limited(work: Pass) -> tuple[Pushed, Pushed]:
     """Fills queues with a limit. Planned runs and due tasks share their room, and the owners of due tasks take turns.
 
-    The rest stays planned or due. Also returns how many tasks stay due, by queue.
+    The rest stays planned or due.
     """
-    due, planned, left = Pushed(), Pushed(), {}
+    due, planned = Pushed(), Pushed()
     for name in work.queue.left:
         pushed = fill(work, name)
         planned, due = planned + pushed[0], due + pushed[1]
-        if work.queue.left[name] <= 0 and (count := work.store.count_due(work.now, work.options.look_ahead, name)):
-            left[name] = count
-    return planned, due, left
+    return planned, due
+
+
+def left_due(work: Pass) -> dict[str, int]:
+    """Returns how many tasks stay due, by the queue that is full."""
+    full = [name for name, room in work.queue.left.items() if room <= 0]
+    counts = {name: work.store.count_due(work.now, work.options.look_ahead, name) for name in full}
+    return {name: count for name, count in counts.items() if count}
 
 
 def fill(work: Pass, name: str) -> list[Pushed]:

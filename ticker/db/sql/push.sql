@@ -38,18 +38,22 @@ WHERE {unlimited} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
+-- rule: with_jobs
+-- The tasks with limits whose jobs wait: those with waiting occurrences, and, without ids, those of planned runs.
+SELECT t.id, t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits IS NOT NULL
+        UNION ALL SELECT NULL, t.limits FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id WHERE r.state = 'pushed'
+
 -- rule: with_rooms
 -- The room of each key of what is `due` is what its tightest limit leaves free, minus what waiting jobs will take. Tokens that
 -- are free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have ended by
 -- then, if they take as long as earlier runs.
 ), waits AS MATERIALIZED (
     SELECT k.key, count(*) FROM (
-        SELECT t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits IS NOT NULL
-        UNION ALL SELECT t.limits FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id WHERE r.state = 'pushed'
+        {with_jobs t}
     ) pushed, unnest(limits) AS k (key) GROUP BY k.key
 ), rooms AS MATERIALIZED (
     SELECT k.key, CASE WHEN k.held_until > %(now)s THEN 0 ELSE
-            least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) - coalesce(w.count, 0) END AS room,
+            least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) END - coalesce(w.count, 0) AS room,
         CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
     FROM (SELECT DISTINCT u.key FROM due d, unnest(d.limits) AS u (key)) p
         JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
@@ -62,7 +66,7 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s
 )
 SELECT d.id, d.next_run, d.queue, d.limits[1] AS one, d.limits[2] AS two, a.room AS room_one, b.room AS room_two, d.owner_type,
-    d.owner_id, d.priority, greatest(a.free_at, b.free_at) AS free_at, d.is_planned, d.more
+    d.owner_id, d.priority, greatest(a.free_at, b.free_at) AS free_at, d.is_planned, d.has_job, d.more
 FROM due d LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON b.key = d.limits[2]
 
 -- name: limited_due
@@ -70,7 +74,7 @@ FROM due d LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON b.key =
 -- listed before, and leaves out tasks of keys that are known to be full.
 WITH due AS MATERIALIZED (
     SELECT t.id, t.next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, false AS is_planned,
-        count(*) OVER () >= %(limit)s AS more
+        t.waiting <> '{}' AS has_job, count(*) OVER () >= %(limit)s AS more
     FROM (SELECT * FROM {schema}.tasks t WHERE {limited t} AND {due t} AND {offered t}
             AND (t.next_run, t.id) > (%(after_run)s::timestamptz, %(after_id)s::bigint)
           ORDER BY t.next_run, t.id LIMIT %(limit)s) t
@@ -90,7 +94,8 @@ WITH due AS MATERIALIZED (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
-    SELECT d.id, d.due_at AS next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, true AS is_planned, d.more
+    SELECT d.id, d.due_at AS next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, true AS is_planned,
+        false AS has_job, d.more
     FROM plans d JOIN {schema}.tasks t ON t.id = d.task_id ORDER BY d.due_at, d.id LIMIT 5 * %(limit)s
 {with_rooms t}
 
@@ -107,10 +112,9 @@ ORDER BY c.n
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: count_due
-SELECT count(*) FROM {schema}.tasks
-WHERE {unlimited}
-  AND {due}
-  AND queue = %(queue)s
+-- Counts the due tasks of a queue, whether their keys have room or not. Each half has its own index.
+SELECT (SELECT count(*) FROM {schema}.tasks WHERE {unlimited} AND {due} AND queue = %(queue)s)
+    + (SELECT count(*) FROM {schema}.tasks WHERE {limited} AND {due} AND queue = %(queue)s) AS count
 
 -- name: advance
 -- Marks the occurrences of these locked rows as waiting once Redis has taken their jobs, unless they have started

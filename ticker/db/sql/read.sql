@@ -249,8 +249,7 @@ FROM {schema}.tasks t, unnest(t.limits) WITH ORDINALITY AS u (key, n) JOIN {sche
         SELECT count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS used,
             min(until) FILTER (WHERE kind = 'start' AND n <= k.burst) AS token_at
         FROM {schema}.slots WHERE key = k.key AND until > i.now) s, LATERAL (
-        SELECT (SELECT count(*) FROM {schema}.tasks o
-                WHERE o.waiting <> '{}' AND o.limits IS NOT NULL AND k.key = ANY (o.limits) AND o.id <> t.id) AS waiting,
+        SELECT (SELECT count(*) FROM ({with_jobs t}) o WHERE k.key = ANY (o.limits) AND o.id IS DISTINCT FROM t.id) AS waiting,
             (SELECT count(*) FROM {schema}.tasks o
              WHERE {limited o} AND o.next_run <= t.next_run AND k.key = ANY (o.limits) AND (o.next_run, o.id) < (t.next_run, t.id)) AS before) w
 WHERE t.id = %(id)s ORDER BY u.n

@@ -12,10 +12,14 @@ from psycopg import errors
 import ticker
 import wrappers
 from tests.bad_input.rows import refused
-from tests.running import until
+from tests.running import LOCK_AWAITED, until
 from ticker import owners
+from ticker.daemon import prune
 from ticker.db.connections import connect
+from ticker.db.steps import run
+from ticker.db.store import PostgresStore
 from ticker.read.limits import LimitStatus
+from ticker.settings import Settings
 from ticker.tasks.checks import MOST_AT_ONCE, MOST_PER_PERIOD
 from wrappers.pipeline import registry
 
@@ -181,6 +185,86 @@ def test_tasks_that_bring_the_same_keys_in_any_order_wait_for_each_other_but_nev
         list(pool.map(registered, range(8)))
     assert len(keys(db)) == 40 and set(keys(db).values()) == {("*", 2, 5, 1_000_000)}
     assert db.execute("SELECT count(*) FROM ticker.slots").fetchone() == (40 * 7,)
+
+
+def interrupted(steps: Any, meanwhile: Callable[[], None]) -> Any:
+    """The same steps. After the first task is inserted, `meanwhile` is called."""
+    asked, is_first = next(steps), True
+    while True:
+        rows = yield asked
+        if is_first and asked.text.startswith("INSERT"):
+            is_first = False
+            meanwhile()
+        try:
+            asked = steps.send(rows)
+        except StopIteration as end:
+            return end.value
+
+
+def test_calls_that_bring_the_same_keys_with_several_tasks_never_wait_in_a_circle(db: Db, database_url: str) -> None:
+    def wanted(*names: str) -> list[dict[str, Any]]:
+        return [{"function": "poll", "every": "1m", "name": f"{n}", "limits": [key]} for n, key in enumerate(names)]
+
+    later = []
+    with connect(database_url) as one, connect(database_url) as other, ThreadPoolExecutor(1) as pool:
+
+        def meanwhile() -> None:
+            later.append(pool.submit(ticker.reconcile, other, "mail:2", wanted("a", "b")))
+            until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the other call waits")
+
+        run(one, interrupted(ticker.reconcile.steps("mail:1", wanted("b", "a")), meanwhile), writes=True)
+        later[0].result(timeout=60)
+    assert keys(db).keys() == {"a", "b"}
+
+
+# ------------------------------------------------------------------------------------------------------------- unused
+
+
+def test_keys_that_no_task_has_are_deleted_with_their_slots_once_they_are_free(db: Db, store: PostgresStore) -> None:
+    ticker.limit(db, "*", concurrency=2)
+    used(db, "used", "shared")
+    for key in ("unused", "busy", "held"):
+        used(db, key, "shared", name=key)
+        ticker.unregister(db, key)
+    db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE (key, n) = ('busy', 2)")
+    db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 h' WHERE key = 'held'")
+    list(prune.lap(store, Settings()))
+    assert keys(db).keys() == {"used", "shared", "busy", "held"}
+    assert (slots(db, "unused"), slots(db, "busy")) == ({}, {"run": 2})
+    used(db, "unused", name="again")
+    assert keys(db)["unused"][:2] == ("*", 2) and slots(db, "unused") == {"run": 2}
+
+
+def test_a_key_that_a_transaction_is_about_to_use_stays(db: Db, database_url: str, store: PostgresStore) -> None:
+    used(db, "a")
+    ticker.unregister(db, "poll")
+    with connect(database_url) as other, other.transaction():
+        used(other, "a", name="other")
+        list(prune.lap(store, Settings()))
+        assert keys(db).keys() == {"a"}
+
+
+def test_a_task_whose_key_is_being_deleted_waits_and_brings_it_again(
+    db: Db, database_url: str, store: PostgresStore
+) -> None:
+    used(db, "a")
+    ticker.limit(db, "a", concurrency=3)
+    ticker.unregister(db, "poll")
+    with connect(database_url) as other, ThreadPoolExecutor(1) as pool:
+        with store.transaction() as execute:
+            assert execute("lock_unused_keys", now=None, limit=10) == [{"key": "a"}]
+            execute("prune_keys", now=None, keys=["a"])
+            later = pool.submit(used, other, "a")
+            until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the registration waits")
+        later.result(timeout=60)
+    assert keys(db)["a"][:2] == ("a", 3) and slots(db, "a") == {"run": 3}
+
+
+def test_a_key_that_a_task_got_before_it_was_locked_is_not_deleted(db: Db, store: PostgresStore) -> None:
+    used(db, "a")
+    with store.transaction() as execute:
+        execute("prune_keys", now=None, keys=["a"])
+    assert keys(db).keys() == {"a"}
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 Two statements (`prune_runs`, `prune_events`) decide which records to delete. A lap walks once through both tables in the order
 of their ids, and stops at the young records. Nothing is locked between two batches. Any number of laps may run at once.
+After that, keys of limits that no task uses any more are deleted.
 """
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import astuple, dataclass
 
 import psycopg
@@ -61,8 +62,25 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
             yield from _walk(store, statement, first, settings, dry)
         except TickerError as error:
             failed = failed or error
+    try:
+        while not dry and (yield from _prune_keys(store)):
+            pass
+    except TickerError as error:
+        failed = failed or error
     if failed:
         raise failed
+
+
+def _prune_keys(store: PostgresStore) -> Generator[Pruned, None, bool]:
+    """Deletes keys of limits that no task uses any more. Returns whether there may be more."""
+    began = clock.monotonic()
+    with store.transaction() as execute:
+        execute("prune_patience")
+        keys = [row["key"] for row in execute("lock_unused_keys", now=clock.now(), limit=MOST)]
+        execute("prune_keys", now=clock.now(), keys=keys)
+    if keys:
+        yield Pruned(seconds=clock.monotonic() - began)
+    return len(keys) == MOST
 
 
 def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, dry: bool) -> Iterator[Pruned]:

@@ -132,6 +132,8 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
             yield from task_rows.first_time(values)
     unwanted = [row for name, row in rows.items() if name not in by_name]
     yield from task_rows.written("delete_tasks", by=by, ids=_ids(unwanted))
+    if keys := [key for item in items for key in item.given().get("limits") or ()]:
+        yield query("name_keys", keys=keys)
     registered = {}
     for name in sorted(by_name):  # the same order in every process, against deadlocks
         registered[name] = yield from _register(by_name[name], who, None, by)

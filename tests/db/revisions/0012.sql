@@ -306,13 +306,15 @@ CREATE FUNCTION ticker.use_keys() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
     AS $$
-DECLARE missing text[] := ARRAY(SELECT w.key FROM unnest(NEW.limits) AS w (key)
-    WHERE NOT EXISTS (SELECT FROM "ticker".limited_keys k WHERE k.key = w.key));
+DECLARE missing text[];
 BEGIN
-    IF missing <> '{}' THEN
+    LOOP
+        missing := ARRAY(SELECT unnest(NEW.limits) EXCEPT SELECT key::text FROM (
+            SELECT key FROM "ticker".limited_keys WHERE key = ANY (NEW.limits) ORDER BY key FOR KEY SHARE) known);
+        EXIT WHEN missing = '{}';
         LOCK TABLE "ticker".limits IN SHARE MODE;
-        PERFORM "ticker".limit_keys(missing);
-    END IF;
+        PERFORM "ticker".limit_keys(missing || string_to_array(coalesce(current_setting('ticker.keys', true), ''), ','));
+    END LOOP;
     RETURN NULL;
 END $$;
 CREATE TABLE ticker.events (

@@ -75,6 +75,23 @@ SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), 
     count(c.id) FILTER (WHERE p.outcome = 'dropped')::int AS drops, 0 AS events
 FROM page p LEFT JOIN counted c ON c.id = p.id
 
+-- rule: unused
+-- No task has the key t, no run or start takes a slot of it, and it is not held.
+coalesce(t.held_until <= {now}, true)
+    AND NOT EXISTS (SELECT FROM {schema}.tasks o, unnest(o.limits) AS u (key) WHERE u.key = t.key)
+    AND NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = t.key AND s.until > {now})
+
+-- name: lock_unused_keys
+-- Locks keys that no task uses. A task that is about to use one waits.
+SELECT key FROM {schema}.limited_keys k WHERE {unused k} LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+
+-- name: prune_keys
+-- Deletes those of the locked keys that are still unused: this statement sees the tasks that were committed before the lock.
+WITH gone AS (
+    DELETE FROM {schema}.limited_keys k WHERE key = ANY (%(keys)s::text[]) AND {unused k} RETURNING key
+)
+DELETE FROM {schema}.slots WHERE key IN (SELECT key FROM gone)
+
 -- name: next_run
 -- Returns the first run of a walk. If its page takes too long, the walk continues after it.
 SELECT min(id) AS id FROM {schema}.runs WHERE id > %(after)s::bigint

@@ -21,6 +21,10 @@ SELECT coalesce(current_setting('ticker.by', true), '') AS by
 -- name: act_as
 SELECT set_config('ticker.by', %(by)s, true)
 
+-- name: name_keys
+-- Names the keys of all tasks that this transaction is about to write (`use_keys`).
+SELECT set_config('ticker.keys', array_to_string(%(keys)s::text[], ','), true)
+
 -- name: insert_task
 -- Inserts a task, due at once unless `first` is given. Returns no row if another process was faster, or the owner is
 -- gone. `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.queries`), `{settings n}` for those of the

@@ -125,16 +125,20 @@ ALTER DOMAIN ticker_keys ADD CONSTRAINT ticker_keys_check CHECK (
     AND (cardinality(VALUE) = 1 OR (VALUE[2] ~ '^[-!-)+.-~]{1,200}$' AND VALUE[1] <> VALUE[2]))) NOT VALID;
 
 -- A new key gets its rows with the first task that has it, however the task is written. The lock makes it wait for changes of
--- limits that are not committed, and those for it. Otherwise neither would see the other.
+-- limits that are not committed, and those for it. Otherwise neither would see the other. A call that writes several tasks
+-- names all of their keys in `ticker.keys`, so that they get their rows in order. Until the transaction ends, the keys are
+-- locked, so that they are not deleted as unused.
 CREATE FUNCTION use_keys() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-DECLARE missing text[] := ARRAY(SELECT w.key FROM unnest(NEW.limits) AS w (key)
-    WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = w.key));
+DECLARE missing text[];
 BEGIN
-    IF missing <> '{}' THEN
+    LOOP
+        missing := ARRAY(SELECT unnest(NEW.limits) EXCEPT SELECT key::text FROM (
+            SELECT key FROM {schema}.limited_keys WHERE key = ANY (NEW.limits) ORDER BY key FOR KEY SHARE) known);
+        EXIT WHEN missing = '{}';
         LOCK TABLE {schema}.limits IN SHARE MODE;
-        PERFORM {schema}.limit_keys(missing);
-    END IF;
+        PERFORM {schema}.limit_keys(missing || string_to_array(coalesce(current_setting('ticker.keys', true), ''), ','));
+    END LOOP;
     RETURN NULL;
 END $$;
 

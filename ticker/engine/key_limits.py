@@ -16,8 +16,8 @@ LOOK_IN_VAIN = timedelta(seconds=5)
 class LimitedTask(NamedTuple):
     """A due task with one or two keys, and how many runs of each key may still be pushed; None is any number.
 
-    With `is_planned`, this is a planned run of such a task, and `id` is the run's. `free_at` is when the keys may have room again,
-    if they have none now and the time is known.
+    With `is_planned`, this is a planned run of such a task, and `id` is that of the run. `free_at` is when the keys may have room
+    again, if they have none and the time is known.
     """
 
     id: int

@@ -49,7 +49,7 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
     """Its process died, and this run was not the known cause. Not a failure."""
     HELD_OFF = "held_off"
-    """It raised `SlowDown`, and its key is left alone for a while. Not a failure."""
+    """It raised `SlowDown`, and its key is held off for a while. Not a failure."""
     DROPPED = "dropped"
 
 

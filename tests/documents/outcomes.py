@@ -32,7 +32,7 @@ OUTCOMES = {
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
     Outcome.INTERRUPTED: "its process died because of another run of its group, or of an unknown cause while several runs were active. Not a failure; retried only with `retries`, or if its function is `repeatable`",
-    Outcome.HELD_OFF: "the function raised `SlowDown`: its key is left alone for a while. Not a failure; not retried",
+    Outcome.HELD_OFF: "the function raised `SlowDown`: its key is held off for a while. Not a failure; not retried",
     Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
 REASONS = {

@@ -3,10 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry
     from ticker.read.tasks import RunRecord
 
+T = TypeVar("T")
 Piece = tuple[str, str]
 WIDE = 100_000  # columns: the terminal itself wraps long lines, so that copied words and ids stay whole
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
@@ -30,6 +31,18 @@ YELLOW = {"paused", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.H
 def print_json(value: Any) -> None:
     """Prints one document in ASCII, which every terminal and encoding can show."""
     click.echo(json.dumps(value, indent=2))
+
+
+def print_rows(
+    rows: Sequence[T], as_json: bool, data: Callable[[T], Any], show: Callable[[Sequence[T]], None], none: str
+) -> None:
+    """Prints the JSON data of each row, or the rows with `show`, or the sentence `none` if there are no rows."""
+    if as_json:
+        print_json([data(row) for row in rows])
+    elif rows:
+        show(rows)
+    else:
+        say(none)
 
 
 def print_tasks(tasks: Iterable[Task]) -> None:

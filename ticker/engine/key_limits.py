@@ -10,7 +10,7 @@ LOOK_EVERY = timedelta(milliseconds=200)
 LOOK_AHEAD = timedelta(milliseconds=300)
 """The time until a job that the next look pushes starts: the room of this time is given out at once."""
 LOOK_IN_VAIN = timedelta(seconds=5)
-"""The time until the next look if it is unknown when a key has room: a job has to start, or a run to end."""
+"""The time until the next look if it is unknown when a key has room, because a job has to start first, or a run to end."""
 
 
 class LimitedTask(NamedTuple):
@@ -44,9 +44,9 @@ class Choice(NamedTuple):
 
 
 def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetime, more: bool = False) -> Choice:
-    """Chooses tasks in turn, as long as all of their keys have room, and the queue, if its depth is limited.
+    """Chooses tasks in turn, as long as all of their keys have room, and so has their queue if its depth is limited.
 
-    `more` means that there are others, which may have the same keys.
+    `more` means that there are other tasks, which may have the same keys.
     """
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
     left, chosen, refused = dict(depths), list[LimitedTask](), list[LimitedTask]()

@@ -23,7 +23,9 @@ from ticker.tasks.sorts import Field
 
 if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry
+    from ticker.read.limits import LimitStatus
     from ticker.read.tasks import RunRecord, TickerStatus
+    from ticker.registration.limits import Limit
 
 
 IN_WORDS = {
@@ -118,6 +120,11 @@ def in_words(task: Task) -> str:
         return kinds.of(task).words()
     except BadInput:
         return ""
+
+
+def rate(limit: "Limit | LimitStatus") -> str:
+    """Returns the rate as `limit` accepts it, such as `300/1m`, or an empty text."""
+    return "" if limit.rate is None or limit.period_ms is None else f"{limit.rate}/{words(limit.period_ms)}"
 
 
 def outcome(task: Task) -> str:

@@ -1,6 +1,5 @@
-"""Says what keeps a due task with limits from being pushed."""
+"""Explains why a due task with limits is not pushed yet."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,11 +11,11 @@ from ticker.tasks.queries import query
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """A key of a task, and the use of its limits.
+    """A key of a task, and the use of its limit.
 
-    `places` is how many runs may be active, and `burst` how many may start at once; None is any number. `used` counts the
-    burst's tokens that are used up, the next of them until `token_at`. `waiting` counts other tasks of the key whose jobs wait,
-    and `before` those that have been due for longer.
+    `places` is how many runs may be active, and `burst` how many may start at once; None means any number. `used` counts the
+    tokens of the burst that are used up; the first of them comes back at `token_at`. `waiting` counts other tasks of the key
+    whose jobs wait, and `before` those that have been due for longer.
     """
 
     key: str
@@ -30,25 +29,22 @@ class KeyUse:
     before: int
 
 
-def keys_of(task: Task | None, now: datetime) -> Steps[list[KeyUse]]:
-    if task is None or not task.limits:
-        return []
-    return [KeyUse(**row) for row in (yield query("keys_of_task", id=task.id, now=now))]
-
-
-def waits(keys: Sequence[KeyUse], now: datetime) -> str:
+def waits(task: Task | None, now: datetime) -> Steps[str]:
     """Says for which keys a due task waits. The text is empty if all of them have room."""
-    return " and ".join(sentence for key in keys for sentence in waits_for(key, now))
+    if task is None or not task.limits:
+        return ""
+    keys = [KeyUse(**row) for row in (yield query("keys_of_task", id=task.id, now=now))]
+    return " and ".join(filter(None, (wait_for(key, now) for key in keys)))
 
 
-def waits_for(key: KeyUse, now: datetime) -> Iterator[str]:
+def wait_for(key: KeyUse, now: datetime) -> str:
     if key.held_until:
-        yield f"{key.key} is left alone until {time_of_day(key.held_until, now)} (SlowDown)"
-        return
+        return f"{key.key} is held off until {time_of_day(key.held_until, now)} (SlowDown)"
     jobs = f", and {counted(key.waiting, 'job')} of it {'waits' if key.waiting == 1 else 'wait'}" if key.waiting else ""
     rest = f"{jobs}; {counted(key.before, 'task')} before it"
     if key.places is not None and key.active + key.waiting >= key.places:
-        yield f"{key.active} of {key.places} runs of {key.key} are active{rest}"
-    elif key.burst is not None and key.used + key.waiting >= key.burst:
+        return f"{key.active} of {key.places} runs of {key.key} are active{rest}"
+    if key.burst is not None and key.used + key.waiting >= key.burst:
         until = f" until {time_of_day(key.token_at, now)}" if key.token_at else ""
-        yield f"{key.used} of {key.burst} starts of {key.key} are used up{until}{rest}"
+        return f"{key.used} of {key.burst} starts of {key.key} are used up{until}{rest}"
+    return ""

@@ -1,4 +1,4 @@
-"""Lists limits with their use, the runs that use them, and the tasks that are due."""
+"""Lists limits with their use, the runs that hold their slots, and the tasks that are due."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ from ticker.read.entries import (
 )
 from ticker.read.explain import ExplainContext
 from ticker.read.forecast import Event, following, held, stopped, then
-from ticker.read.keys import keys_of, waits
+from ticker.read.keys import waits
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR
 from ticker.tasks.fields import Task
@@ -77,11 +77,11 @@ def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int 
     tickers = yield from tasks.tickers.steps(ended=True)
     still_open = yield from open_runs(newest)
     guilty = (yield query("guilty_tasks", function=row.function, now=now))[0]["count"] if row else 0
-    keys = yield from keys_of(row, now)
+    limited = yield from waits(row, now)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         tuple(then(row, events, runs, tickers, at)) if at else (),
-        tuple(following(row, still_open, tickers, now, guilty=guilty, waits=waits(keys, now))) if row
+        tuple(following(row, still_open, tickers, now, guilty=guilty, waits=limited)) if row
         else (gone(runs, events, now),),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Defines the functions with which applications limit the runs that share a key. They join the caller's transaction."""
+"""Declares and removes limits of runs that share a key, and ends holds. Everything joins the caller's transaction."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -72,10 +72,7 @@ def sync(
     if len(wanted) < len(declared):
         raise BadInput("declared", sorted(item.name for item in declared), "has two tasks with the same name")
     given = {item.name: item.checked() for item in declared}
-    limit_steps, known_limits = yield from _limit_steps(limits, scope)
-    if is_changing := not dry and any(step.what != "keep" for step in limit_steps):
-        yield query("lock_limits")  # most deploys change no limit and take no lock
-        limit_steps, known_limits = yield from _limit_steps(limits, scope)
+    limit_steps = yield from _sync_limits(limits, scope, dry)  # before tasks, whose new keys then have their limits
     known = {row["name"]: row for row in (yield query("declared_tasks", names=sorted(wanted)))}
     for name in wanted.keys() & known.keys():
         if not known[name]["declared_in"]:
@@ -91,39 +88,46 @@ def sync(
         if name not in wanted and is_inside(row["declared_in"], scope)
     ]
     if not dry:
-        for step in limit_steps:  # before tasks, whose new keys then have their limits
-            yield from _carry_out_limit(step, limits, known_limits)
         for step in steps:
             yield from _carry_out(step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))
-    if is_changing:
-        yield from rows.wake_up()
     return limit_steps + steps
 
 
-def _limit_steps(limits: Limits, scope: Collection[str]) -> Steps[tuple[list[Step], dict[str, Row]]]:
-    """Returns the steps for limits, and the rows of the limits by key."""
-    known = {row["key"]: row for row in (yield query("declared_limits", keys=list(limits)))}
+def _sync_limits(limits: Limits, scope: Collection[str], dry: bool) -> Steps[list[Step]]:
+    """Adds, changes and deletes limits, and returns the steps. Takes no lock if there is nothing to change, as in most deploys."""
+    known = yield query("declared_limits", keys=list(limits))
+    steps = _limit_steps(limits, known, scope)
+    if dry or all(step.what == "keep" for step in steps):
+        return steps
+    yield query("lock_limits")
+    known = yield query("declared_limits", keys=list(limits))
+    steps = _limit_steps(limits, known, scope)
+    registered = {row["key"]: row["registered"] for row in known}
+    for step in steps:
+        if step.what == "remove":
+            yield query("remove_limit", key=step.name)
+        elif step.what != "keep":
+            module, said = limits[step.name]
+            columns = checks.limit_of_key(step.name, **said)
+            if registered.get(step.name) != columns:  # otherwise, only the module differs
+                yield query("declare_limit", now=clock.now(), by=BY, **columns)
+            yield query("note_declaration", key=step.name, declared_in=module, registered=json.dumps(columns))
+    yield from rows.wake_up()
+    return steps
+
+
+def _limit_steps(limits: Limits, known: Sequence[Row], scope: Collection[str]) -> list[Step]:
+    rows_by_key = {row["key"]: row for row in known}
     steps = []
     for key, (module, said) in sorted(limits.items()):
-        row = known.get(key)
+        row = rows_by_key.get(key)
         if row and not row["declared_in"]:
             raise BadInput("declared", key, "is the key of a limit that was declared at run time; remove one of them")
         is_same = row and (row["declared_in"], row["registered"]) == (module, checks.limit_of_key(key, **said))
         words = ", ".join(f"{field} {value}" for field, value in said.items() if value is not None)
         steps.append(Step("keep" if is_same else "change" if row else "add", key, "", words, kind="limit"))
-    gone = [key for key, row in known.items() if key not in limits and is_inside(row["declared_in"], scope)]
-    return steps + [Step("remove", key, "", "", kind="limit") for key in gone], known
-
-
-def _carry_out_limit(step: Step, limits: Limits, known: Mapping[str, Row]) -> Steps[None]:
-    if step.what == "remove":
-        yield query("remove_limit", key=step.name)
-    elif step.what != "keep":
-        module, said = limits[step.name]
-        columns = checks.limit_of_key(step.name, **said)
-        if step.what == "add" or known[step.name]["registered"] != columns:
-            yield query("declare_limit", now=clock.now(), by=BY, **columns)
-        yield query("note_declaration", key=step.name, declared_in=module, registered=json.dumps(columns))
+    gone = [row["key"] for row in known if row["key"] not in limits and is_inside(row["declared_in"], scope)]
+    return steps + [Step("remove", key, "", "", kind="limit") for key in gone]
 
 
 def is_inside(module: str, scope: Collection[str]) -> bool:

@@ -1,6 +1,7 @@
 """Checks the values of a task's fields. Each rule returns the value for the column, or raises BadInput."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from ticker.model import (
     Kind,
 )
 from ticker.schedules import calendar, cron, once, zones
-from ticker.schedules.duration import milliseconds
+from ticker.schedules.duration import SECOND, milliseconds
 from ticker.schedules.interval import UTC
 from ticker.schedules.kinds import Schedule
 
@@ -27,6 +28,7 @@ KEYS_AT_MOST = 2
 MOST_AT_ONCE = 10_000  # slots of a key; each is a row
 MOST_PER_PERIOD = 1_000_000
 _KEY = r"[-!-)+.-~]+"
+_PATTERN = rf"{_KEY}\*?|\*"
 
 Check = Callable[[str, object], Any]
 """Takes a field's name and value, and returns the value for its column. Raises BadInput."""
@@ -161,15 +163,11 @@ def label(field: str, value: object) -> str:
 
 
 def key(field: str, value: object, *, pattern: bool = False) -> str:
-    """Accepts the key of a limit, such as a host or an account; with `pattern`, also the beginning of keys and an asterisk."""
-    allowed, more = (f"{_KEY}|{_KEY}\\*|\\*", "; a pattern ends with an asterisk") if pattern else (_KEY, "")
-    if not isinstance(value, str) or not re.fullmatch(allowed, value) or len(value) > NAME_AT_MOST:
-        raise BadInput(
-            field,
-            value,
-            f"is not a key of 1 to {NAME_AT_MOST} printable ASCII characters without spaces, commas and asterisks{more}",
-        )
-    return value
+    """Accepts the key of a limit, such as a host or an account. With `pattern`, an asterisk may follow, or stand alone."""
+    if isinstance(value, str) and len(value) <= NAME_AT_MOST and re.fullmatch(_PATTERN if pattern else _KEY, value):
+        return value
+    form = f"is not a key of 1 to {NAME_AT_MOST} printable ASCII characters without spaces, commas and asterisks"
+    raise BadInput(field, value, form + ("; a pattern ends with an asterisk" if pattern else ""))
 
 
 def keys(field: str, value: object) -> list[str] | None:
@@ -185,30 +183,28 @@ def keys(field: str, value: object) -> list[str] | None:
 
 
 def limit_of_key(name: str, concurrency: int | None, rate: str | None, burst: int | None) -> dict[str, Any]:
-    """Accepts the arguments of `ticker.limit`, and returns the columns of the limit, with the default of the burst."""
-    count, period = (None, None) if rate is None else _rate(rate)
-    if count is None and concurrency is None:
+    """Accepts the arguments of `ticker.limit`, and returns the columns of the limit."""
+    if concurrency is None and rate is None:
         raise BadInput("concurrency", None, 'is missing; pass concurrency=20, or rate="300/1m", or both')
-    if burst is not None and count is None:
+    if rate is None and burst is not None:
         raise BadInput("burst", burst, 'needs a rate, such as rate="300/1m"')
-    if burst is None and count is not None and period is not None:
-        burst = min(-(-count * 1000 // period), MOST_AT_ONCE)
-    most = MOST_AT_ONCE if count is None else min(count, MOST_AT_ONCE)
     return {
         "key": key("key", name, pattern=True),
         "concurrency": None if concurrency is None else integer(1, MOST_AT_ONCE)("concurrency", concurrency),
-        "rate": count,
-        "period_ms": period,
-        "burst": None if burst is None else integer(1, most)("burst", burst),
+        **({"rate": None, "period_ms": None, "burst": None} if rate is None else _starts(rate, burst)),
     }
 
 
-def _rate(value: object) -> tuple[int, int]:
-    """Returns the starts per period, and the period in milliseconds."""
-    count, slash, period = value.partition("/") if isinstance(value, str) else ("", "", "")
-    if not slash or not numbers.is_plain(count) or not 1 <= int(count) <= MOST_PER_PERIOD:
-        raise BadInput("rate", value, f"is not a count from 1 to {MOST_PER_PERIOD:,} per duration; write 300/1m")
-    return int(count), milliseconds("rate", period, least=1000)
+def _starts(rate: object, burst: int | None) -> dict[str, int]:
+    """Returns the columns of a rate. The burst defaults to the starts of one second, at least one."""
+    text, slash, period = rate.partition("/") if isinstance(rate, str) else ("", "", "")
+    if not slash or not numbers.is_plain(text) or not 1 <= int(text) <= MOST_PER_PERIOD:
+        raise BadInput("rate", rate, f"is not a count from 1 to {MOST_PER_PERIOD:,} per duration; write 300/1m")
+    count, period_ms = int(text), milliseconds("rate", period, least=SECOND)
+    most = min(count, MOST_AT_ONCE)
+    a_second = min(math.ceil(count * SECOND / period_ms), most)
+    burst = a_second if burst is None else integer(1, most)("burst", burst)
+    return {"rate": count, "period_ms": period_ms, "burst": burst}
 
 
 NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}

@@ -1,4 +1,4 @@
-"""Keeps which keys of limits are full, so that a group does not request starts that would be refused.
+"""Tracks the keys that are full, so that a group does not request starts that would be refused.
 
 The tasks of a full key wait in the process, while tasks of other keys start. When there may be room again, one start is
 requested, and then twice as many each time, as long as none is refused.
@@ -16,7 +16,7 @@ SHORTEST, LONGEST = 0.02, 1.0  # seconds until a start of a full key is requeste
 
 @dataclass
 class FullKey:
-    """`again_at` is the instant of `limits.now` at which there may be room. `number` starts are requested then, at most."""
+    """`again_at` is the instant of `limits.now` at which the key may have room. At most `number` starts are then requested."""
 
     again_at: float
     pause: float = SHORTEST
@@ -24,7 +24,7 @@ class FullKey:
 
 
 class FullKeys:
-    """Notes the answers to requested starts. A task waits for one key at a time."""
+    """Decides which starts a group requests, by the answers to earlier requests. A task waits for one key at a time."""
 
     def __init__(self) -> None:
         self._keys: dict[str, FullKey] = {}
@@ -67,7 +67,7 @@ class FullKeys:
             self._keys[name] = FullKey(limits.now() + wait, pause)
 
     def note_end(self, keys: Iterable[str]) -> None:
-        """Notes that a run of these keys has ended in this process, so that there may be room as soon as its end is written."""
+        """Notes that a run with these keys has ended in this process. The keys may have room as soon as its end is written."""
         for name in keys:
             if (key := self._keys.get(name)) is not None:
                 number = key.number + 1 if key.again_at else key.number

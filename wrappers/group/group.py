@@ -186,38 +186,39 @@ class Group:
             for call in calls:
                 self._let_go(call.job_id)
             return []
-        begun = []
         refused = {
             call.task_id: answer
             for call, answer in zip(calls, answers, strict=True)
             if isinstance(answer, start.NoRoom)
         }
         self._full_keys.note((call.task_id for call in calls), refused)
-        for slot, call, answer in zip(slots, calls, answers, strict=True):
-            locked_since = self._locked_since.pop(call.task_id, limits.now())
-            if isinstance(answer, Call) and answer.start is not None:
-                run = call.task_id, answer.start.token, answer.start.run_id
-                output = streams.Output(slot)  # discards the output of an earlier run in this slot
-                hard = answer.deadline - answer.since
-                self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
-                begun.append((slot, answer, output))
-                self._let_go(call.job_id)
-                continue
-            self._slots.give_back(slot)
-            if call.task_id in refused:
-                self._unstarted.append(call)
-                continue
-            if answer is None and limits.now() - locked_since < start.PATIENCE:
-                self._locked_since[call.task_id] = locked_since
-                self._unstarted.append(call)
-                continue
+        settled = [self._settle(slot, *pair) for slot, *pair in zip(slots, calls, answers, strict=True)]
+        return [begun for begun in settled if begun is not None]
+
+    def _settle(
+        self, slot: int, call: Call, answer: Call | start.NoRoom | str | None
+    ) -> tuple[int, Call, streams.Output] | None:
+        """Begins a run that may start in its slot. Otherwise frees the slot, and keeps the call if it may start later."""
+        locked_since = self._locked_since.pop(call.task_id, limits.now())
+        if isinstance(answer, Call) and answer.start is not None:
+            run = call.task_id, answer.start.token, answer.start.run_id
+            output = streams.Output(slot)  # discards the output of an earlier run in this slot
+            hard = answer.deadline - answer.since
+            self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
             self._let_go(call.job_id)
-            if answer is not None:
-                self.answers[str(answer).partition(":")[0]] += 1
-            else:
+            return slot, answer, output
+        self._slots.give_back(slot)
+        if isinstance(answer, start.NoRoom):
+            self._unstarted.append(call)
+        elif answer is None and limits.now() - locked_since < start.PATIENCE:
+            self._locked_since[call.task_id] = locked_since
+            self._unstarted.append(call)
+        else:
+            self._let_go(call.job_id)
+            if answer is None:
                 log.warning("task=%s did not begin: its row was locked for over %.0f s", call.task_id, start.PATIENCE)
-                self.answers["locked"] += 1
-        return begun
+            self.answers["locked" if answer is None else str(answer).partition(":")[0]] += 1
+        return None
 
     def _next_calls(self, number: int) -> list[Call]:
         """Takes up to this number of unstarted calls of different tasks whose keys may have room."""

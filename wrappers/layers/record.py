@@ -57,7 +57,7 @@ def end_of_error(call: Call, error: BaseException) -> End:
             key = checked_key(error.key, call.start.limits)
         except BadInput as wrong:
             return End(Outcome.FAILED, f"SlowDown: {wrong}", traceback=serialize.trace(error))
-        return End(Outcome.HELD_OFF, f"{key} is left alone for a while", held_key=key, held_ms=error.for_ms)
+        return End(Outcome.HELD_OFF, f"{key} is held off for a while", held_key=key, held_ms=error.for_ms)
     return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
 
 

@@ -96,7 +96,7 @@ class Run:
     _keys: tuple[str, ...] = field(default=(), repr=False)
 
     def hold_off(self, key: str, until: Until | None = None) -> None:
-        """Leaves a key of the task's limits alone: no run of it starts before `until`, on any worker. This run continues.
+        """Holds off a key of the task: no run of the key starts before `until`, on any worker. This run continues.
 
         `until` is what `SlowDown` takes. Raises BadInput if the task does not have this key.
         """

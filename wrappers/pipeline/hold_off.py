@@ -1,4 +1,4 @@
-"""Holds off a key of a run's limits for a while: `raise SlowDown(...)`, or `run.hold_off(...)`."""
+"""Reads what `SlowDown` and `run.hold_off` are given: a key of the task, and the time until which it is held off."""
 
 import logging
 import math
@@ -17,11 +17,11 @@ log = logging.getLogger("ticker.run")
 
 
 class SlowDown(Exception):
-    """Raised by a function to end its run, and to hold off a key of its limits: no run of the key starts before `until`.
+    """A function raises this to end its run and to hold off a key of its task: no run of the key starts before `until`.
 
     The outcome is `held_off`, which is neither a success nor a failure. `key` defaults to the first key of the task.
     `until` is a datetime with a zone, a duration (seconds as a number, a timedelta, or a text such as `5m`), or the value of a
-    `Retry-After` header. Without `until`, or with any other text, the key is held off for one minute. Each further SlowDown
+    `Retry-After` header. Without `until`, or with any other text, the key is held off for one minute. Each further `SlowDown`
     doubles this, up to an hour, until a run of the key succeeds. Raises BadInput if a datetime has no zone, a number or
     timedelta is negative, or one of these is more than 366 days away.
     """
@@ -33,20 +33,20 @@ class SlowDown(Exception):
 
 def span(until: Until | None) -> int | None:
     """Returns the milliseconds from now until this time: 0 if it has passed, and None for a text that is not a time."""
-    try:
+    if not isinstance(until, str):
         return _span(until)
+    try:
+        return milliseconds("until", until)
     except BadInput as error:
-        if not isinstance(until, str):
-            raise
         problem = error
-    with suppress(ValueError, TypeError, BadInput):
+    with suppress(ValueError, OverflowError, BadInput):
         date = parsedate_to_datetime(until)  # such as `Wed, 21 Oct 2026 07:28:00 GMT`
         return _span(date if date.tzinfo else date.replace(tzinfo=UTC))
     log.warning("%s; the key is held off as without a time", problem)
     return None
 
 
-def _span(until: Until | None) -> int | None:
+def _span(until: float | timedelta | datetime | None) -> int | None:
     if isinstance(until, datetime):
         if until.tzinfo is None:
             raise BadInput("until", until, "has no time zone; write datetime.now(UTC) + timedelta(minutes=5)")
@@ -59,7 +59,7 @@ def _span(until: Until | None) -> int | None:
 
 
 def checked_key(key: str | None, keys: Sequence[str]) -> str:
-    """Returns the key, or the first key of the task. Raises BadInput if the task does not have it."""
+    """Returns the key, which defaults to the task's first. Raises BadInput if the task does not have it."""
     if key is None and keys:
         return keys[0]
     if key not in keys:

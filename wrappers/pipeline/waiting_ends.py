@@ -72,8 +72,8 @@ class WaitingEnds:
             for left in ends:
                 hold_off(database, left)
             written = database.finish_all(ends)
-            if settings.from_environment().wake and any(_is_news(left.end) for left in ends):
-                database.execute("wake_up", schema=database.schema)
+            if any(_is_news(left.end) for left in ends):
+                database.wake_tickers()
         except (TickerError, psycopg.Error) as error:
             log.warning("%s ends could not be written together: %s", len(ends), first_line(error))
             return set()
@@ -170,7 +170,7 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
 
 
 def hold_off(database: Database, left: PendingEnd) -> None:
-    """Leaves a key alone if the run demands it. A repetition changes nothing."""
+    """Holds off the key that the run named, if any. A repetition changes nothing."""
     if left.end.held_key:
         database.hold_off(left.end.held_key, left.run_id, left.end.held_ms, at=left.end.at)
 

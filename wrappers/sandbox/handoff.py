@@ -52,7 +52,7 @@ class End:
     alone: bool = False
     """Whether its process died of an unknown cause while other runs were active. If so, its task runs alone next time."""
     held_key: str = ""
-    """A key of its limits that is left alone from now on, for `held_ms` milliseconds. With None, the ends before decide."""
+    """The key that is held off from `at`, for `held_ms` milliseconds. With None, earlier holds of the key decide how long."""
     held_ms: int | None = None
 
 

@@ -1,5 +1,6 @@
 """`ticker notify --test | notices`: tests the channels, and lists undelivered notices."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,12 +46,7 @@ def notices(limit: int, as_json: bool) -> None:
 
     with database() as db:
         rows = notify.waiting(db, configured().schema, limit)
-    if as_json:
-        render.print_json(formatting.plain_data(rows))
-    elif rows:
-        print_notices(rows)
-    else:
-        render.say("no notice is waiting")
+    render.print_rows(rows, as_json, formatting.plain_data, print_notices, "no notice is waiting")
 
 
 def tried(settings: "Settings") -> list[dict[str, Any]]:
@@ -67,7 +63,7 @@ def tried(settings: "Settings") -> list[dict[str, Any]]:
     return answers
 
 
-def print_notices(rows: list[dict[str, Any]]) -> None:
+def print_notices(rows: Sequence[dict[str, Any]]) -> None:
     table = render.columns(
         "event", "what", "task", "name", "owner", "when (UTC)", "channel", "tries", "next try (UTC)", "why"
     )

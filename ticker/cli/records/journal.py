@@ -2,8 +2,9 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,13 +77,7 @@ def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
     with database() as db:
         begin = None if since is None else past("since", since, lambda: now(db))
         groups = read_journal.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
-    listed = groups[:limit]
-    if as_json:
-        render.print_json([drops_data(group) for group in listed])
-    elif listed:
-        print_drops(by, listed)
-    else:
-        render.say("no drops")
+    render.print_rows(groups[:limit], as_json, drops_data, partial(print_drops, by), "no drops")
     if len(groups) > limit:
         render.warn([f"there are more than {limit} groups; see --limit and --since"])
 
@@ -134,7 +129,7 @@ def drops_data(one: "Drops") -> dict[str, Any]:
     return {**formatting.plain_data(one), "example": None if one.example is None else formatting.line_data(one.example)}
 
 
-def print_drops(by: str, counted: "list[Drops]") -> None:
+def print_drops(by: str, counted: "Sequence[Drops]") -> None:
     table = render.columns("count", by, "newest (UTC)", "such as")
     for one in counted:
         example = one.example

@@ -49,12 +49,7 @@ def runs(
         records = tasks.list_runs(db, task=task_id, outcome=Outcome(outcome) if outcome else None, limit=limit)
         if task_id is not None and not records:
             tasks.get(db, task_id)  # raises UnknownTask if there is neither a task nor a record
-    if as_json:
-        render.print_json([formatting.run_data(record) for record in records])
-    elif records:
-        render.print_runs(records)
-    else:
-        render.say("no runs")
+    render.print_rows(records, as_json, formatting.run_data, render.print_runs, "no runs")
 
 
 def show(run_id: int, as_json: bool) -> None:

@@ -224,12 +224,7 @@ def print_one(task: Task, as_json: bool) -> None:
 
 
 def print_some(tasks: Sequence[Task], as_json: bool) -> None:
-    if as_json:
-        render.print_json([formatting.task_data(task) for task in tasks])
-    elif tasks:
-        render.print_tasks(tasks)
-    else:
-        render.say("no tasks")
+    render.print_rows(tasks, as_json, formatting.task_data, render.print_tasks, "no tasks")
 
 
 def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """`ticker limit | limits`: limits of runs that share a key, and their use."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,7 +10,6 @@ from ticker.cli.connection import database
 from ticker.cli.options import as_json
 from ticker.cli.tasks.commands import user
 from ticker.read import formatting
-from ticker.schedules.duration import words
 
 if TYPE_CHECKING:
     from ticker.read.limits import LimitStatus
@@ -43,22 +43,18 @@ def limit(
     given = (concurrency, rate, burst) != (None, None, None)
     if given + remove + release != 1:
         raise click.UsageError("give --concurrency, --rate or both; or else --remove or --release")
+    answer: Any
     with database() as db:
         if release:
-            was_held = operations.release(db, key)
+            answer = {"key": key, "released": operations.release(db, key)}
+            text = f"{key} is released" if answer["released"] else f"{key} is not held"
         elif remove:
-            changed = operations.unlimit(db, key)
+            answer = operations.unlimit(db, key)
+            text = f"removed the limit of {key}" if answer else f"{key} had no limit"
         else:
-            changed = operations.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
-    if release:
-        text = f"{key} is released" if was_held else f"{key} is not held"
-        render.print_json({"key": key, "released": was_held}) if as_json else render.say(text)
-    elif as_json:
-        render.print_json(formatting.plain_data(changed))
-    elif changed is None:
-        render.say(f"{key} had no limit")
-    else:
-        render.say(f"removed the limit of {key}" if remove else f"{key}: {in_words(changed)}")
+            answer = operations.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
+            text = f"{key}: {in_words(answer)}"
+    render.print_json(formatting.plain_data(answer)) if as_json else render.say(text)
 
 
 @click.command()
@@ -70,32 +66,26 @@ def limits(limit: int, as_json: bool) -> None:
 
     with database() as db:
         statuses = read_limits.list_limits(db, limit=min(limit + 1, options.MOST_ROWS))
-    if as_json:
-        render.print_json([formatting.plain_data(one) for one in statuses[:limit]])
-    elif statuses:
-        show(statuses[:limit])
-    else:
-        render.say("no limits")
+    render.print_rows(statuses[:limit], as_json, formatting.plain_data, show, "no limits")
     if len(statuses) > limit:
         render.warn([f"there are more than {limit} limits; see --limit"])
 
 
-def show(statuses: "list[LimitStatus]") -> None:
+def show(statuses: "Sequence[LimitStatus]") -> None:
     table = render.columns("key", "limited by", "active", "rate", "free", "held until (UTC)", "due")
     for one in statuses:
         free = "" if one.tokens is None else f"{one.tokens} of {one.burst}"
         active = "" if one.concurrency is None else f"{one.active} of {one.concurrency}"
         if one.allowed is not None:
             active += f" ({one.allowed} allowed)"
-        render.add(table, one.key, one.limited_by or "", active.strip(), rate(one), free, formatting.moment(one.held_until),
-                   one.waiting or "", style="yellow" if one.held_until else "")  # fmt: skip
+        render.add(
+            table, one.key, one.limited_by or "", active.strip(), formatting.rate(one), free,
+            formatting.moment(one.held_until), one.waiting or "", style="yellow" if one.held_until else "",
+        )  # fmt: skip
     render.print_table(table)
 
 
 def in_words(one: "Limit") -> str:
-    active = f"at most {one.concurrency} active runs" if one.concurrency else ""
-    return ", ".join(filter(None, [active, f"{rate(one)} with bursts of {one.burst}" if one.rate else ""]))
-
-
-def rate(one: "Limit | LimitStatus") -> str:
-    return "" if one.rate is None or one.period_ms is None else f"{one.rate}/{words(one.period_ms)}"
+    active = [f"at most {one.concurrency} active runs"] if one.concurrency else []
+    starts = [f"{formatting.rate(one)} with bursts of {one.burst}"] if one.rate else []
+    return ", ".join(active + starts)

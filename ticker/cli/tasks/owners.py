@@ -1,5 +1,6 @@
 """`ticker owners`: lists owners, and counts their failing, late and paused tasks."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,17 +32,12 @@ def owners(type_: str | None, failing: bool, late: bool, paused: bool, limit: in
         statuses = read_owners.list_owners(
             db, owner_type=type_, failing=failing, late=late, paused=paused, limit=min(limit + 1, options.MOST_ROWS)
         )
-    if as_json:
-        render.print_json([data(owner) for owner in statuses[:limit]])
-    elif statuses:
-        show(statuses[:limit])
-    else:
-        render.say("no owners")
+    render.print_rows(statuses[:limit], as_json, data, show, "no owners")
     if len(statuses) > limit:
         render.warn([f"there are more than {limit} owners; see --limit, --type, --failing, --late and --paused"])
 
 
-def show(statuses: "list[OwnerStatus]") -> None:
+def show(statuses: "Sequence[OwnerStatus]") -> None:
     table = render.columns(
         "owner", "tasks", "failing", "late", "paused", "inactive", "last success (UTC)", "next run (UTC)"
     )

@@ -150,11 +150,12 @@ WITH RECURSIVE parents AS (
 ('failed', 'timed_out', 'killed', 'lost')
 
 -- rule: run
--- The columns of a run that people read, without its output, which is up to 64 kB.
+-- The columns of a run that people read, without its output, which is up to 64 kB. A run that has started was judged at its
+-- start: to store that time twice would cost 16 bytes of WAL per run.
 t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.parent_id, t.item::text AS item, t.occurrence,
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
-    t.created_at, t.checked_last_run, t.checked_at, t.every_ms, t.tolerance_ms, t.result::text AS result, t.traceback, t.worker,
-    t.host, t.pid, t.job_id
+    t.created_at, t.checked_last_run, coalesce(t.checked_at, t.started_at) AS checked_at, t.every_ms, t.tolerance_ms,
+    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id
 
 -- rule: event
 -- The columns of an event that people read.

@@ -136,7 +136,8 @@ WITH asked AS MATERIALIZED (
         CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
         CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
-        j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, j.job_id
+        j.last_run, CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s,
+        %(pid)s, j.job_id
     FROM ruled j WHERE j.is_recorded
     RETURNING id, task_id
 ), noted AS (
@@ -261,7 +262,8 @@ t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited'), true)
         uptime_us = CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         ended_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
         follow_up = j.refusal IS NOT NULL AND j.run_kind = 'retry',
-        checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
+        checked_last_run = j.last_run, checked_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
+        every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
     FROM ruled j WHERE r.id = j.run_id AND {final j}
     RETURNING r.id

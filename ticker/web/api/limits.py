@@ -16,8 +16,6 @@ from ticker.web.api.tasks import BY
 from ticker.web.problems import Refused
 from ticker.web.site import Site
 
-LISTED = 100
-
 
 def list_limits(_: Site, db: Any, *, limit: int) -> dict[str, Any]:
     """Lists limited keys and their use, those with most due tasks first, and limits without a key in use."""
@@ -49,7 +47,7 @@ BODY = body({
 })  # fmt: skip
 
 OPERATIONS = (
-    Operation("GET", "/limits", list_limits, {200: object_of(limits=list[LimitStatus])}, query={"limit": limit(LISTED)}),
+    Operation("GET", "/limits", list_limits, {200: object_of(limits=list[LimitStatus])}, query={"limit": limit(100)}),
     Operation("PUT", "/limits/{key:path}", declare_limit, {200: Limit}, KEY, body=BODY,
               example={"concurrency": 20, "rate": "300/1m"}),
     Operation("DELETE", "/limits/{key:path}", remove_limit, {204: None}, KEY),

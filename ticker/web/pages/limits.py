@@ -9,7 +9,6 @@ from ticker import numbers
 from ticker.read import entries
 from ticker.read.limits import KeyUser, list_limits, users_of_keys
 from ticker.registration import limits as operations
-from ticker.schedules.duration import words
 from ticker.tasks.checks import MOST_AT_ONCE
 from ticker.web.pages.actions import BY, report
 from ticker.web.pages.forms import one
@@ -21,27 +20,23 @@ LISTED = 100
 
 @screen("limits.html")
 def limits(here: Site, request: Request) -> Shown:
-    wanted, users = asked(request, "key"), defaultdict[str, list[KeyUser]](list)
+    key, users = asked(request, "key"), defaultdict[str, list[KeyUser]](list)
     with here.database.reading() as db:
         statuses, now = list_limits(db, limit=LISTED + 1), entries.instant(db)
         for user in users_of_keys(db, [status.key for status in statuses]):
             users[user.key].append(user)
-    filled: Shown = {"key": wanted, "concurrency": None, "rate": None, "burst": None}
-    for status in statuses:
-        if wanted and status.limited_by == wanted:
-            rate = status.period_ms and f"{status.rate}/{words(status.period_ms)}"
-            filled |= {"concurrency": status.concurrency, "rate": rate, "burst": status.burst}
-    return {"limits": statuses[:LISTED], "more": len(statuses) > LISTED, "users": users, "now": now, "filled": filled}
+    chosen = next((status for status in statuses if key and status.limited_by == key), None)
+    more = len(statuses) > LISTED
+    return {"limits": statuses[:LISTED], "more": more, "users": users, "now": now, "key": key, "chosen": chosen}
 
 
 @change
 def declare(here: Site, _: Request, form: Form) -> Response:
     """Sets the limit of a key. It replaces the former one."""
-    key, rate = one(form, "key"), one(form, "rate") or None
-    counts = {name: one(form, name) for name in ("concurrency", "burst")}
-    given = {name: numbers.whole(name, text, 1, MOST_AT_ONCE) for name, text in counts.items() if text}
+    key, given = one(form, "key"), {name: one(form, name) for name in ("concurrency", "burst")}
+    counts = {name: numbers.whole(name, text, 1, MOST_AT_ONCE) for name, text in given.items() if text}
     with here.database.writing() as db:
-        operations.limit(db, key, rate=rate, by=BY, **given)
+        operations.limit(db, key, rate=one(form, "rate") or None, by=BY, **counts)
     return report(f"{key}: the limit is set")
 
 

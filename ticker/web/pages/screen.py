@@ -89,7 +89,7 @@ def templates() -> Environment:
         "moment": formatting.moment, "words": duration.words, "schedule": phrases.schedule, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
         "lateness": phrases.lateness, "took": formatting.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
-        "status": phrases.status, "first_line": phrases.first_line,
+        "status": phrases.status, "first_line": phrases.first_line, "rate": formatting.rate,
         "owner_of": formatting.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
     }  # fmt: skip
     return made

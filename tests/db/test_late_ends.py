@@ -59,6 +59,7 @@ def test_what_the_sweep_declares_lost_keeps_its_token_and_claims_no_more_than_th
     assert first(play).reason == sentence("why.no_end_recorded_until", until=until)
 
 
+@pytest.mark.slow
 def test_a_late_success_becomes_the_record_with_its_true_end_and_takes_the_failure_back(play):
     register(play, retries=0)
     taken = lost(play)
@@ -100,6 +101,7 @@ def test_a_late_success_cancels_the_retry_that_has_not_started(play, is_pushed):
     assert (first(play).retried, play.task().failures) == (False, 0)
 
 
+@pytest.mark.slow
 def test_a_late_end_changes_nothing_once_the_retry_has_started(play):
     register(play)
     taken = lost(play)
@@ -112,6 +114,7 @@ def test_a_late_end_changes_nothing_once_the_retry_has_started(play):
     assert [run.outcome for run in play.runs()] == ["lost", "succeeded"]
 
 
+@pytest.mark.slow
 def test_a_late_end_changes_nothing_once_the_next_occurrence_has_started(play):
     register(play, retries=0)
     taken = lost(play)
@@ -153,6 +156,7 @@ def test_a_late_failure_replaces_what_was_lost_and_is_counted_once(play):
     assert play.events() == ["failed", "end_recorded_late"]
 
 
+@pytest.mark.slow
 def test_the_retry_of_a_late_failure_stays(play):
     register(play)
     taken = lost(play)
@@ -186,6 +190,7 @@ def test_a_late_success_ends_the_pause_that_its_failure_caused(play):
     assert play.events() == ["auto_paused", "failed", "end_recorded_late", "resumed", "recovered"]
 
 
+@pytest.mark.slow
 def test_a_late_success_leaves_a_pause_by_hand(play):
     task = register(play, retries=0)
     taken = lost(play)
@@ -204,6 +209,7 @@ def test_a_late_success_takes_the_longer_interval_back(play):
     assert (play.column("stretched_ms"), play.task().next_run) == (None, play.begin + 60 * SECOND)
 
 
+@pytest.mark.slow
 def test_the_late_end_of_a_deleted_task_is_recorded(play):
     task = register(play)
     taken = lost(play)
@@ -231,6 +237,7 @@ def pieces(play, *items) -> list[Taken]:
     return play.take()
 
 
+@pytest.mark.slow
 def test_the_late_end_of_a_piece_cancels_its_next_attempt_and_completes_its_run(play):
     register(play)
     one, two = pieces(play, "one", "two")

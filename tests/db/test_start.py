@@ -192,6 +192,7 @@ def test_a_manual_run_cannot_overlap_one_that_began_before_the_clock_was_set_bac
     assert ticker.get(db, task).running_until == NOW + 31 * SECOND
 
 
+@pytest.mark.slow
 def test_a_clamp_reads_its_own_clock_so_that_a_tick_that_was_stopped_ends_no_living_hold(
     environ, db, store, queue, task
 ):

@@ -70,6 +70,7 @@ def counters(changes):
     return {name: change for name, change in changes.items() if "_total" in name or "_count" in name or "_sum" in name}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_played_moves_its_counters_by_one_and_no_others(play, asked):
     ticker.register(play.db, "poll", every="1m", owner="mail_channels:4711")
     play.run(0, "succeeded")
@@ -89,6 +90,7 @@ def test_a_run_that_is_played_moves_its_counters_by_one_and_no_others(play, aske
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_drop_that_is_played_moves_one_counter_by_one(play, asked):
     ticker.register(play.db, "poll", every="1m")
     play.run(0, "succeeded")

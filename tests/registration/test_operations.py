@@ -153,6 +153,7 @@ def test_registering_again_changes_nothing(caller, db):
     assert ticker.list_tasks(db) == [task]
 
 
+@pytest.mark.slow
 def test_of_8_processes_that_register_the_same_at_once_one_makes_it_and_all_get_it(database_url, db):
     barrier = Barrier(8)
 
@@ -168,6 +169,7 @@ def test_of_8_processes_that_register_the_same_at_once_one_makes_it_and_all_get_
     assert [sorted(answer) for answer in answers] == [ids] * 8
 
 
+@pytest.mark.slow
 def test_8_processes_that_reconcile_the_same_owner_in_any_order_do_not_block_each_other(database_url, db):
     barrier, owner = Barrier(8), owners.Owner("nowhere", "1")
 
@@ -184,6 +186,7 @@ def test_8_processes_that_reconcile_the_same_owner_in_any_order_do_not_block_eac
     assert len(ticker.list_tasks(db)) == 20
 
 
+@pytest.mark.slow
 def test_registering_while_others_unregister_gives_a_task_each_time(database_url):
     barrier = Barrier(4)
 
@@ -637,6 +640,7 @@ def test_arguments_are_kept_as_they_are_up_to_64_kb(kwargs, db):
 # --------------------------------------------------------------------------------------- rows that are edited by hand
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

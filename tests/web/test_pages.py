@@ -123,6 +123,7 @@ def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task
 # ---------------------------------------------------------------------------------------------------------- screens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["enabled = false", "owner_active = false", "paused_by = 'anna'"])
 def test_no_screen_promises_a_next_run_of_a_task_that_will_not_run(change, client, db, task):
     db.execute("UPDATE ticker.tasks SET failures = 1, next_run = next_run + interval '9 minutes'")
@@ -142,6 +143,7 @@ def test_now_says_what_is_late_and_why(client, db, task):
     assert sentence("page.was_due", task="mail.fetch of mail_channels:5", ago="10 min").within(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limits", "state"), [([], "late"), (["a"], "limited")])
 def test_an_overdue_task_is_late_and_one_with_limits_is_limited(limits, state, client, db, task):
     ticker.edit(db, task, limits=limits)
@@ -177,6 +179,7 @@ def test_now_says_what_fails_and_what_was_dropped(client, play, db):
     ).within(said)
 
 
+@pytest.mark.slow
 def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(client, play, db):
     ticker.register(db, "poll", every="10m", retries=1, backoff="10s")
     play.at(0)
@@ -190,6 +193,7 @@ def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(
     assert re.findall(r"[●✖○]", re.search(r'<span class="strip".*?</td>', page, re.DOTALL)[0]) == ["●", "✖", "○"]
 
 
+@pytest.mark.slow
 def test_each_mark_leads_to_its_run(client, play, db):
     ticker.register(db, "poll", every="10m")
     play.run(1, "failed", "OSError: no route\nto host")
@@ -209,6 +213,7 @@ def test_filters_that_are_seldom_used_are_seen_where_they_are_set(client, db):
         assert f'name="{name}" value="{value}"' in page
 
 
+@pytest.mark.slow
 def test_the_list_of_tasks_goes_on_behind_its_cursor(client, db):
     for number in range(51):
         ticker.register(db, "poll", name=f"p{number}", owner=f"mail:{number}", every="1m")
@@ -221,6 +226,7 @@ def test_the_list_of_tasks_goes_on_behind_its_cursor(client, db):
     assert "first page" in second
 
 
+@pytest.mark.slow
 def test_the_journal_goes_on_behind_its_cursor(client, play, db):
     task = ticker.register(db, "poll", every="1m")
     for number in range(60):
@@ -263,6 +269,7 @@ def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
     assert client.get("/runs/9/texts").status_code == 404
 
 
+@pytest.mark.slow
 def test_arguments_are_hidden_where_they_are_to_be(serve, db, task):
     db.execute(
         """UPDATE ticker.tasks SET cursor = '"secret"', metadata = '{"key": "secret"}', kwargs = '{"key": "secret"}'"""
@@ -354,6 +361,7 @@ def test_what_stands_around_a_text_is_no_change(client, form, db):
     assert ticker.get(db, 1) == before
 
 
+@pytest.mark.slow
 def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, form, db):
     ticker.register(db, "poll", cron="0 9 * * *")
     fields = shown(client, 1)
@@ -606,6 +614,7 @@ def test_a_form_of_one_process_is_taken_by_another_that_serves_the_same(serve, d
     assert (answer.status_code, ticker.get(db, 1).paused_by) == (204, "the page")
 
 
+@pytest.mark.slow
 def test_nothing_is_changed_and_no_button_is_shown_where_it_is_read_only(serve, db, task):
     client = serve(TICKER_WEB_READ_ONLY="on")
     assert client.post("/tasks/1/do", data={"action": "delete"}, headers=SCRIPT).status_code == 403

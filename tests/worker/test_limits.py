@@ -87,6 +87,7 @@ def let_a_fork_cancel(limits: Limits) -> None:
     swallow_everything()
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize(
     "function",

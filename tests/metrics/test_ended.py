@@ -16,6 +16,8 @@ from ticker.metrics.ended import Ended
 from ticker.metrics.families import BY_NAME
 from ticker.read.journal import ENDED, REASONS
 
+pytestmark = pytest.mark.slow
+
 HOUR = timedelta(hours=1)
 POLL = 'function="poll"'
 
@@ -70,7 +72,6 @@ def counters(changes):
     return {name: change for name, change in changes.items() if "_total" in name or "_count" in name or "_sum" in name}
 
 
-@pytest.mark.slow
 def test_a_run_that_is_played_moves_its_counters_by_one_and_no_others(play, asked):
     ticker.register(play.db, "poll", every="1m", owner="mail_channels:4711")
     play.run(0, "succeeded")
@@ -90,7 +91,6 @@ def test_a_run_that_is_played_moves_its_counters_by_one_and_no_others(play, aske
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_drop_that_is_played_moves_one_counter_by_one(play, asked):
     ticker.register(play.db, "poll", every="1m")
     play.run(0, "succeeded")
@@ -252,7 +252,6 @@ def test_functions_beyond_the_limit_are_counted_together(db, task, counted, monk
     assert len(runs) == 2
 
 
-@pytest.mark.slow
 def test_the_plan_walks_through_two_indexes_and_reads_no_table(crowd):
     types = [row["owner_type"] for row in sql.on(crowd, "ticker")("owner_types")]
     found = plan(

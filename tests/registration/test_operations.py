@@ -442,6 +442,7 @@ def test_an_owner_without_tasks_has_none_that_is_known(call, db):
         call(db, owner="t:2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call", [ticker.pause, ticker.resume, ticker.run_now, ticker.edit, ticker.unregister, ticker.get]
 )
@@ -591,6 +592,7 @@ def each(pairs):
     return [pytest.param(field, value, id=f"{field}-{short(value)}") for field, values in pairs for value in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), each(BAD_INPUT))
 def test_a_value_that_cannot_be_taken_is_refused_in_one_sentence_and_nothing_is_written(field, value, db):
     with pytest.raises(BadInput) as caught:
@@ -599,6 +601,7 @@ def test_a_value_that_cannot_be_taken_is_refused_in_one_sentence_and_nothing_is_
     assert ticker.list_tasks(db) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value"),
     each([(field, [value for value in values if value is not None]) for field, values in BAD_INPUT[:2]])
@@ -612,6 +615,7 @@ def test_the_same_holds_for_an_edit(field, value, db):
     assert ticker.list_tasks(db) == [task]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), each([("by", NO_NAME), ("reason", NO_PROSE), ("until", NO_TIME)]))
 def test_the_same_holds_for_a_pause(field, value, db):
     task = poll(db)

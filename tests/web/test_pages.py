@@ -19,6 +19,8 @@ from ticker.tasks.fields import SETTINGS
 from ticker.web import application
 from ticker.web.pages import phrases, runs
 
+pytestmark = pytest.mark.slow
+
 LINKS = ("href", "src", "action", "formaction", "hx-get", "hx-post")
 
 
@@ -90,7 +92,6 @@ def test_the_static_files_are_served(client):
         assert client.get(f"/static/{name}").status_code == 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_users_wrote_is_shown_as_text_wherever_it_stands(payload, client, db):
     plain = "".join(c for c in payload if c.isprintable())
@@ -109,7 +110,6 @@ def test_what_users_wrote_is_shown_as_text_wherever_it_stands(payload, client, d
         assert found.handlers == found.styles == usual.handlers
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task, db):
     for name in ("search", "state", "owner", "function", "queue", "after", "before", "task", "by", "schedule", "zone"):
@@ -123,7 +123,6 @@ def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task
 # ---------------------------------------------------------------------------------------------------------- screens
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", ["enabled = false", "owner_active = false", "paused_by = 'anna'"])
 def test_no_screen_promises_a_next_run_of_a_task_that_will_not_run(change, client, db, task):
     db.execute("UPDATE ticker.tasks SET failures = 1, next_run = next_run + interval '9 minutes'")
@@ -143,7 +142,6 @@ def test_now_says_what_is_late_and_why(client, db, task):
     assert sentence("page.was_due", task="mail.fetch of mail_channels:5", ago="10 min").within(said)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("limits", "state"), [([], "late"), (["a"], "limited")])
 def test_an_overdue_task_is_late_and_one_with_limits_is_limited(limits, state, client, db, task):
     ticker.edit(db, task, limits=limits)
@@ -179,7 +177,6 @@ def test_now_says_what_fails_and_what_was_dropped(client, play, db):
     ).within(said)
 
 
-@pytest.mark.slow
 def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(client, play, db):
     ticker.register(db, "poll", every="10m", retries=1, backoff="10s")
     play.at(0)
@@ -193,7 +190,6 @@ def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(
     assert re.findall(r"[●✖○]", re.search(r'<span class="strip".*?</td>', page, re.DOTALL)[0]) == ["●", "✖", "○"]
 
 
-@pytest.mark.slow
 def test_each_mark_leads_to_its_run(client, play, db):
     ticker.register(db, "poll", every="10m")
     play.run(1, "failed", "OSError: no route\nto host")
@@ -213,7 +209,6 @@ def test_filters_that_are_seldom_used_are_seen_where_they_are_set(client, db):
         assert f'name="{name}" value="{value}"' in page
 
 
-@pytest.mark.slow
 def test_the_list_of_tasks_goes_on_behind_its_cursor(client, db):
     for number in range(51):
         ticker.register(db, "poll", name=f"p{number}", owner=f"mail:{number}", every="1m")
@@ -226,7 +221,6 @@ def test_the_list_of_tasks_goes_on_behind_its_cursor(client, db):
     assert "first page" in second
 
 
-@pytest.mark.slow
 def test_the_journal_goes_on_behind_its_cursor(client, play, db):
     task = ticker.register(db, "poll", every="1m")
     for number in range(60):
@@ -256,7 +250,6 @@ def test_a_task_shows_its_warnings_once(client, db):
     assert sentence("warnings.no_multiple", every="45 s").times(page) == 1
 
 
-@pytest.mark.slow
 def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
     ticker.register(db, "poll", every="10m")
     play.run(1, "failed", "OSError: no route\nto host")
@@ -269,7 +262,6 @@ def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
     assert client.get("/runs/9/texts").status_code == 404
 
 
-@pytest.mark.slow
 def test_arguments_are_hidden_where_they_are_to_be(serve, db, task):
     db.execute(
         """UPDATE ticker.tasks SET cursor = '"secret"', metadata = '{"key": "secret"}', kwargs = '{"key": "secret"}'"""
@@ -361,7 +353,6 @@ def test_what_stands_around_a_text_is_no_change(client, form, db):
     assert ticker.get(db, 1) == before
 
 
-@pytest.mark.slow
 def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, form, db):
     ticker.register(db, "poll", cron="0 9 * * *")
     fields = shown(client, 1)
@@ -376,7 +367,6 @@ def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, for
     assert (answer.status_code, answer.json()["field"]) == (422, "zone")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["{" * 60_000, "é" * 30_000, [1] * 20_000, [[[[1] * 10]] * 1000]], ids=["signs", "wide", "list", "deep"]
 )
@@ -614,7 +604,6 @@ def test_a_form_of_one_process_is_taken_by_another_that_serves_the_same(serve, d
     assert (answer.status_code, ticker.get(db, 1).paused_by) == (204, "the page")
 
 
-@pytest.mark.slow
 def test_nothing_is_changed_and_no_button_is_shown_where_it_is_read_only(serve, db, task):
     client = serve(TICKER_WEB_READ_ONLY="on")
     assert client.post("/tasks/1/do", data={"action": "delete"}, headers=SCRIPT).status_code == 403

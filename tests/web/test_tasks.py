@@ -17,6 +17,8 @@ from ticker.db import connections
 from ticker.read import formatting, tasks
 from ticker.tasks.fields import Task
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 MANY = (
@@ -67,7 +69,6 @@ def test_a_search_says_how_far_it_looked_where_it_ended_before_its_page_was_full
     assert (len(found["tasks"]), found["looked_through"], found["next"]) == (1, None, None)
 
 
-@pytest.mark.slow
 def test_a_list_is_of_fifty_unless_more_are_asked_for(client: TestClient, db: Db) -> None:
     db.execute("SET synchronous_commit = off")
     for number in range(51):
@@ -220,7 +221,6 @@ def test_a_deleted_task_is_gone_and_the_record_of_its_runs_stays(client: TestCli
     assert why["task"] is None and sentence("why.task_is_gone_in_words").within(why["next"][0])
 
 
-@pytest.mark.slow
 def test_a_row_that_somebody_holds_is_a_conflict_and_nothing_is_written(
     client: TestClient, task: Task, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

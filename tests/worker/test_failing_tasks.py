@@ -8,6 +8,8 @@ import ticker
 from tests.sentences import sentence
 from ticker.model import Reason
 
+pytestmark = pytest.mark.slow
+
 SECOND = timedelta(seconds=1)
 
 
@@ -32,7 +34,6 @@ def retry(play, seconds):
 # ------------------------------------------------------------------------------------------------- attempted again
 
 
-@pytest.mark.slow
 def test_a_run_that_failed_is_attempted_again_and_a_success_ends_it_before_anybody_is_told(play, task):
     first = play.run(0, reason="OSError: no route")
     assert play.take() == []  # not yet
@@ -48,7 +49,6 @@ def test_a_run_that_failed_is_attempted_again_and_a_success_ends_it_before_anybo
     assert (after.last_run, after.next_run) == (play.begin, play.begin + 60 * SECOND)  # which no retry touches
 
 
-@pytest.mark.slow
 def test_the_ledger_says_which_attempt_of_how_many_and_why_there_is_no_other(play, task):
     play.run(0, reason="OSError: no route")
     for seconds in (3, 6, 9):
@@ -78,7 +78,6 @@ def test_a_retry_is_dead_when_the_next_start_may_come(play, task):
     assert run.until == play.begin + 55 * SECOND
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "refusal"), [(53, None), (53.001, Reason.NO_TIME)])
 def test_under_a_second_it_is_not_made_and_counts_as_the_failure_of_its_occurrence(play, task, seconds, refusal):
     play.run(0)
@@ -153,7 +152,6 @@ def test_a_retry_that_meets_a_run_by_hand_is_dropped_and_counts(play, task):
     assert (play.task().failures, play.events()) == (0, ["failed", "recovered"])
 
 
-@pytest.mark.slow
 def test_a_retry_whose_job_waited_behind_the_next_start_is_dropped(play, task):
     play.run(0)
     play.at(3)
@@ -263,7 +261,6 @@ def test_an_operators_edit_of_the_retries_moves_the_box_and_his_box_stays(play):
 # ---------------------------------------------------------------------------------------------------------- overlap
 
 
-@pytest.mark.slow
 def test_with_overlap_skip_nothing_is_pushed_while_a_job_waits_or_runs(play):
     ticker.register(play.db, "poll", every="1m", overlap="skip", box="54s")
     play.tick()

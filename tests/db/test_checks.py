@@ -26,6 +26,8 @@ from ticker.embedded import Servers
 from ticker.queue import checks, rq
 from ticker.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 HOUR = timedelta(hours=1)
@@ -107,7 +109,6 @@ def test_newer_tables_want_a_newer_release(db: Db, settings: Settings) -> None:
     ) == not_startable(settings)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", ["DELETE FROM ticker.ticker_version", "DROP TABLE ticker.ticker_version"])
 def test_tables_without_a_revision_are_to_be_upgraded(change: str, db: Db, settings: Settings) -> None:
     db.execute(change)
@@ -161,14 +162,12 @@ def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], said: Sentenc
         assert said.within(not_startable(Settings(url, settings.redis_url)))
 
 
-@pytest.mark.slow
 def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, settings: Settings) -> None:
     with user_with(db, *ENOUGH) as role:
         url = re.sub("//([^@/]*@)?", f"//{role}:{role}@", settings.database_url, count=1)
         checks.check(Settings(url, settings.redis_url))
 
 
-@pytest.mark.slow
 def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str]) -> None:
     asked = "import sys; from ticker import settings; from ticker.queue import checks; checks.check(settings.from_environment()); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -194,7 +193,6 @@ def test_what_the_question_itself_took_is_no_difference() -> None:
     assert db_checks.check_clock(timedelta(seconds=9), timedelta(seconds=10), 3_600_000) == ""
 
 
-@pytest.mark.slow
 def test_a_start_logs_the_warning(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,8 @@ from ticker.db.connections import connect
 from ticker.db.store import PostgresStore, patience
 from ticker.errors import DatabaseUnavailable
 
+pytestmark = pytest.mark.slow
+
 SECOND = timedelta(seconds=1)
 LOST_AT = 18.0  # seconds: B = 15 s, g = 1 s, and what a tick leaves the worker
 
@@ -49,7 +51,6 @@ def first(play):
     return play.runs()[0]
 
 
-@pytest.mark.slow
 def test_what_the_sweep_declares_lost_keeps_its_token_and_claims_no_more_than_that_no_end_was_recorded(play):
     register(play)
     taken = lost(play)
@@ -59,7 +60,6 @@ def test_what_the_sweep_declares_lost_keeps_its_token_and_claims_no_more_than_th
     assert first(play).reason == sentence("why.no_end_recorded_until", until=until)
 
 
-@pytest.mark.slow
 def test_a_late_success_becomes_the_record_with_its_true_end_and_takes_the_failure_back(play):
     register(play, retries=0)
     taken = lost(play)
@@ -101,7 +101,6 @@ def test_a_late_success_cancels_the_retry_that_has_not_started(play, is_pushed):
     assert (first(play).retried, play.task().failures) == (False, 0)
 
 
-@pytest.mark.slow
 def test_a_late_end_changes_nothing_once_the_retry_has_started(play):
     register(play)
     taken = lost(play)
@@ -114,7 +113,6 @@ def test_a_late_end_changes_nothing_once_the_retry_has_started(play):
     assert [run.outcome for run in play.runs()] == ["lost", "succeeded"]
 
 
-@pytest.mark.slow
 def test_a_late_end_changes_nothing_once_the_next_occurrence_has_started(play):
     register(play, retries=0)
     taken = lost(play)
@@ -156,7 +154,6 @@ def test_a_late_failure_replaces_what_was_lost_and_is_counted_once(play):
     assert play.events() == ["failed", "end_recorded_late"]
 
 
-@pytest.mark.slow
 def test_the_retry_of_a_late_failure_stays(play):
     register(play)
     taken = lost(play)
@@ -190,7 +187,6 @@ def test_a_late_success_ends_the_pause_that_its_failure_caused(play):
     assert play.events() == ["auto_paused", "failed", "end_recorded_late", "resumed", "recovered"]
 
 
-@pytest.mark.slow
 def test_a_late_success_leaves_a_pause_by_hand(play):
     task = register(play, retries=0)
     taken = lost(play)
@@ -209,7 +205,6 @@ def test_a_late_success_takes_the_longer_interval_back(play):
     assert (play.column("stretched_ms"), play.task().next_run) == (None, play.begin + 60 * SECOND)
 
 
-@pytest.mark.slow
 def test_the_late_end_of_a_deleted_task_is_recorded(play):
     task = register(play)
     taken = lost(play)
@@ -237,7 +232,6 @@ def pieces(play, *items) -> list[Taken]:
     return play.take()
 
 
-@pytest.mark.slow
 def test_the_late_end_of_a_piece_cancels_its_next_attempt_and_completes_its_run(play):
     register(play)
     one, two = pieces(play, "one", "two")
@@ -249,7 +243,6 @@ def test_the_late_end_of_a_piece_cancels_its_next_attempt_and_completes_its_run(
     assert (first(play).outcome, play.task().last_outcome) == ("succeeded", "succeeded")
 
 
-@pytest.mark.slow
 def test_the_late_end_of_a_piece_changes_nothing_once_its_next_attempt_has_started(play):
     register(play)
     one, two = pieces(play, "one", "two")
@@ -306,7 +299,6 @@ def test_a_pass_without_a_rhythm_declares_runs_lost_at_once(overdue, store):
     assert store.end_overdue(None, 100) == 1
 
 
-@pytest.mark.slow
 def test_a_ticker_that_found_the_tables_away_waits_though_it_has_ticked_for_long(overdue, environ, db, store):
     beats(store, db, ticked_ago=1, watching_for=60)
     with connect(environ["DATABASE_URL"]) as other, other.transaction():

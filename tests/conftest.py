@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -31,6 +32,10 @@ from ticker.errors import TickerError
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings, psycopg_url
 from wrappers.pipeline import registry
+
+# Where PYTHONDONTWRITEBYTECODE is set, each of the thousands of processes would compile all that it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

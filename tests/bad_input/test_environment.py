@@ -18,6 +18,8 @@ from ticker.errors import ConfigurationError
 from ticker.settings import Settings, from_environment
 from wrappers.__main__ import main as work
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = {"DATABASE_URL": f"postgresql://u:{SECRET}@127.0.0.1:1/app", "REDIS_URL": f"redis://:{SECRET}@127.0.0.1:1/0"}
 COMMANDS = {
     "run": ["ticker", "run"], "tick": ["ticker", "tick"], "list": ["ticker", "list"],
@@ -59,7 +61,6 @@ def test_a_wrong_environment_is_78_and_one_sentence(
     assert SECRET not in result.output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*COMMANDS])
 def test_with_both_servers_absent_a_real_process_ends_so_too(name: str) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TICKER_")} | NOWHERE

@@ -281,6 +281,7 @@ def test_a_redis_that_evicts_is_refused(own_servers):
         checks.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
 
 
+@pytest.mark.slow
 def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
     ticker.register(db, "plain", every="1m")
     with caplog.at_level(logging.WARNING, "ticker"):
@@ -340,6 +341,7 @@ def test_it_sleeps_exactly_until_the_next_task_is_due(sleeper, db, redis):
     sleeper.says("tick due=1 enqueued=1")
 
 
+@pytest.mark.slow
 def test_it_looks_again_when_a_token_of_a_rate_is_free(sleeper, db, redis):
     db.execute("INSERT INTO ticker.limits (key, rate, period_ms, burst) VALUES ('api', 1, 1000, 1)")
     with db.transaction():
@@ -376,6 +378,7 @@ def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
     assert redis.llen("rq:queue:polling") == 0
 
 
+@pytest.mark.slow
 def test_without_the_setting_it_still_looks_again_for_tasks_that_wait_for_room(environ, db, redis):
     db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('imap', 1)")
     with db.transaction():

@@ -19,6 +19,8 @@ from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.settings import Settings, from_environment
 
+pytestmark = pytest.mark.slow
+
 FAILURES = ("failed", "timed_out", "killed", "lost")
 SUCCESSES = ("succeeded", "partial", "nothing_to_do")
 PROBLEMS = ("unknown_function", "expired", "missed", "no_time")
@@ -291,7 +293,6 @@ def test_a_ticker_prunes_beside_its_ticks_and_stops_at_once(db, store, monkeypat
     assert not pruner.is_alive()
 
 
-@pytest.mark.slow
 def test_a_ticker_without_the_right_or_the_server_says_so_and_goes_on(db, store, caplog):
     db.execute("ALTER TABLE ticker.runs RENAME TO away")
     Pruner(store, Settings(), threading.Event()).attempt()

@@ -40,6 +40,7 @@ def many_successes(db, task, count):
 # --------------------------------------------------------------------------------------------------- one fate
 
 
+@pytest.mark.slow
 def test_the_last_20_are_runs_however_many_pieces_each_of_them_made(db, store):
     task = of(db)
     oldest = family(db, task, "succeeded", 101 * DAY)

@@ -26,6 +26,8 @@ from ticker.embedded import Servers
 from ticker.queue import checks, rq
 from ticker.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 HOUR = timedelta(hours=1)
@@ -166,7 +168,6 @@ def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, s
         checks.check(Settings(url, settings.redis_url))
 
 
-@pytest.mark.slow
 def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str]) -> None:
     asked = "import sys; from ticker import settings; from ticker.queue import checks; checks.check(settings.from_environment()); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)

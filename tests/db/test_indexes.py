@@ -14,6 +14,8 @@ import pytest
 
 from tests.plans import NOW, indexes, nodes, plan, read_whole
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
 def db(request: pytest.FixtureRequest, crowd: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
@@ -25,7 +27,6 @@ PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1,
 DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
 def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     found = plan(db, "claim_due", **{**DUE, "now": now})
@@ -36,7 +37,6 @@ def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     assert read_whole(found) - {"functions"} == set()
 
 
-@pytest.mark.slow
 def test_without_that_index_every_task_is_read_and_sorted(db):
     with db.transaction(force_rollback=True):
         db.execute("DROP INDEX ticker.tasks_due")
@@ -156,7 +156,6 @@ def keyed(db):
         yield db
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after_run", ["-infinity", NOW])
 def test_due_tasks_with_limits_are_found_by_an_index_of_their_own(after_run, keyed):
     found = plan(keyed, "limited_due", **KEYED, full=["host"], after_run=after_run, after_id=0)
@@ -164,14 +163,12 @@ def test_due_tasks_with_limits_are_found_by_an_index_of_their_own(after_run, key
     assert "tasks" not in read_whole(found)
 
 
-@pytest.mark.slow
 def test_due_tasks_without_limits_are_found_by_their_index(keyed):
     assert {"tasks_due"} <= indexes(plan(keyed, "claim_due", **DUE)) and not read_whole(
         plan(keyed, "claim_due", **DUE)
     ) - {"functions"}
 
 
-@pytest.mark.slow
 def test_chosen_tasks_are_found_by_their_ids(keyed):
     found = plan(keyed, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
     assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)

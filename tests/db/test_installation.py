@@ -95,6 +95,7 @@ def here(db: Db) -> installation.Installation:
 # ------------------------------------------------------------------------------------------------------------ the mark
 
 
+@pytest.mark.slow
 def test_an_upgrade_marks_the_tables_once(db: Db, database_url: str, settings: Settings) -> None:
     checks.check(settings)
     db.execute("UPDATE ticker.installation SET database_oid = 1")
@@ -130,6 +131,7 @@ def test_a_copied_database_is_refused(copied: Callable[[], str], settings: Setti
     assert not_startable(Settings(copied(), redis_url)) == SENTENCE
 
 
+@pytest.mark.slow
 def test_a_dump_that_is_restored_is_refused(
     servers: Servers, db: Db, database_url: str, redis_url: str, template: str
 ) -> None:
@@ -152,6 +154,7 @@ def test_each_part_of_the_mark_counts(column: str, db: Db, settings: Settings) -
     assert not_startable(settings) == SENTENCE
 
 
+@pytest.mark.slow
 def test_tables_without_a_mark_are_refused_and_can_be_adopted(db: Db, settings: Settings) -> None:
     db.execute("DELETE FROM ticker.installation")
     assert not_startable(settings) == SENTENCE
@@ -202,6 +205,7 @@ def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
     assert here(db).environment == said
 
 
+@pytest.mark.slow
 def test_the_environment_is_stored_when_the_tables_are_marked(
     db: Db, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +230,7 @@ def test_a_worker_ends_with_78_on_the_tables_of_another(foreign: None, environ: 
     assert (error.value.returncode, error.value.stderr[:7], error.value.stderr[7:-1]) == (78, "error: ", SENTENCE)
 
 
+@pytest.mark.slow
 def test_a_ticker_that_runs_on_pushes_nothing_once_the_tables_are_anothers(
     db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis
 ) -> None:
@@ -236,6 +241,7 @@ def test_a_ticker_that_runs_on_pushes_nothing_once_the_tables_are_anothers(
     assert not redis.exists("rq:queue:polling")
 
 
+@pytest.mark.slow
 def test_health_and_check_say_it(foreign: None, settings: Settings, environ: dict[str, str]) -> None:
     assert SENTENCE.within(health.look(settings).problems)
     done = CliRunner().invoke(main, ["db", "check"])
@@ -293,6 +299,7 @@ def test_after_a_restore_of_the_same_production_what_waited_is_due_again_and_not
     assert (taken.refusal, [run.occurrence for run in play.runs()], task.id) == (None, [waited], taken.task_id)
 
 
+@pytest.mark.slow
 def test_each_waiting_occurrence_that_goes_leaves_one_record(play: Played) -> None:
     ticker.register(play.db, "poll", every="1m")
     for seconds in (0, 60, 120):
@@ -323,6 +330,7 @@ def test_what_ran_is_lost_and_its_hold_is_over(resume: bool, play: Played) -> No
     assert play.column("(SELECT bool_or(follow_up) FROM ticker.runs)") is resume
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("resume", "outcome"), [(False, "dropped"), (True, None)])
 def test_a_run_that_was_asked_for_by_hand_starts_in_a_restored_production_alone(
     resume: bool, outcome: str | None, play: Played
@@ -376,6 +384,7 @@ def test_adopt_says_what_it_did_and_how_to_go_on(db: Db, foreign: None, environ:
 # -------------------------------------------------------------------------------------------------------------- leases
 
 
+@pytest.mark.slow
 def test_a_ticker_leases_the_queues_of_its_tasks(db: Db, environ: dict[str, str], redis: Redis) -> None:
     ticker.register(db, "poll", every="1m", first=datetime(2100, 1, 1, tzinfo=UTC), queue="yearly")
     assert CliRunner().invoke(main, ["tick"]).exit_code == 0
@@ -405,6 +414,7 @@ def test_a_worker_does_not_start_on_a_queue_that_another_has(environ: dict[str, 
     work("another")
 
 
+@pytest.mark.slow
 def test_a_ticker_that_meets_such_a_queue_later_warns_once_and_goes_on(
     db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,8 @@ from ticker.db.connections import connect
 from ticker.db.store import PostgresStore, patience
 from ticker.errors import DatabaseUnavailable
 
+pytestmark = pytest.mark.slow
+
 SECOND = timedelta(seconds=1)
 LOST_AT = 18.0  # seconds: B = 15 s, g = 1 s, and what a tick leaves the worker
 
@@ -49,7 +51,6 @@ def first(play):
     return play.runs()[0]
 
 
-@pytest.mark.slow
 def test_what_the_sweep_declares_lost_keeps_its_token_and_claims_no_more_than_that_no_end_was_recorded(play):
     register(play)
     taken = lost(play)
@@ -242,7 +243,6 @@ def test_the_late_end_of_a_piece_cancels_its_next_attempt_and_completes_its_run(
     assert (first(play).outcome, play.task().last_outcome) == ("succeeded", "succeeded")
 
 
-@pytest.mark.slow
 def test_the_late_end_of_a_piece_changes_nothing_once_its_next_attempt_has_started(play):
     register(play)
     one, two = pieces(play, "one", "two")
@@ -299,7 +299,6 @@ def test_a_pass_without_a_rhythm_declares_runs_lost_at_once(overdue, store):
     assert store.end_overdue(None, 100) == 1
 
 
-@pytest.mark.slow
 def test_a_ticker_that_found_the_tables_away_waits_though_it_has_ticked_for_long(overdue, environ, db, store):
     beats(store, db, ticked_ago=1, watching_for=60)
     with connect(environ["DATABASE_URL"]) as other, other.transaction():

@@ -345,6 +345,7 @@ def hold_off(db, name, run_id, now=NOW, for_ms=None):
     return answer
 
 
+@pytest.mark.slow
 def test_a_hold_without_a_time_doubles_from_a_minute_to_an_hour_and_a_success_forgets_it(db, limit, poll):
     limit("host", concurrency=3)
     at, spans = NOW, []
@@ -379,6 +380,7 @@ def test_nothing_of_a_key_starts_before_its_hold_ends_and_a_longer_hold_wins(db,
     assert start(db, poll("host"), NOW, NOW + 5 * SECOND, waits=True)["refusal"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("concurrency", "allowed"), [(5, [1, 2, 4, None]), (None, [1, 2, 4, 8, 16, 32, None])])
 def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(concurrency, allowed, db, limit, poll):
     limit("host", concurrency=concurrency, rate=None if concurrency else 10_000, burst=None if concurrency else 1000)

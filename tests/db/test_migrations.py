@@ -314,6 +314,7 @@ def test_a_revision_of_a_newer_ticker_is_named_and_left_alone(db, database_url):
         migrations.upgrade(database_url)
 
 
+@pytest.mark.slow
 def test_a_user_who_may_not_create_anything_is_told_so_in_a_sentence(empty, empty_url):
     role = f"weak_{uuid4().hex[:12]}"
     empty.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")

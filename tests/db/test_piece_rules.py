@@ -15,6 +15,8 @@ from ticker.model import PlannedRun, RunKind
 from wrappers import Quota, Run
 from wrappers.pipeline.database import Database
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -51,7 +53,6 @@ def run_of(db, run_id):
 # --------------------------------------------------------------------------------------------------- when one may start
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "box"),
     [(1, 30), (24, 30), (25, 29), (40, 14), (53, 1), (53.001, None), (54, None), (60, None)],

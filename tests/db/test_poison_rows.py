@@ -245,6 +245,7 @@ def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_o
     assert (listed["state"], listed["push_errors"], listed["push_error"]) == ("not_pushed", 9, bad.push_error)
 
 
+@pytest.mark.slow
 def test_a_planned_run_of_a_queue_that_takes_nothing_says_why_and_is_tried_again(
     db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis
 ) -> None:

@@ -64,6 +64,7 @@ def current(connection: Connection, *, alone: bool) -> tuple[str, ...]:
     return tuple(value.partition(",")[0] for value in row.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False], ids=["one statement", "a transaction"])
 @pytest.mark.parametrize("planned_once", [True, False])
 def test_every_transaction_has_our_settings_and_leaves_none(
@@ -74,6 +75,7 @@ def test_every_transaction_has_our_settings_and_leaves_none(
         assert [name for (name,) in connection.execute(SET_HERE)] == ["application_name", "client_encoding"]
 
 
+@pytest.mark.slow
 def test_a_statement_alone_takes_one_round_trip(database_url: str, tmp_path: Path) -> None:
     with connections.connect(database_url) as connection, (tmp_path / "trace").open("w+b") as trace:
         connection.pgconn.trace(trace.fileno())
@@ -155,6 +157,7 @@ def signal_handler(number: int, handler: Callable[..., None]) -> Iterator[None]:
         signal.signal(number, before)
 
 
+@pytest.mark.slow
 def test_a_libpq_without_pipelines_is_refused_in_a_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg.pq, "version", lambda: 130_014)
     with pytest.raises(
@@ -205,6 +208,7 @@ def test_settings_of_the_database_change_no_upgrade(servers: Servers, template: 
         admin(servers, f'DROP DATABASE "{template}_odd" WITH (FORCE)')
 
 
+@pytest.mark.slow
 def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> None:
     with connections.connect(database_url) as connection:
         with pytest.raises(ZeroDivisionError), connection.transaction():

@@ -192,6 +192,7 @@ def test_a_manual_run_cannot_overlap_one_that_began_before_the_clock_was_set_bac
     assert ticker.get(db, task).running_until == NOW + 31 * SECOND
 
 
+@pytest.mark.slow
 def test_a_clamp_reads_its_own_clock_so_that_a_tick_that_was_stopped_ends_no_living_hold(
     environ, db, store, queue, task
 ):
@@ -348,7 +349,12 @@ def race(database_url, task, db, rounds, racers=16):
 
 @pytest.mark.promise("S4")
 def test_of_16_racing_starts_one_wins_and_15_learn_why(database_url, db, task):
-    assert sum(race(database_url, task, db, 200).values()) == 3200
+    assert sum(race(database_url, task, db, 50).values()) == 800
+
+
+@pytest.mark.slow
+def test_of_16_racing_starts_one_wins_200_times(database_url, db, task):
+    assert race(database_url, task, db, 200)[None] == 200
 
 
 @pytest.mark.long

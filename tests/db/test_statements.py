@@ -39,6 +39,7 @@ def called(node: ast.Call) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_postgresql_prepares_each_statement(name: str, db: psycopg.Connection) -> None:  # type: ignore[type-arg]
     text, parameters = numbered(STATEMENTS[name])

@@ -55,6 +55,7 @@ def test_columns_take_the_operators_of_their_types(session, db):
     assert tuple(row) == ({"channel_id": 7}, "mail", timedelta(minutes=1))
 
 
+@pytest.mark.slow
 def test_the_tables_in_another_schema_are_found_there(session, database_url):
     migrations.upgrade(database_url, "jobs")
     session.execute(

@@ -37,7 +37,7 @@ PLAINER = {
     "Alerts: after how many intervals without a success, when to check next, and what was notified last.": "Alerts: the number of intervals without a success, the time of the next check, and what was notified last.",
     "Whether the task has a phase of its own.": "Whether the task has its own phase.",
     "The window after each time of a spread task (for an interval task, the interval), and the task's phase in it: 28 bits of a hash, as a fraction. An interval is at most 2^35 ms, and a bigint has 63 bits.": "The window of a spread task after each of its times, and its phase in that window. An interval task has no `within_ms`: its window is the interval.",
-    "The numbers by which the start was judged.": "The values by which the start was decided, what the function returned and printed, and where it ran.",
+    "The numbers by which the start was judged.": "The values by which the start was decided, what the function returned and printed, and where it ran. `checked_at` is null for a run that started, because it was decided at `started_at`.",
     "Whether the end leads to something more and no tick has handled it yet; whether a retry followed; how many pieces of work the run made.": "Whether the end needs a follow-up that no tick has made yet, whether a retry followed, and how many pieces the run created.",
 }  # fmt: skip
 """Plainer words for comments of the migration, whose text is frozen."""

@@ -71,6 +71,7 @@ def test_the_quickstart_runs_as_it_stands(tmp_path):
     assert sum("  succeeded  started " in line for line in printed) == 3
 
 
+@pytest.mark.slow
 def test_the_application_of_the_quickstart_adds_a_channel_with_its_task(application, db):
     engine = application("quickstart")
     from myapp.channels import add_channel
@@ -98,6 +99,7 @@ def test_the_tests_of_the_guide_pass(tmp_path):
     assert "3 passed" in printed
 
 
+@pytest.mark.slow
 def test_one_statement_gives_all_mailboxes_their_task(application, db):
     engine = application("guides/ten-thousand-mailboxes")
     from myapp.models import MailChannel
@@ -111,6 +113,7 @@ def test_one_statement_gives_all_mailboxes_their_task(application, db):
     assert [(task.every_ms, task.spread, task.keep) for task in tasks] == [(300_000, True, "problems")] * 2
 
 
+@pytest.mark.slow
 def test_a_renamed_channel_is_named_so_to_people(application, db):
     engine = application("guides/name-owners")
     from myapp.channels import add_channel, rename_channel
@@ -124,6 +127,7 @@ def test_a_renamed_channel_is_named_so_to_people(application, db):
     assert (task.subject, task.owner) == ("Support of Acme", "mail_channels:1")
 
 
+@pytest.mark.slow
 def test_the_query_for_workers_counts_how_busy_they_were(db):
     [query] = re.findall(r"```sql\n(SELECT.*?)```", text("guides/how-many-workers"), flags=re.DOTALL)
     task = ticker.register(db, "poll", every="1m")

@@ -49,6 +49,7 @@ def anchors(document: str) -> set[str]:
 # ------------------------------------------------------------------------------------------------------------ Django
 
 
+@pytest.mark.slow
 def test_a_connection_that_returns_json_as_text_is_read_all_the_same(environ, db):
     with psycopg.connect(environ["DATABASE_URL"], autocommit=True) as own:
         own.adapters.register_loader("jsonb", TextLoader)

@@ -3,6 +3,8 @@
 import re
 from importlib import import_module
 
+import pytest
+
 import ticker
 from tests.running import ROOT
 
@@ -18,6 +20,7 @@ def there(name: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_every_public_name_of_the_page_is_there():
     [further] = re.findall(r"^\| Python: further modules \|([^|]+)\|", PAGE, flags=re.MULTILINE)
     names = re.findall(r"`(ticker[\w.]+)`", further)

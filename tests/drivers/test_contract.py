@@ -13,6 +13,8 @@ from tests.factories import a_run
 from ticker import owners
 from ticker.model import Outcome
 
+pytestmark = pytest.mark.slow
+
 ODD = '50% off, $1 for "it\'s" \\ {braces} ü'  # as a value, none of it is SQL's, a driver's or a template's
 VALUES = {"a": [1, 2.5, None, True, {"ü": ODD}], "long": "x" * 5_000}
 NINE = datetime(2026, 1, 5, 9, tzinfo=UTC)

@@ -25,6 +25,7 @@ def autocommit(url: str) -> Iterator[Any]:
         yield connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [autocommit, of_psycopg2_in_autocommit])
 def test_threads_that_share_a_connection_do_not_share_a_transaction(
     opened: Callable[[str], Any], environ: Any, db: Any, database_url: str
@@ -53,6 +54,7 @@ def test_threads_that_share_a_connection_do_not_share_a_transaction(
     assert len(returned) == 12 and sorted(task.name for task in ticker.list_tasks(db)) == sorted(returned)
 
 
+@pytest.mark.slow
 def test_an_operation_in_a_pipeline_reads_its_answers(environ: Any, db: Any, database_url: str) -> None:
     with psycopg.connect(database_url) as connection, connection.pipeline():
         task = ticker.register(connection, "poll", every="1m", kwargs={"a": 1})
@@ -100,6 +102,7 @@ def test_a_connection_that_breaks_tells_its_own_error(
     assert isinstance(getattr(caught.value, "orig", caught.value), error)
 
 
+@pytest.mark.slow
 def test_a_timeout_is_a_timeout(environ: Any, db: Any, database_url: str) -> None:
     async def register() -> None:
         engine = create_async_engine(
@@ -129,6 +132,7 @@ def test_values_are_plain_whatever_the_connection_loads(environ: Any, db: Any, d
     assert ticker.get(db, task) == task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
 def test_djangos_connection_is_replaced_when_it_breaks(driver: str, environ: Any, db: Any, database_url: str) -> None:
     wrapper_of_django(driver)

@@ -115,6 +115,7 @@ def test_nothing_is_left_of_servers_that_sync() -> None:
     assert not any(folder.exists() or processes_in(folder) for folder in folders)
 
 
+@pytest.mark.slow
 def test_sqlalchemy_takes_the_url(database: embedded.Postgres) -> None:
     with engine_on(database.url).connect() as connection:
         assert connection.execute(text("SELECT 1")).scalar() == 1

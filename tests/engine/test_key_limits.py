@@ -107,6 +107,7 @@ def crowds(draw):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(crowds(), st.integers(0, 5))
 def test_no_room_is_exceeded_and_no_key_starves_while_it_has_room(crowd, depth):
     rooms, tasks = crowd
@@ -124,6 +125,7 @@ def test_no_room_is_exceeded_and_no_key_starves_while_it_has_room(crowd, depth):
         assert any(map(is_full, left.keys)) or (left.queue == "polling" and queued["polling"] == depth)
 
 
+@pytest.mark.slow
 @given(crowds())
 def test_at_a_key_no_owner_gets_two_more_than_another_who_waits_for_the_same_key_alone(crowd):
     rooms, tasks = crowd

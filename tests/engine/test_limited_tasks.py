@@ -57,6 +57,7 @@ def start_all(db):
     db.execute("UPDATE ticker.tasks SET waiting = '{}'")
 
 
+@pytest.mark.slow
 def test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed(
     environ, db, store, queue, limit, tasks, waiting
 ):
@@ -89,12 +90,14 @@ def test_a_task_whose_job_waits_takes_the_room_of_its_key_once_when_it_is_due_ag
     assert waiting() == {first, second}
 
 
+@pytest.mark.slow
 def test_a_key_without_a_limit_delays_nothing(environ, store, queue, tasks, waiting):
     ids = tasks(25, "unheard")
     tick(store, queue, options=TickOptions(batch=10))
     assert waiting() == set(ids)
 
 
+@pytest.mark.slow
 def test_many_keys_without_a_limit_delay_nothing(environ, store, queue, tasks, waiting):
     ids = [tasks(1, f"key:{n}", "unheard")[0] for n in range(25)]
     tick(store, queue, options=TickOptions(batch=10))
@@ -108,6 +111,7 @@ def test_a_key_that_a_full_batch_has_filled_is_looked_at_again(environ, store, q
     assert (report.enqueued, report.look_at - report.now) == (10, SECOND / 5)
 
 
+@pytest.mark.slow
 def test_tasks_with_and_without_limits_share_the_room_of_a_queue(environ, store, queue, tasks, waiting):
     limited, free = set(tasks(40, "unheard")), set(tasks(40))
     for depth in (10, 20, 30):
@@ -115,6 +119,7 @@ def test_tasks_with_and_without_limits_share_the_room_of_a_queue(environ, store,
     assert len(waiting() & limited) == len(waiting() & free) == 15
 
 
+@pytest.mark.slow
 def test_of_a_rate_as_many_are_pushed_as_there_are_tokens_and_the_tick_says_when_there_are_more(
     environ, db, store, queue, limit, tasks
 ):
@@ -131,6 +136,7 @@ def test_of_a_rate_as_many_are_pushed_as_there_are_tokens_and_the_tick_says_when
     assert tick(store, queue, options=TickOptions(ahead=10_000)).enqueued == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("took_ms", "pushed"), [(30_000, 0), (800, 2), (0, 6), (None, 0)])
 def test_as_many_more_are_pushed_as_runs_of_the_key_will_end_soon(
     environ, db, store, queue, limit, tasks, took_ms, pushed
@@ -157,6 +163,7 @@ def test_a_key_that_is_held_gets_nothing_and_after_that_as_much_as_is_allowed(
     assert pushed or 8 * SECOND < report.look_at - report.now <= 9 * SECOND
 
 
+@pytest.mark.slow
 def test_slots_over_a_lowered_limit_are_no_room(environ, db, store, queue, limit, tasks):
     limit("imap", concurrency=5)
     tasks(20, "imap")
@@ -165,6 +172,7 @@ def test_slots_over_a_lowered_limit_are_no_room(environ, db, store, queue, limit
     assert tick(store, queue).enqueued == 2
 
 
+@pytest.mark.slow
 def test_no_key_starves_behind_many_that_have_no_room(environ, store, queue, limit, tasks, waiting):
     limit("full", concurrency=1)
     tasks(40, "full")
@@ -182,6 +190,7 @@ def test_owners_take_turns_at_a_key(environ, store, queue, limit, tasks, waiting
     assert modest in waiting() and len(waiting()) == 2
 
 
+@pytest.mark.slow
 def test_of_planned_runs_as_many_are_pushed_as_their_keys_have_room_for(environ, db, store, queue, limit, tasks):
     limit("imap", concurrency=2)
     ids = tasks(5, "imap")
@@ -197,6 +206,7 @@ def test_of_planned_runs_as_many_are_pushed_as_their_keys_have_room_for(environ,
     assert tick(store, queue, options=TickOptions(batch=1)).enqueued == 2
 
 
+@pytest.mark.slow
 def test_pieces_wait_in_the_table_until_their_key_has_room_and_delay_no_others(environ, db, store, queue, limit, tasks):
     limit("imap", concurrency=2)
     blocked, free = (ticker.get(db, tasks(1, *keys)[0]) for keys in [("imap",), ()])
@@ -218,6 +228,7 @@ def test_planned_runs_and_due_tasks_share_the_room_of_their_key(environ, db, sto
     assert tick(store, queue).enqueued == 1
 
 
+@pytest.mark.slow
 def test_a_full_queue_delays_no_other_queue_of_the_same_key(environ, store, queue, limit, tasks, waiting):
     limit("imap", concurrency=2)
     tasks(20, "imap")

@@ -18,6 +18,7 @@ from ticker.read import tasks as read_tasks
 from ticker.settings import from_environment
 
 
+@pytest.mark.slow
 def test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick(environ, db, store, queue, redis):
     for number in range(8):
         ticker.register(db, "poll", owner=f"mail:{number % 4}", name=f"{number}", every="1m")
@@ -140,6 +141,7 @@ def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_
     assert redis.lindex("rq:queue:polling", 0).decode().endswith(f"-t{daily.id}-{micros(daily.next_run)}")
 
 
+@pytest.mark.slow
 def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, store, queue, redis):
     for number in range(25):
         ticker.run_now(db, ticker.register(db, "poll", name=f"{number}", every="1h"))

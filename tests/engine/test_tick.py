@@ -168,6 +168,7 @@ def test_a_queue_key_of_another_type_in_redis_costs_only_its_own_task(environ, d
     assert ticker.get(db, good.id).next_run == now + MINUTE
 
 
+@pytest.mark.slow
 def test_a_full_redis_is_the_servers_trouble_and_no_task_backs_off_on_its_account(environ, db, store):
     task = ticker.register(db, "poll", every="1m")
     with embedded.valkey() as server, Redis.from_url(server.url) as redis:
@@ -251,6 +252,7 @@ class BreaksTheDatabaseAfterThePush(RedisQueue):
         return receipts
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_between_push_and_commit_loses_and_doubles_nothing(environ, db, store, redis):
     ids = {ticker.register(db, "poll", name=f"task {n}", every="1m").id for n in range(3)}
     queue = BreaksTheDatabaseAfterThePush(redis)
@@ -263,6 +265,7 @@ def test_a_connection_that_breaks_between_push_and_commit_loses_and_doubles_noth
     assert redis.llen("rq:queue:polling") == 3
 
 
+@pytest.mark.slow
 def test_rows_that_somebody_has_locked_cost_only_themselves(environ, db, store, queue, database_url):
     locked, free = (ticker.register(db, "poll", name=name, every="1m") for name in ("locked", "free"))
     ticker.run_now(db, locked)
@@ -464,6 +467,7 @@ def test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the
     assert tick(rows, jobs).swept.overdue == 0
 
 
+@pytest.mark.slow
 def test_a_planned_run_is_pushed_under_its_own_id_and_the_schedule_stays(environ, db, store, queue, redis):
     task = ticker.register(db, "poll", every="1m", first=store.now() + DAY)
     [run_id] = ticker.run_now(db, task)

@@ -97,6 +97,7 @@ def test_a_job_that_comes_while_a_run_holds_the_task_is_dropped(frozen, store, q
     assert outcomes == [("manual", "dropped", "still_running"), ("scheduled", "succeeded", "")]
 
 
+@pytest.mark.slow
 def test_the_log_says_what_was_dropped_with_its_numbers(frozen, store, queue, db, redis, function, caplog):
     function("poll")(lambda: None)
     task = ticker.register(db, "poll", every=60, tolerance=5)

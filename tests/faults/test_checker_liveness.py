@@ -223,6 +223,7 @@ def test_a_drop_behind_a_start_that_waited_too_long_for_a_worker_is_no_start_tha
     assert "L3" not in broken(late_starts(tmp_path, 1.5))
 
 
+@pytest.mark.slow
 def test_a_drop_behind_a_start_in_time_is_one(tmp_path: Path) -> None:
     assert "L3" in broken(late_starts(tmp_path, 0.5))
 

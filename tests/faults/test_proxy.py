@@ -31,6 +31,8 @@ from ticker.model import DueTask
 from ticker.queue import bulk
 from ticker.queue.rq import RedisQueue
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ONE = "00000000-0000-0000-0000-000000000001"
 SHORT = 0.15  # seconds that a client waits for an answer that does not come
@@ -135,7 +137,6 @@ def taken(record: Path, count: int) -> list[str | None]:
 # ------------------------------------------------------------------------------------------------- Redis, untouched
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_all_kinds_of_answers_come_through(client: Client, redis_url: str, protocol: int) -> None:
     through, direct = client(protocol=protocol), Redis.from_url(redis_url, protocol=protocol)
@@ -185,7 +186,6 @@ def test_published_messages_come_through(client: Client, redis: Redis, protocol:
         assert [until(channel.get_message, "a message")["data"] for _ in range(2)] == [b"a", b"b"]
 
 
-@pytest.mark.slow
 def test_fifty_clients_at_once_each_get_their_own_answers(client: Client, proxy: Proxy) -> None:
     def count(number: int) -> list[int]:
         own = client()
@@ -350,7 +350,6 @@ def test_a_server_that_seems_to_load_refuses_everything(client: Client, proxy: P
 # -------------------------------------------------------------------------------------------------- what networks do
 
 
-@pytest.mark.slow
 def test_bytes_to_the_server_vanish_in_a_cut(client: Client, proxy: Proxy, redis: Redis) -> None:
     through = impatient(client)
     redis.set("a", 1)
@@ -479,7 +478,6 @@ def test_a_server_that_is_not_there_is_an_error_of_the_connection(tmp_path: Path
 # ------------------------------------------------------------------------------------------------------- PostgreSQL
 
 
-@pytest.mark.slow
 def test_statements_of_all_kinds_come_through(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any]
 ) -> None:
@@ -530,7 +528,6 @@ def test_the_stores_commit_can_be_swallowed_several_times(
     store.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 8])  # psycopg prepares what was run five times, and sends only its name then
 def test_the_answer_to_a_matching_statement_is_swallowed(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any], before: int
@@ -544,7 +541,6 @@ def test_the_answer_to_a_matching_statement_is_swallowed(
     assert seen(db) == [*range(before), 100]
 
 
-@pytest.mark.slow
 def test_a_server_does_not_learn_that_its_client_is_gone_while_the_network_is_cut(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any]
 ) -> None:
@@ -614,7 +610,6 @@ def test_what_one_kind_cannot_do_is_refused(proxy: Proxy, postgres: Proxy) -> No
         postgres.answer_instead(b"OOM")
 
 
-@pytest.mark.slow
 def test_as_a_process_it_takes_the_same_calls_from_its_standard_input(redis_url: str, tmp_path: Path) -> None:
     command = ["--listen", "tcp:127.0.0.1:0", "--server", server_of(redis_url), "--kind", "redis"]
     record = tmp_path / "redis.jsonl"

@@ -16,6 +16,8 @@ from ticker.metrics.ended import Ended
 from ticker.metrics.families import BY_NAME
 from ticker.read.journal import ENDED, REASONS
 
+pytestmark = pytest.mark.slow
+
 HOUR = timedelta(hours=1)
 POLL = 'function="poll"'
 
@@ -250,7 +252,6 @@ def test_functions_beyond_the_limit_are_counted_together(db, task, counted, monk
     assert len(runs) == 2
 
 
-@pytest.mark.slow
 def test_the_plan_walks_through_two_indexes_and_reads_no_table(crowd):
     types = [row["owner_type"] for row in sql.on(crowd, "ticker")("owner_types")]
     found = plan(

@@ -127,6 +127,7 @@ def test_a_task_waits_for_its_first_time_before_a_success_is_missed(play):
         assert play.events() == events
 
 
+@pytest.mark.slow
 def test_a_task_whose_jobs_are_all_dropped_is_late_as_well(play):
     ticker.register(play.db, "other", every="1m", dead_man=3)
     for seconds in (0, 60, 120, 180, 240):

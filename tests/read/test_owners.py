@@ -13,6 +13,8 @@ from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.read import owners as read_owners
 
+pytestmark = pytest.mark.slow
+
 TYPE = "mail_channels"
 
 
@@ -155,7 +157,6 @@ SELECT 'mail_channels', n / 2, n % 2, 'poll', 'interval', 60000, 5000, 30000, 10
 FROM generate_series(1, 20000) n"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "index"),
     [("", "tasks_owner_name"), ("failing", "tasks_failing"), ("paused", "tasks_paused"), ("late", "tasks_due")],

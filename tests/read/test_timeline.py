@@ -17,6 +17,8 @@ from ticker.cli.records import timeline as timeline_command
 from ticker.errors import BadInput, UnknownTask
 from ticker.read import svg, timeline
 
+pytestmark = pytest.mark.slow
+
 HOUR = timedelta(hours=1)
 SVG = "{http://www.w3.org/2000/svg}"
 

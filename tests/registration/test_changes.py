@@ -80,6 +80,7 @@ def test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it(task, db
     assert changes(db) == [("deleted", user(db), "")]
 
 
+@pytest.mark.slow
 def test_an_owner_that_goes_takes_what_waits_along_and_leaves_the_others(channels, db, store, queue):
     tick(store, queue)
     db.execute("DELETE FROM mail_channels WHERE id = 1")
@@ -102,6 +103,7 @@ def test_what_was_planned_or_pushed_for_a_task_ends_with_it(task, db, store, que
     assert states == {pushed: gone, planned: gone, kept: ("planned", None, "")}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_at_work_when_its_task_is_deleted_ends_as_it_ends(play):
     ticker.register(play.db, "poll", every="1m")
     play.tick()
@@ -235,6 +237,7 @@ def test_each_operation_says_who_did_it_and_leaves_no_name_behind(task, db):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_commands_act_for_the_user_of_their_process(task, db, monkeypatch):
     monkeypatch.setenv("LOGNAME", "anna")
     for command in ("pause", "resume", "edit --disable", "edit --enable --every 2m", "remove"):

@@ -153,6 +153,7 @@ def test_registering_again_changes_nothing(caller, db):
     assert ticker.list_tasks(db) == [task]
 
 
+@pytest.mark.slow
 def test_of_8_processes_that_register_the_same_at_once_one_makes_it_and_all_get_it(database_url, db):
     barrier = Barrier(8)
 
@@ -168,6 +169,7 @@ def test_of_8_processes_that_register_the_same_at_once_one_makes_it_and_all_get_
     assert [sorted(answer) for answer in answers] == [ids] * 8
 
 
+@pytest.mark.slow
 def test_8_processes_that_reconcile_the_same_owner_in_any_order_do_not_block_each_other(database_url, db):
     barrier, owner = Barrier(8), owners.Owner("nowhere", "1")
 
@@ -184,6 +186,7 @@ def test_8_processes_that_reconcile_the_same_owner_in_any_order_do_not_block_eac
     assert len(ticker.list_tasks(db)) == 20
 
 
+@pytest.mark.slow
 def test_registering_while_others_unregister_gives_a_task_each_time(database_url):
     barrier = Barrier(4)
 
@@ -439,6 +442,7 @@ def test_an_owner_without_tasks_has_none_that_is_known(call, db):
         call(db, owner="t:2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call", [ticker.pause, ticker.resume, ticker.run_now, ticker.edit, ticker.unregister, ticker.get]
 )
@@ -588,6 +592,7 @@ def each(pairs):
     return [pytest.param(field, value, id=f"{field}-{short(value)}") for field, values in pairs for value in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), each(BAD_INPUT))
 def test_a_value_that_cannot_be_taken_is_refused_in_one_sentence_and_nothing_is_written(field, value, db):
     with pytest.raises(BadInput) as caught:
@@ -596,6 +601,7 @@ def test_a_value_that_cannot_be_taken_is_refused_in_one_sentence_and_nothing_is_
     assert ticker.list_tasks(db) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value"),
     each([(field, [value for value in values if value is not None]) for field, values in BAD_INPUT[:2]])
@@ -609,6 +615,7 @@ def test_the_same_holds_for_an_edit(field, value, db):
     assert ticker.list_tasks(db) == [task]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), each([("by", NO_NAME), ("reason", NO_PROSE), ("until", NO_TIME)]))
 def test_the_same_holds_for_a_pause(field, value, db):
     task = poll(db)
@@ -637,6 +644,7 @@ def test_arguments_are_kept_as_they_are_up_to_64_kb(kwargs, db):
 # --------------------------------------------------------------------------------------- rows that are edited by hand
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -11,6 +11,8 @@ from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.model import Kind
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)  # a Sunday
 MILLISECOND = timedelta(milliseconds=1)
 SECOND = timedelta(seconds=1)

@@ -18,6 +18,8 @@ from ticker.db.connections import connect
 from ticker.registration import sync as declarations
 from wrappers.pipeline import registry
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def module(environ, function, monkeypatch):

@@ -23,6 +23,8 @@ from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
 from ticker.registration import owner_triggers as registered_triggers
 
+pytestmark = pytest.mark.slow
+
 ACTIVE = "enabled and not paused"
 UID = UUID("6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")
 
@@ -311,7 +313,6 @@ def test_no_task_is_written_for_an_owner_that_is_not_there_by_this_very_id(chann
     assert db.execute("UPDATE ticker.tasks SET owner_id = %s WHERE owner_type = 'mail_channels'", [id_]).rowcount == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "table", "columns"),
     [
@@ -483,7 +484,6 @@ def test_installing_again_changes_nothing_and_another_condition_takes_effect_at_
     assert states(db) == {"1": True, "2": True, "3": True}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", ["SELECT 1", "DROP TABLE mail_channels"])
 def test_dropping_removes_all_of_it_even_when_the_table_is_gone_and_twice(channels, db, before):
     db.execute(before)
@@ -506,7 +506,6 @@ def test_long_names_are_told_apart_in_63_bytes_and_the_table_may_be_elsewhere(db
         assert states(db, name) == {}
 
 
-@pytest.mark.slow
 def test_an_alembic_revision_installs_and_removes_them_online_and_as_sql(channels, db, database_url):
     put(db, owners.drop_triggers("mail_channels"))
     with engine_on(database_url).begin() as connection:

@@ -215,6 +215,7 @@ def test_a_tick_that_enqueues_and_one_that_does_not_are_named(differences):
     ]
 
 
+@pytest.mark.slow
 def test_a_tick_without_a_line_that_enqueues_is_a_line_of_its_own(differences):
     rows = ("00:00 initial state | 00:30", "01:30 tick enqueues A1")
     assert differences(*rows) == [
@@ -256,6 +257,7 @@ def test_what_cannot_happen_is_told(differences):
     ]
 
 
+@pytest.mark.slow
 def test_no_run_goes_on_behind_its_box(differences):
     assert differences(*BEGUN, "01:05 A1 ends") == []
     assert differences(*BEGUN, "01:20 A1 ends") == [
@@ -410,6 +412,7 @@ def test_the_command_plays_the_shipped_tables_and_leaves_the_database_as_it_was(
     assert "TICKER_SCHEMA" not in os.environ
 
 
+@pytest.mark.slow
 def test_a_difference_is_exit_code_1_and_the_last_sentence_names_the_first(environ, db, file, tmp_path):
     before = db.execute(SCHEMAS).fetchone()
     picture = tmp_path / "chart.svg"
@@ -420,6 +423,7 @@ def test_a_difference_is_exit_code_1_and_the_last_sentence_names_the_first(envir
     assert db.execute(SCHEMAS).fetchone() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_replay_leaves_nothing_behind(number, environ, db, monkeypatch):
     before = db.execute(SCHEMAS).fetchone()
@@ -433,6 +437,7 @@ def test_an_interrupted_replay_leaves_nothing_behind(number, environ, db, monkey
     assert db.execute(SCHEMAS).fetchone() == before
 
 
+@pytest.mark.slow
 def test_an_error_in_the_midst_leaves_nothing_behind(environ, db, monkeypatch):
     before = db.execute(SCHEMAS).fetchone()
     monkeypatch.setattr(play, "play", lambda *_: 1 / 0)
@@ -447,6 +452,7 @@ def test_a_server_that_is_not_there_is_a_matter_of_configuration(environ, monkey
     assert sentence("replay.no_postgresql_url").within(replay(code=78)[1])
 
 
+@pytest.mark.slow
 def test_without_a_database_url_an_embedded_server_is_used(environ, monkeypatch, file):
     given = environ["DATABASE_URL"]
     started = []
@@ -465,6 +471,7 @@ def test_without_a_database_url_an_embedded_server_is_used(environ, monkeypatch,
 # ------------------------------------------------------------------------------------------------------- the charts
 
 
+@pytest.mark.slow
 def test_the_picture_is_xml_with_a_mark_for_each_event(seeds):
     root = ElementTree.fromstring(chart.svg(seeds))
     marks = [mark for mark in root.iter(f"{SVG}g") if mark.get("class") == "event"]
@@ -539,6 +546,7 @@ def test_the_queue_keeps_the_promises_of_the_real_one():
 # -------------------------------------------------------------------------------------------------- the documentation
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_prints_what_stands_there(environ, file):
     text = (ROOT / "docs/guides/replay.md").read_text(encoding="utf-8")
     example = re.search(r"```markdown\n(.*?)```", text, flags=re.DOTALL)[1]

@@ -144,6 +144,7 @@ def is_in_phase(task: ticker.Task) -> bool:
     return (task.next_run - phases.EPOCH) // MS % task.every_ms == task.phase_ms
 
 
+@pytest.mark.slow
 def test_a_task_that_is_registered_again_gets_the_same_phase(environ, db):
     before = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     ticker.unregister(db, before.id)
@@ -156,6 +157,7 @@ def test_by_default_a_task_has_no_phase_and_runs_at_the_next_tick(environ, db, s
     assert task.phase_ms is None and task.next_run <= store.now()
 
 
+@pytest.mark.slow
 def test_existing_tasks_get_their_phases_and_a_plan_changes_nothing(environ, db, store):
     for number in range(40):
         ticker.register(db, "poll", owner=f"mail:{number}", every="20m")

@@ -17,6 +17,7 @@ import json
 import re
 import tomllib
 from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ class Sentence:
             sentences = tomllib.loads(file.read()) | {self.key: text}
             file.seek(0), file.truncate()
             file.writelines(f"{key} = {json.dumps(sentences[key], ensure_ascii=False)}\n" for key in sorted(sentences))
+        golden.cache_clear()
         return True
 
 
@@ -93,6 +95,7 @@ def sentence(key: str, /, **values: Any) -> Sentence:
     return Sentence(key, values)
 
 
+@cache
 def golden(face: str) -> dict[str, str]:
     return tomllib.loads((FOLDER / f"{face}.toml").read_text())
 

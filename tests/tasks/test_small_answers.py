@@ -93,6 +93,7 @@ def test_a_zone_in_front_of_cron_is_answered_with_what_to_write(text):
         cron.parse(text, ZoneInfo("UTC"))
 
 
+@pytest.mark.slow
 def test_where_room_is_short_the_priority_decides_within_an_owner_and_not_between_owners(environ, db, store, queue):
     low, high, usual = (
         ticker.register(

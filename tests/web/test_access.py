@@ -36,6 +36,8 @@ from ticker.tasks.fields import Task
 from ticker.web import application
 from ticker.web.access import BODY_AT_MOST, HEADERS, not_local
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 each = pytest.mark.parametrize("one", ALL, ids=named)

@@ -13,6 +13,8 @@ from tests.bad_input.rows import SLOWLY
 from tests.web.asking import ALL, API, JSON, WITH_BODY, Asking, named, problem, rows
 from ticker.tasks.fields import Task
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 WITH_QUERY = [one for one in ALL if one.operation.query]
@@ -60,7 +62,6 @@ def test_a_body_that_is_no_json_object_is_refused(one: Asking, client: TestClien
     assert rows(db) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("one", [one for one in WITH_BODY if one.operation.name.endswith(("task", "limit"))], ids=named)
 def test_a_value_of_the_wrong_kind_is_refused_by_its_field(one: Asking, client: TestClient, task: Task, db: Db) -> None:  # fmt: skip
     before = rows(db)
@@ -130,7 +131,6 @@ ANY = st.recursive(
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @SLOWLY
 @given(
     one=st.sampled_from(WITH_BODY),
@@ -142,7 +142,6 @@ def test_whatever_object_is_sent_the_answer_is_no_error_of_ours(
     assert sent(client, one, said).status_code in (200, 201, 202, 404, 422), (one, said)
 
 
-@pytest.mark.slow
 @SLOWLY
 @given(one=st.sampled_from(WITH_BODY), content=st.binary(max_size=60))
 def test_whatever_bytes_are_sent_the_answer_is_no_error_of_ours(

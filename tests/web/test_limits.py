@@ -94,6 +94,7 @@ def test_a_key_is_listed_with_its_use_and_those_with_most_due_tasks_come_first(c
 # ---------------------------------------------------------------------------------------------------------- the screen
 
 
+@pytest.mark.slow
 def test_the_screen_shows_who_holds_a_limit_and_who_waits_for_it(client: TestClient, full: Played) -> None:
     page = client.get("/limits")
     words = text_of(page)
@@ -104,12 +105,14 @@ def test_the_screen_shows_who_holds_a_limit_and_who_waits_for_it(client: TestCli
     assert 'href="/runs/1"' in page.text and "held off" not in words
 
 
+@pytest.mark.slow
 def test_the_screen_counts_those_that_it_does_not_name(client: TestClient, full: Played) -> None:
     for number in range(7):
         ticker.register(full.db, "poll", name=f"{number}", every="1m", first=full.now, limits=["imap.gmail.com"])
     assert text_of(client.get("/limits")).count("due") == 6 and "3 more" in text_of(client.get("/limits"))
 
 
+@pytest.mark.slow
 def test_the_screen_says_until_when_a_key_is_held_off(client: TestClient, full: Played) -> None:
     full.db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 h', allowed = 1")
     ticker.unlimit(full.db, "imap.*")

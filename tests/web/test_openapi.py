@@ -19,6 +19,8 @@ from ticker.tasks.fields import Task
 from ticker.tasks.sorts import Schema
 from ticker.web.api import router, schemas
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 Document = dict[str, Any]
 
@@ -42,7 +44,6 @@ def described(document: Document, one: Asking) -> Document:
 # ------------------------------------------------------------------------------------------------------- the routes
 
 
-@pytest.mark.slow
 def test_what_is_served_and_what_is_described_are_the_same(document: Document) -> None:
     served = {
         (re.sub(r":\w+}", "}", route.path), method)

@@ -11,6 +11,8 @@ from tests.sentences import sentence
 from tests.web.asking import API, problem
 from ticker.tasks.fields import Task
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 

@@ -19,6 +19,8 @@ from ticker.tasks.fields import SETTINGS
 from ticker.web import application
 from ticker.web.pages import phrases, runs
 
+pytestmark = pytest.mark.slow
+
 LINKS = ("href", "src", "action", "formaction", "hx-get", "hx-post")
 
 
@@ -90,7 +92,6 @@ def test_the_static_files_are_served(client):
         assert client.get(f"/static/{name}").status_code == 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_users_wrote_is_shown_as_text_wherever_it_stands(payload, client, db):
     plain = "".join(c for c in payload if c.isprintable())
@@ -109,7 +110,6 @@ def test_what_users_wrote_is_shown_as_text_wherever_it_stands(payload, client, d
         assert found.handlers == found.styles == usual.handlers
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task, db):
     for name in ("search", "state", "owner", "function", "queue", "after", "before", "task", "by", "schedule", "zone"):
@@ -250,7 +250,6 @@ def test_a_task_shows_its_warnings_once(client, db):
     assert sentence("warnings.no_multiple", every="45 s").times(page) == 1
 
 
-@pytest.mark.slow
 def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
     ticker.register(db, "poll", every="10m")
     play.run(1, "failed", "OSError: no route\nto host")
@@ -368,7 +367,6 @@ def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, for
     assert (answer.status_code, answer.json()["field"]) == (422, "zone")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["{" * 60_000, "é" * 30_000, [1] * 20_000, [[[[1] * 10]] * 1000]], ids=["signs", "wide", "list", "deep"]
 )

@@ -17,6 +17,8 @@ from tests.web.payloads import PAYLOADS
 from ticker.tasks.fields import Task
 from ticker.web.access import HEADERS
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 WITH_QUERY = [one for one in ALL if one.operation.query]
@@ -52,7 +54,6 @@ def test_there_are_forty() -> None:
     assert len(set(PAYLOADS)) == 40
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("one", WITH_QUERY, ids=named)
 def test_behind_the_question_mark_it_is_looked_for_or_refused(one: Asking, client: TestClient, task: Task, db: Db) -> None:  # fmt: skip
     before = rows(db)
@@ -81,7 +82,6 @@ def test_in_the_path_it_names_nothing(one: Asking, client: TestClient, task: Tas
     assert rows(db) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("one", WITH_BODY, ids=named)
 def test_in_a_body_it_is_stored_as_the_text_that_it_is_or_refused(
     one: Asking, client: TestClient, task: Task, db: Db

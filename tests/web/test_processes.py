@@ -184,6 +184,7 @@ def test_what_is_none_of_rqs_in_redis_is_passed_over(client, redis, environ):
 # ------------------------------------------------------------------------------------------------------------- counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimate", "words"), [(2_000_000, "about 2,000,000 tasks"), (-1, "1 tasks")])
 def test_an_estimate_is_called_so(estimate, words, client, task, database_url):
     with psycopg.connect(database_url, autocommit=True) as owner:

@@ -55,6 +55,7 @@ def test_the_rights_of_the_page_suffice_for_each_operation(
     assert one.ask(client).status_code in one.operation.answers
 
 
+@pytest.mark.slow
 def test_the_rights_of_the_page_suffice_for_its_forms_and_buttons(
     serve: Serve, task: Task, environ: dict[str, str], roles: dict[str, str], db: Db
 ) -> None:

@@ -43,6 +43,7 @@ def outcomes(client: TestClient, **query: Any) -> list[tuple[int, str]]:
     return [(run["task_id"], run["outcome"]) for run in answer.json()["runs"]]
 
 
+@pytest.mark.slow
 def test_runs_and_drops_are_listed_as_they_ended_the_newest_first(client: TestClient, played: Played) -> None:
     assert outcomes(client) == [(2, "succeeded"), (1, "dropped"), (1, "failed"), (1, "succeeded")]
 
@@ -67,6 +68,7 @@ def test_since_counts_from_its_instant(client: TestClient, played: Played) -> No
     assert outcomes(client, since=ended, task=1) == [(1, "dropped"), (1, "failed")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["runs", "journal"])
 def test_pages_of_one_row_are_the_same_as_one_page(what: str, client: TestClient, played: Played) -> None:
     name = {"runs": "runs", "journal": "lines"}[what]
@@ -82,6 +84,7 @@ def test_pages_of_one_row_are_the_same_as_one_page(what: str, client: TestClient
     assert found == whole[name]
 
 
+@pytest.mark.slow
 def test_the_journal_has_what_happened_beside_the_runs(client: TestClient, played: Played) -> None:
     lines = client.get(f"{API}/journal").json()["lines"]
     happened = {line["what"]: line for line in lines if line["event"]}
@@ -122,11 +125,13 @@ def test_a_task_and_an_owner_that_exclude_each_other_are_refused(
     assert refused["field"] == field and said.within(refused["detail"])
 
 
+@pytest.mark.slow
 def test_a_task_and_its_own_owner_go_together(client: TestClient, played: Played) -> None:
     for query in ({"task": 1, "owner": "a:1"}, {"task": 1, "owner_type": "a"}, {"task": 99, "owner": "a:1"}):
         assert len(outcomes(client, **query)) == (0 if query["task"] == 99 else 3)
 
 
+@pytest.mark.slow
 def test_one_run_is_told_with_what_it_printed_and_its_attempts(client: TestClient, played: Played) -> None:
     played.db.execute(FULL)
     found = client.get(f"{API}/runs/2").json()
@@ -135,6 +140,7 @@ def test_one_run_is_told_with_what_it_printed_and_its_attempts(client: TestClien
     assert [run["id"] for run in found["attempts"]] == [2] and (found["made"], found["next"]) == ([], None)
 
 
+@pytest.mark.slow
 def test_the_pieces_of_a_run_are_told_page_by_page(client: TestClient, played: Played) -> None:
     played.db.execute("UPDATE ticker.runs SET kind = 'piece', parent_id = 1 WHERE id > 1")
     found = client.get(f"{API}/runs/1", params={"limit": 2}).json()
@@ -148,6 +154,7 @@ def test_a_run_that_is_not_there_is_not_found(id_: str, client: TestClient) -> N
     assert sentence("http.no_run").begins(problem(client.get(f"{API}/runs/{id_}"), 404)["detail"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "keys"), [("reason", ["paused"]), ("owner", ["a:1"]), ("task", ["1"]), ("function", ["poll"])]
 )
@@ -156,6 +163,7 @@ def test_drops_are_counted_by_what_they_have_in_common(by: str, keys: list[str],
     assert [(drops["key"], drops["count"], drops["example"]["what"]) for drops in found] == [(keys[0], 1, "dropped")]
 
 
+@pytest.mark.slow
 def test_drops_are_counted_by_reason_and_since_a_time_that_has_passed(client: TestClient, played: Played) -> None:
     assert client.get(f"{API}/drops").json()["drops"][0]["key"] == "paused"
     now = played.now.isoformat()
@@ -166,6 +174,7 @@ def test_drops_are_counted_by_reason_and_since_a_time_that_has_passed(client: Te
 # ---------------------------------------------------------------------------------------------------------- hidden
 
 
+@pytest.mark.slow
 def test_what_is_to_be_hidden_is_in_no_answer(serve: Serve, played: Played) -> None:
     db, secret = played.db, '{"password": "s3cr3t"}'
     db.execute("UPDATE ticker.tasks SET kwargs = %s, metadata = %s, cursor = %s", [secret, secret, '"s3cr3t"'])
@@ -177,6 +186,7 @@ def test_what_is_to_be_hidden_is_in_no_answer(serve: Serve, played: Played) -> N
         assert "s3cr3t" in open_.get(API + path).text or path in ("/drops",), path
 
 
+@pytest.mark.slow
 def test_what_is_hidden_is_null_and_the_statistics_say_so(serve: Serve, played: Played) -> None:
     played.db.execute(FULL)
     client = serve(TICKER_HIDE_ARGS="on")

@@ -260,6 +260,7 @@ def test_ticker_web_waits_for_headers_ten_seconds(environ: dict[str, str]) -> No
     assert server.config.http is protocol.Protocol and protocol.HEADERS_WITHIN == 10
 
 
+@pytest.mark.slow
 def test_many_who_ask_whether_all_is_well_have_the_servers_asked_once_a_second(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from ticker.db import connections
 from ticker.read import formatting, tasks
 from ticker.tasks.fields import Task
 
+pytestmark = pytest.mark.slow
+
 Db = psycopg.Connection[Any]
 
 MANY = (

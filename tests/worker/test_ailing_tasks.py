@@ -19,6 +19,7 @@ def due(play):
 # --------------------------------------------------------------------------------------------------------- told once
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_once_however_many_follow_and_a_recovery_once(play):
     ticker.register(play.db, "poll", every="1m")
     for minute, outcome in enumerate(["succeeded", "failed", "timed_out", "lost", "succeeded", "succeeded", "killed"]):
@@ -41,6 +42,7 @@ def test_whoever_failed_and_succeeded_between_two_ticks_is_well_and_nobody_is_to
 # --------------------------------------------------------------------------------------------------------- stretched
 
 
+@pytest.mark.slow
 def test_a_failing_task_runs_less_and_less_often_and_as_before_once_it_works(play):
     ticker.register(play.db, "poll", every="1m", stretch="5m")
     play.run(0)
@@ -56,6 +58,7 @@ def test_a_failing_task_runs_less_and_less_often_and_as_before_once_it_works(pla
     assert play.events() == ["failed", "slowed", "slowed", "slowed", "restored", "recovered"]
 
 
+@pytest.mark.slow
 def test_with_retries_it_is_slowed_behind_the_last_of_them(play):
     ticker.register(play.db, "poll", every="1m", stretch="5m", retries=1, backoff="1s")
     play.run(0)
@@ -75,6 +78,7 @@ def test_a_clock_that_goes_well_leaves_a_longer_interval_as_it_is(play):
     assert play.task() == before
 
 
+@pytest.mark.slow
 def test_the_ledger_says_that_it_is_slowed(play):
     ticker.register(play.db, "poll", every="1m", stretch="5m")
     play.run(0)
@@ -88,6 +92,7 @@ def test_the_ledger_says_that_it_is_slowed(play):
 # ------------------------------------------------------------------------------------------------------------ paused
 
 
+@pytest.mark.slow
 def test_after_so_many_failures_a_task_pauses_itself_and_says_why(play):
     ticker.register(play.db, "poll", every="1m", pause_after=2, probe="10m")
     play.run(0)
@@ -132,6 +137,7 @@ def test_a_probe_that_succeeds_ends_it_and_a_later_pause_is_news_again(play):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_pause_is_told_of_also_where_several_failures_are_found_together(play):
     ticker.register(play.db, "poll", every="1m", pause_after=2)
     play.put(failures=1)

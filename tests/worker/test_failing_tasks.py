@@ -8,6 +8,8 @@ import ticker
 from tests.sentences import sentence
 from ticker.model import Reason
 
+pytestmark = pytest.mark.slow
+
 SECOND = timedelta(seconds=1)
 
 
@@ -47,7 +49,6 @@ def test_a_run_that_failed_is_attempted_again_and_a_success_ends_it_before_anybo
     assert (after.last_run, after.next_run) == (play.begin, play.begin + 60 * SECOND)  # which no retry touches
 
 
-@pytest.mark.slow
 def test_the_ledger_says_which_attempt_of_how_many_and_why_there_is_no_other(play, task):
     play.run(0, reason="OSError: no route")
     for seconds in (3, 6, 9):

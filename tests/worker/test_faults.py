@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -41,9 +42,10 @@ def test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job(
 ):
     task = ticker.register(db, "plain", every="1d")
     tick(store, queue)
-    with connect(database_url) as other, working() as process:
+    with connect(database_url) as other, ExitStack() as started:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            process = started.enter_context(working())
             until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the start waits")
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

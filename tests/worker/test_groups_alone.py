@@ -214,6 +214,7 @@ def test_a_late_end_that_is_a_success_clears_the_suspect(announced, environ, db,
     assert ticker.get(db, task).alone_until is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guilty", [9, 10])
 def test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine(
     guilty, announced, db, store, queue, redis
@@ -241,6 +242,7 @@ def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(annou
 # ------------------------------------------------------------------------------------------------- pushed again
 
 
+@pytest.mark.slow
 def test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone(announced, db, store, queue, redis):
     tasks = register(db, *"abcde")
     assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b", "c", "d", "e"]]
@@ -283,6 +285,7 @@ def ends_again(play: Any, seconds: float, outcome: str) -> None:
     play.tick()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeatable", [True, False])
 def test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt(repeatable, play):
     play.db.execute(
@@ -305,6 +308,7 @@ def test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt(rep
     assert sentence("why.no_retry_left", attempt="2 of 2").within(play.runs()[-1].reason)
 
 
+@pytest.mark.slow
 def test_a_second_attempt_that_fails_counts_like_a_first_one(play):
     play.db.execute(
         "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', true, clock_timestamp())"
@@ -315,6 +319,7 @@ def test_a_second_attempt_that_fails_counts_like_a_first_one(play):
     assert (ticker.get(play.db, task).failures, play.events()) == (1, ["failed"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "failures"), [("failed", 1), ("interrupted", 0)])
 def test_a_failure_counts_even_if_the_last_attempt_is_interrupted(first, failures, play):
     task = ticker.register(play.db, "poll", every="1m", retries=2, backoff="1s")

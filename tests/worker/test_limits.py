@@ -29,6 +29,8 @@ from wrappers.sandbox import limits as module
 from wrappers.sandbox.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now
 from wrappers.sandbox.subreaper import become_subreaper, children
 
+pytestmark = pytest.mark.slow
+
 KILLED = -signal.SIGKILL
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs timer_create and /proc")
 both = pytest.mark.parametrize("how", [pytest.param("timers", marks=on_linux), "watchdog"])
@@ -134,7 +136,6 @@ def test_limits_count_from_since_and_not_from_when_they_are_armed(how: How) -> N
     assert horse(body) == (KILLED, "")
 
 
-@pytest.mark.slow
 @on_linux
 def test_a_stop_before_the_timers_are_armed_puts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The box, stopped when it has worked out its limits, goes on when they are over: its function does not begin."""
@@ -319,7 +320,6 @@ def test_a_signal_at_the_edge_comes_out_of_the_block_and_nowhere_else(method: st
 # --- After the run, and beside it ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @both
 def test_after_cancel_neither_limit_comes(how: How) -> None:
     def body(say: Say) -> None:
@@ -473,7 +473,6 @@ def test_cancel_sends_the_watchdog_away() -> None:
     assert horse(body) == (0, "0")
 
 
-@pytest.mark.slow
 def test_the_watchdog_outlasts_an_exec_and_closed_files() -> None:
     def replace(say: Say) -> None:
         armed(0.2, 0.3, "watchdog")

@@ -60,6 +60,7 @@ def tick_of_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TICKER_TICK", "10m")
 
 
+@pytest.mark.slow
 def test_further_jobs_do_not_put_off_rqs_heartbeat():
     """A busy group gets several jobs per second, and each holds the alarm."""
     with pytest.raises(HorseMonitorTimeoutException), UnixSignalDeathPenalty(1, HorseMonitorTimeoutException):
@@ -69,6 +70,7 @@ def test_further_jobs_do_not_put_off_rqs_heartbeat():
                 pass
 
 
+@pytest.mark.slow
 def test_an_alarm_that_came_due_in_a_held_block_comes_after_it():
     ends_at = time.monotonic() + 1.1
     reached = False

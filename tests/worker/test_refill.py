@@ -1,6 +1,7 @@
 """The process of a group takes further jobs of its function, so that no slot waits for the slowest run."""
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -184,9 +185,10 @@ def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, en
     tick(store, queue)
     db.execute("UPDATE ticker.tasks SET next_run = now() WHERE id = %s", [task.id])
     tick(store, queue)
-    with connect(environ["DATABASE_URL"]) as holder, working("--burst", patch=FUNCTIONS + LEAVES_A_TRACE) as process:
+    with connect(environ["DATABASE_URL"]) as holder, ExitStack() as started:
         with holder.transaction():
             holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            process = started.enter_context(working("--burst", patch=FUNCTIONS + LEAVES_A_TRACE))
             until(lambda: (folder / "taken").exists(), "both are taken")
             holder.execute("SELECT")  # what is requested after this is requested for both
             until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the starts are requested")

@@ -114,12 +114,14 @@ def test_other_workers_run_signed_jobs_as_ever(worker, task, db):
     assert outcomes(db) == [("succeeded", "")]
 
 
+@pytest.mark.slow
 def test_people_see_a_signed_job_as_any_other(task, redis):
     [job] = Queue("polling", connection=redis).get_jobs()
     assert (job.func_name, job.args, job.kwargs) == (ENTRY, (task.id, jobs.micros(task.waiting[0])), {})
     assert (job.description, job.is_queued, job.origin) == ("plain", True, "polling")
 
 
+@pytest.mark.slow
 def test_a_signature_fits_the_64_bytes_that_redis_stores_compactly(signed, queue, redis):
     largest = (10**9, jobs.micros(datetime(9999, 12, 31, tzinfo=UTC)))
     for where, job_id in ((queue, "t1-1"), (signed, "t2-1")):

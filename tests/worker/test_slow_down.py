@@ -138,6 +138,7 @@ def test_a_key_that_the_task_does_not_have_fails_the_run_with_one_sentence(keys,
     assert sentence("errors.no_key", key="'other'").within(run.reason)
 
 
+@pytest.mark.slow
 def test_an_end_that_makes_room_for_a_task_that_is_due_wakes_the_tickers(environ, db, monkeypatch):
     monkeypatch.setenv("TICKER_WAKE", "on")
     db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('host', 1)")

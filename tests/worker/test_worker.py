@@ -165,6 +165,7 @@ def test_a_stock_worker_runs_the_jobs_and_kills_the_process_that_overruns(traced
     assert outcomes(db)["long.c.call"] == "lost"
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_fork_is_refused(environ, db, store, queue, redis, function):
     calls = []
     function("plain")(lambda: calls.append(1))

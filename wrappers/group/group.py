@@ -192,7 +192,7 @@ class Group:
             if isinstance(answer, start.NoRoom)
         }
         self._full_keys.note((call.task_id for call in calls), refused)
-        settled = [self._settle(slot, *pair) for slot, *pair in zip(slots, calls, answers, strict=True)]
+        settled = [self._settle(*judged) for judged in zip(slots, calls, answers, strict=True)]
         return [begun for begun in settled if begun is not None]
 
     def _settle(

@@ -133,12 +133,14 @@ class Judge:
         alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
         returned = self.history.returned.get(job_id)
         if returned is not None:
-            return not spec.deleted and not alive and not self.may_be_moved(spec, returned)
+            return not spec.deleted and not alive and not self.may_be_moved(spec, last, returned)
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
 
-    def may_be_moved(self, spec: Spec, since: int) -> bool:
-        """An occurrence that met a full limit is the task's next run, which may move when the task or the clock is set."""
-        return self.back_between(since, self.history.ended) or self.history.moved.get(spec.id, -1) >= since
+    def may_be_moved(self, spec: Spec, pushed: int, returned: int) -> bool:
+        """An occurrence that met a full limit is the task's next run, which moves when the task is edited, or if a clock that was
+        set back since the push is behind it.
+        """
+        return self.back_between(pushed, self.history.ended) or self.history.moved.get(spec.id, -1) >= returned
 
     def s10(self) -> Iterator[str]:
         """Waiting jobs stay bounded; after each clock that was set back, old ones wait beside the new."""

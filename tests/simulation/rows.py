@@ -49,7 +49,9 @@ def judged_by(row: TaskRow | None, now: datetime) -> dict[str, Any]:
 
 def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> RunRow:
     until, (boot, uptime) = now + hold(row), here
-    return replace(record, state="running", token=token, started_at=now, until=until, boot=boot, uptime_us=uptime)
+    return replace(
+        record, state="running", token=token, started_at=now, until=until, boot=boot, uptime_us=uptime, checked_at=None
+    )
 
 
 def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime, *, alone: bool = False) -> dict[str, Any]:

@@ -53,6 +53,34 @@ def test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job(
     assert FailedJobRegistry("polling", connection=redis).get_job_ids() == []
 
 
+SWALLOWS_THE_STOP = """
+from contextlib import suppress
+from rq.exceptions import StopRequested
+from wrappers.rq.worker import Worker
+
+shutdown = Worker._shutdown
+
+def swallowed(worker):
+    with suppress(StopRequested):
+        shutdown(worker)
+    print("swallowed", flush=True)
+
+Worker._shutdown = swallowed
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_ends_although_a_library_has_swallowed_the_request_to_stop(traced, db, store, queue, redis):
+    ticker.register(db, "plain", every="1d")
+    with working(patch=SWALLOWS_THE_STOP) as process:
+        until(lambda: RqWorker.count(redis), "the worker")
+        process.terminate()
+        assert any("swallowed" in line for line in process.stdout)
+        tick(store, queue)
+        assert process.wait(60) == 0
+    assert runs(db) == [("plain", "succeeded")]
+
+
 @pytest.mark.slow
 def test_a_job_that_is_stopped_before_it_has_a_process_gets_none_and_the_worker_lives(
     traced, db, store, queue, redis, database_url

@@ -201,8 +201,13 @@ class Worker(SurvivingWorker):
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Overrides RQ's method so that a group begins nothing new. Its active runs continue to their own ends."""
+        """Overrides RQ's method so that a group begins nothing new. Its active runs continue to their own ends.
+
+        A worker without a job stops by an exception, which libraries that catch all exceptions may swallow. So this also notes
+        the request, and the worker stops after the next job at the latest.
+        """
         super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
+        self._stop_requested = True
         shared_state.stop()
 
     def teardown(self) -> None:

@@ -78,7 +78,6 @@ def test_a_worker_ends_although_a_library_has_swallowed_the_request_to_stop(trac
         assert any("swallowed" in line for line in process.stdout)
         tick(store, queue)
         assert process.wait(60) == 0
-    assert runs(db) == [("plain", "succeeded")]
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
         used("max_connection_wait_time", "with RQ's pauses of up to a minute, a worker sleeps long after Redis is back"),
         used("_state", "a signal during the start request waits for the job, though Redis does not know of it yet"),
+        used("_stop_requested", "a request to stop holds although a library swallowed RQ's exception"),
         used("_shutdown_requested_date", "a worker that is asked to stop gives waiting ends less time"),
         used("_ordered_queues", "RQ's command line has filled it with queues of RQ's own class"),
         used("last_cleaned_at", "an interrupted maintenance pass is not repeated at once"),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from tests.slots import Key
+from tests.slots import Key, give_back
 from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
@@ -388,7 +388,10 @@ class MemoryStore:
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """The double knows no rhythm: what a period makes of this is tested with the real store alone."""
         with self.batch() as rows:
-            return rows.end_overdue(now or self.now(), limit, self.uptime())
+            ended = rows.end_overdue(now or self.now(), limit, self.uptime())
+        for token in ended:
+            give_back(self.keys.values(), token)
+        return len(ended)
 
     def _answers(self) -> None:
         if self.down:
@@ -627,7 +630,8 @@ class MemoryBatch:
         """B + g as it was at the start of the run that holds the task; of the task as it is now, if there is none."""
         return held_for(self._runs.free(), task) or timing.span(task.box_ms + task.grace_ms)
 
-    def end_overdue(self, now: datetime, limit: int, here: Uptime = NOWHERE) -> int:
+    def end_overdue(self, now: datetime, limit: int, here: Uptime = NOWHERE) -> list[UUID]:
+        """Returns the tokens of the runs that it ended."""
         overdue = [r for r in self._runs.free() if r.state == "running" and is_overdue(r, now, here)]
         overdue = sorted(overdue, key=lambda r: r.until or now)[:limit]
         ended = [run for run in overdue if self._tasks.is_free(run.task_id)]
@@ -639,7 +643,7 @@ class MemoryBatch:
                     run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
                     last_ended_at=now, failures=task.failures + 1, alone_until=alone_after_loss(task, run, now),
                 )  # fmt: skip
-        return len(ended)
+        return [run.token for run in ended if run.token]
 
     def _end(self, run: RunRow, outcome: Outcome, reason: str, now: datetime) -> None:
         self._runs.change(run.id, state="ended", outcome=outcome, reason=reason, ended_at=now)

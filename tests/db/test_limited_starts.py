@@ -11,6 +11,7 @@ import pytest
 
 import ticker
 from tests.harness import WORKER, finish, handed_out, start, start_planned
+from tests.running import until
 from ticker.db import sql
 from ticker.db.connections import connect
 from wrappers.pipeline import start as pipeline_start
@@ -211,12 +212,39 @@ def test_a_slot_whose_run_never_ended_is_free_after_its_hold(db, limit, poll):
     assert start(db, poll("host"), NOW, now=NOW + 31 * SECOND)["refusal"] is None
 
 
+def test_an_end_that_waits_for_a_start_does_not_free_the_slot_that_the_start_takes(database_url, db, limit, poll):
+    limit("host", concurrency=1)
+    late, next_one, token = poll("host"), poll("host"), str(uuid4())
+    start(db, late, NOW, token=token)
+    with connect(database_url) as other, connect(database_url) as third, ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            after = NOW + 31 * SECOND  # the time of the slot is over, and no end was recorded
+            assert start(other, next_one, NOW, now=after)["refusal"] is None
+            ended = pool.submit(finish, third, late, token)
+            until(lambda: is_waiting(db, third.info.backend_pid), "the end to wait for the start")
+        assert ended.result(30)
+    assert start(db, poll("host"), NOW, now=after, waits=True)["refusal"] == "limited"
+
+
+def is_waiting(db, pid):
+    query = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
+    return db.execute(query, [pid]).fetchone()[0]
+
+
 def test_after_the_clock_was_set_forward_a_slot_is_held_by_the_uptime_of_its_host(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW, boot="this", uptime=1_000_000)
     later = NOW + HOUR
     assert start(db, poll("host"), later, now=later, boot="this", uptime=31_000_000)["refusal"] == "limited"
     assert start(db, poll("host"), later, now=later, boot="this", uptime=32_000_001)["refusal"] is None
+
+
+def test_a_run_that_is_recorded_as_lost_after_the_clock_was_set_back_keeps_no_slot(db, limit, poll):
+    limit("host", concurrency=1)
+    start(db, poll("host"), NOW, boot="this", uptime=1_000_000)
+    for uptime, left in [(32_000_000, 1), (33_000_001, 0)]:
+        sql.on(db, "ticker")("end_overdue", now=NOW - HOUR, limit=10, boot="this", uptime=uptime)
+        assert len(rooms(db, "host")) == left
 
 
 def test_a_lowered_limit_ends_no_run_and_lets_none_start_above_it(db, limit, poll):

@@ -46,6 +46,7 @@ def test_a_key_that_several_pairs_share_is_counted_once():
 def test_a_task_whose_job_waits_takes_no_further_room_and_needs_that_of_its_job():
     waiting = task(1, "a", room=0, age=9, has_job=True)
     assert ids([waiting, task(2, "a", room=0)]) == [1]
+    assert ids([task(1, "a", room=1, age=9, has_job=True), task(2, "a", room=1)]) == [1, 2]
     assert ids([task(1, "a", room=-1, has_job=True)]) == []
 
 

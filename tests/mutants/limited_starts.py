@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 SQL = "ticker/db/sql/start.sql"
 END = "ticker/db/sql/end.sql"
 TESTS = "tests/db/test_limited_starts.py::"
+KEYS = "tests/registration/test_limits.py::"
 FIRST = "AND s.n BETWEEN w.first AND w.most\n                       ORDER BY s.n LIMIT w.wanted"
 
 LIMITED_STARTS = (
@@ -121,5 +122,55 @@ LIMITED_STARTS = (
         (
             "tests/worker/test_limited_groups.py::test_a_full_key_is_asked_for_one_task_first_and_then_for_twice_as_many",
         ),
+    ),
+    Mutant(
+        "slot-of-a-later-run-freed",
+        END,
+        " AND s.token = e.token",
+        "",
+        "An end that waited for a start does not free the slot that this start took.",
+        (f"{TESTS}test_an_end_that_waits_for_a_start_does_not_free_the_slot_that_the_start_takes",),
+    ),
+    Mutant(
+        "lost-runs-keep-slots",
+        "ticker/db/sql/sweep.sql",
+        "FROM ended e WHERE s.token = e.token",
+        "FROM ended e WHERE s.token = e.token AND false",
+        "After the clock was set back, runs that are recorded as lost free their slots.",
+        (f"{TESTS}test_a_run_that_is_recorded_as_lost_after_the_clock_was_set_back_keeps_no_slot",),
+    ),
+    Mutant(
+        "planned-start-waits-for-its-task",
+        SQL,
+        "WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED",
+        "WHERE id = %(task_id)s FOR NO KEY UPDATE",
+        "A planned start does not wait for a row: it would not see the holds that were written meanwhile.",
+        (f"{TESTS}test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row",),
+    ),
+    Mutant(
+        "room-of-a-waiting-job-taken-twice",
+        "ticker/engine/key_limits.py",
+        "if key in rooms and not task.has_job)",
+        "if key in rooms)",
+        "A task whose earlier job waits in the queue takes the room of its key once.",
+        (
+            "tests/engine/test_key_limits.py::test_a_task_whose_job_waits_takes_no_further_room_and_needs_that_of_its_job",
+        ),
+    ),
+    Mutant(
+        "key-deleted-while-its-run-is-active",
+        "ticker/db/sql/prune.sql",
+        "AND NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = t.key AND s.until > {now})",
+        "",
+        "A key is deleted only once none of its slots is taken.",
+        (f"{KEYS}test_keys_that_no_task_has_are_deleted_with_their_slots_once_they_are_free",),
+    ),
+    Mutant(
+        "key-deleted-though-a-task-got-it",
+        "ticker/db/sql/prune.sql",
+        "WHERE key = ANY (%(keys)s::text[]) AND {unused k}",
+        "WHERE key = ANY (%(keys)s::text[])",
+        "A key that a task got before it was locked is not deleted.",
+        (f"{KEYS}test_a_key_that_a_task_got_before_it_was_locked_is_not_deleted",),
     ),
 )

@@ -171,4 +171,12 @@ REFILLS = (
         "A job that the process did not take is `queued` again, so the ticker knows that it waits.",
         (f"{GIVING}test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left",),
     ),
+    Mutant(
+        "swallowed-request-to-stop-forgotten",
+        WORKER,
+        "        self._stop_requested = True\n",
+        "",
+        "A worker ends although a library swallowed RQ's exception.",
+        ("tests/worker/test_faults.py::test_a_worker_ends_although_a_library_has_swallowed_the_request_to_stop",),
+    ),
 )

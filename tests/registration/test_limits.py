@@ -19,6 +19,7 @@ from ticker.db.connections import connect
 from ticker.db.steps import run
 from ticker.db.store import PostgresStore
 from ticker.read.limits import LimitStatus
+from ticker.registration import sync
 from ticker.settings import Settings
 from ticker.tasks.checks import MOST_AT_ONCE, MOST_PER_PERIOD
 from wrappers.pipeline import registry
@@ -201,18 +202,28 @@ def interrupted(steps: Any, meanwhile: Callable[[], None]) -> Any:
             return end.value
 
 
-def test_calls_that_bring_the_same_keys_with_several_tasks_never_wait_in_a_circle(db: Db, database_url: str) -> None:
-    def wanted(*names: str) -> list[dict[str, Any]]:
-        return [{"function": "poll", "every": "1m", "name": f"{n}", "limits": [key]} for n, key in enumerate(names)]
+def reconciled(number: int, *limits: str) -> Any:
+    wanted = [{"function": "poll", "every": "1m", "name": f"{n}", "limits": [key]} for n, key in enumerate(limits)]
+    return ticker.reconcile.steps(f"mail:{number}", wanted)
 
+
+def synced(number: int, *limits: str) -> Any:
+    fields = [{"name": f"{number}.{n}", "every": "1m", "limits": [key]} for n, key in enumerate(limits)]
+    return sync.sync.steps([sync.Declared("poll", f"m{number}", said) for said in fields], {}, [f"m{number}"])
+
+
+@pytest.mark.parametrize("call", [reconciled, synced])
+def test_calls_that_bring_the_same_keys_with_several_tasks_never_wait_in_a_circle(
+    call: Callable[..., Any], db: Db, database_url: str
+) -> None:
     later = []
     with connect(database_url) as one, connect(database_url) as other, ThreadPoolExecutor(1) as pool:
 
         def meanwhile() -> None:
-            later.append(pool.submit(ticker.reconcile, other, "mail:2", wanted("a", "b")))
+            later.append(pool.submit(run, other, call(2, "a", "b"), writes=True))
             until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the other call waits")
 
-        run(one, interrupted(ticker.reconcile.steps("mail:1", wanted("b", "a")), meanwhile), writes=True)
+        run(one, interrupted(call(1, "b", "a"), meanwhile), writes=True)
         later[0].result(timeout=60)
     assert keys(db).keys() == {"a", "b"}
 

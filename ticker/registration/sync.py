@@ -88,6 +88,7 @@ def sync(
         if name not in wanted and is_inside(row["declared_in"], scope)
     ]
     if not dry:
+        yield query("name_keys", keys=[key for item in given.values() for key in item.get("limits") or ()])
         for step in steps:
             yield from _carry_out(step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))
     return limit_steps + steps

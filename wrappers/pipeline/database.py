@@ -150,7 +150,7 @@ class Database:
             [row] = self.execute("hold_off", key=key, run_id=run_id, for_ms=for_ms, age=age, now=now)
             if row["is_locked"]:
                 raise RowLocked(LOCKED)
-            log.info("key %s is left alone until %s", key, row["held_until"])
+            log.info("key %s is held off until %s", key, row["held_until"])
 
         while_locked(write)
 

@@ -16,10 +16,11 @@ RETURNING id
 -- function is repeatable. Each run ended `age` seconds before this statement. The uptime of its start is no longer needed.
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
--- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. After a hold
--- (`hold_off`), each success doubles how many runs of its key may be active. `makes_room` means that slots of a key were freed while a tick has left
--- tasks of it, because the key had no room: one of the 100 that have been due for longest, or maybe others, if there are more.
--- Planned runs count without regard to their keys.
+-- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. A slot that this
+-- start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles how many runs of its
+-- key may be active. `makes_room` means that slots of a key were freed while a tick has left tasks of it, because the key had
+-- no room: one of the 100 that have been due for longest, or maybe others, if there are more. Planned runs count without regard
+-- to their keys.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
@@ -67,7 +68,7 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.slots s SET token = NULL, until = NULL,
         took_ms = least(1000 * extract(epoch FROM e.ended_at - e.started_at), 1000000000)
     FROM ended e, LATERAL (SELECT x.key, x.kind, x.n FROM {schema}.slots x WHERE x.token = e.token OFFSET 0) x
-    WHERE (s.key, s.kind, s.n) = (x.key, x.kind, x.n)
+    WHERE (s.key, s.kind, s.n) = (x.key, x.kind, x.n) AND s.token = e.token
     RETURNING s.key, e.good, e.started_at
 ), ramping AS MATERIALIZED (
     SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, {slow_start_most}) AS most FROM {schema}.limited_keys k

@@ -150,7 +150,8 @@ WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n)
 -- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
 -- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
 -- run sets the task's state. If runs of the task share a process, another run may be the cause of the loss. So the task
--- runs alone next time. If the run was alone already, the task is guilty.
+-- runs alone next time. If the run was alone already, the task is guilty. After the clock was set back, slots of the runs may
+-- still be taken: they are freed.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), overdue AS MATERIALIZED (
@@ -189,6 +190,8 @@ WITH instant AS MATERIALIZED (
             THEN (SELECT now FROM instant) + interval '1 hour' ELSE {open_end} END
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
+), given_back AS (
+    UPDATE {schema}.slots s SET token = NULL, until = NULL FROM ended e WHERE s.token = e.token
 )
 SELECT id FROM ended
 

@@ -389,7 +389,7 @@ class MemoryStore:
         """The double knows no rhythm: what a period makes of this is tested with the real store alone."""
         with self.batch() as rows:
             ended = rows.end_overdue(now or self.now(), limit, self.uptime())
-        for token in ended:
+        for token in filter(None, ended):
             give_back(self.keys.values(), token)
         return len(ended)
 
@@ -630,7 +630,7 @@ class MemoryBatch:
         """B + g as it was at the start of the run that holds the task; of the task as it is now, if there is none."""
         return held_for(self._runs.free(), task) or timing.span(task.box_ms + task.grace_ms)
 
-    def end_overdue(self, now: datetime, limit: int, here: Uptime = NOWHERE) -> list[UUID]:
+    def end_overdue(self, now: datetime, limit: int, here: Uptime = NOWHERE) -> list[UUID | None]:
         """Returns the tokens of the runs that it ended."""
         overdue = [r for r in self._runs.free() if r.state == "running" and is_overdue(r, now, here)]
         overdue = sorted(overdue, key=lambda r: r.until or now)[:limit]
@@ -643,7 +643,7 @@ class MemoryBatch:
                     run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
                     last_ended_at=now, failures=task.failures + 1, alone_until=alone_after_loss(task, run, now),
                 )  # fmt: skip
-        return [run.token for run in ended if run.token]
+        return [run.token for run in ended]
 
     def _end(self, run: RunRow, outcome: Outcome, reason: str, now: datetime) -> None:
         self._runs.change(run.id, state="ended", outcome=outcome, reason=reason, ended_at=now)

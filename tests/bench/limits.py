@@ -74,7 +74,7 @@ class Limits:
 
     def walk(self) -> float:
         now = self.store.now()
-        return timed(lambda: push_keyed(Pass(self.store, Room(self.queue, {}), now, self.options)))
+        return timed(lambda: push_keyed(Pass(self.store, Room(self.queue, {}), now, self.options), {}))
 
     def block(self, keys: int) -> None:
         self.prepare(PAIRS, 1, 0, keys=keys)

@@ -175,6 +175,17 @@ def test_a_pass_pushes_tasks_with_limits_in_as_many_batches_as_it_takes(rows):
     assert tick(rows, jobs, NOW, TickOptions(batch=4)).due.enqueued == 25
 
 
+def test_a_pass_lists_few_tasks_while_keys_are_full_and_ever_more_while_they_have_room(rows, monkeypatch):
+    listed, list_due = [], rows.limited_due
+    monkeypatch.setattr(
+        rows, "limited_due", lambda now, ahead, most, *rest: listed.append(most) or list_due(now, ahead, most, *rest)
+    )
+    for _ in range(60):
+        rows.add_task(limits=("imap",))
+    assert tick(rows, MemoryQueue(), NOW, TickOptions(batch=2)).due.enqueued == 60
+    assert listed == [2, 8, 32, 40]
+
+
 @pytest.mark.parametrize(
     ("watched", "missed"), [(timedelta.max, 0), (HOUR, 1)], ids=["it waited", "no ticker was there"]
 )

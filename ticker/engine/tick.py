@@ -108,6 +108,8 @@ class TickOptions:
 
 
 SINGLE_PASS = TickOptions()
+LISTED_AT_MOST = 20
+"""How many batches of tasks with limits are listed at once. Each list costs the room of all of its keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +204,10 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
     """Pushes planned runs and due tasks with limits as far as their keys have room, and the queues with these `depths`."""
     now, options, left = work.now, work.options, dict(depths)
     planned, due, looks = Pushed(), Pushed(), list[datetime | None]()
-    full, after = set[str](), None
+    full, after, listed = set[str](), None, options.batch
     while True:
         without = [name for name, room in left.items() if room <= 0]
-        found, more = work.store.limited_due(
-            now, options.look_ahead, options.batch, options.ahead, without, full, after
-        )
+        found, more = work.store.limited_due(now, options.look_ahead, listed, options.ahead, without, full, after)
         choice = key_limits.choose(found, left, now, more)
         of_runs, of_tasks = push_chosen(work, choice.tasks)
         planned, due, looks = planned + of_runs, due + of_tasks, [*looks, choice.look_at]
@@ -216,7 +216,7 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
         is_stuck = passed is None and not of_runs.due and choice.full <= full
         if not more or is_stuck or options.stop():
             return Keyed(planned, due, key_limits.soonest(looks))
-        full, after = full | choice.full, passed or after
+        full, after, listed = full | choice.full, passed or after, min(4 * listed, LISTED_AT_MOST * options.batch)
 
 
 def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Pushed]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from rq.timeouts import JobTimeoutException
 
 import ticker
+from tests import plans
 from tests.conftest import admin, connect, of_database
 from tests.factories import create_trace
 from tests.running import ROOT, until, work
@@ -25,7 +27,7 @@ from tests.sentences import sentence
 from ticker import migrations
 from ticker.cli import main
 from ticker.db import connections, sql
-from ticker.db.connections import SETTINGS, Connection, translated
+from ticker.db.connections import ONE_PLAN, SETTINGS, Connection, translated
 from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
 from ticker.engine.tick import tick
@@ -37,6 +39,19 @@ from ticker.settings import Settings
 from wrappers.sandbox.limits import SoftLimit
 
 Db = psycopg.Connection[Any]
+
+START = {
+    "task_ids": [7], "occurrences": [plans.NOW], "functions": ["poll"], "tokens": [uuid4()], "now": None, "worker": "", "host": "",
+    "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1,
+}  # fmt: skip
+PLANNED: dict[str, dict[str, Any]] = {
+    "start": START,
+    "start_limited": START | {"waits": False},
+    "finish": {
+        "task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None], "tracebacks": [""],
+        "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "alones": [False], "now": None,
+    },
+}  # fmt: skip
 
 SET_HERE = "SELECT name FROM pg_settings WHERE source IN ('session', 'client') ORDER BY name"
 ODD = {
@@ -123,6 +138,17 @@ def test_a_process_without_descriptors_may_try_again_to_connect(database_url: st
     command = [sys.executable, "-c", LAST_DESCRIPTOR]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
     assert "Too many open files" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("statement", ["start", "start_limited", "finish"])
+def test_a_worker_keeps_no_plan_that_reads_all_runs_though_it_made_it_when_there_were_none(
+    statement: str, db: Db
+) -> None:
+    for table in ("runs", "tasks", "slots", "limited_keys"):
+        db.execute(f"VACUUM ANALYZE ticker.{table}")
+    for name, value in ONE_PLAN.items():
+        db.execute(f"SET {name} TO {value}")
+    assert plans.read_whole(plans.plan(db, statement, **PLANNED[statement])) == set()
 
 
 def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None:

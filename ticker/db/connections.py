@@ -39,6 +39,8 @@ SETTINGS = {
     "transform_null_equals": "off",
 }
 """The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
+ONE_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+"""The settings for a single plan per statement. The plan may be made while the tables are empty, and used when they are large."""
 
 POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
 
@@ -241,7 +243,7 @@ def connect(
     connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler invents one
     connection.set_up = _set_up(
         SETTINGS
-        | ({"plan_cache_mode": "force_generic_plan"} if planned_once else {})
+        | (ONE_PLAN if planned_once else {})
         | ({"transaction_timeout": "0"} if connection.info.server_version >= 170_000 else {})
     )
     mode = settings.current().prepared_statements

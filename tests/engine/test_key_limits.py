@@ -25,6 +25,17 @@ def ids(tasks, depths=None):
 # ------------------------------------------------------------------------------------------------------ the choice
 
 
+def test_a_task_whose_job_waits_overtakes_nobody_who_waits_for_room():
+    waits, other, elsewhere = (
+        task(1, "a", room=0, age=1, has_job=True),
+        task(2, "a", room=0, age=9),
+        task(3, "b", room=0, age=9),
+    )
+    assert ids([waits]) == ids([waits, elsewhere]) == [1]
+    assert ids([waits, other]) == []
+    assert ids([task(1, "a", room=1, has_job=True), task(4, "a", "b", rooms=(1, 0), age=9)]) == [1]
+
+
 def test_the_oldest_go_first_as_far_as_their_key_has_room():
     assert ids([task(n, "a", room=2, age=n) for n in (1, 2, 3)]) == [3, 2]
 

@@ -64,10 +64,18 @@ CROWDS = (
     Mutant(
         "one-key-of-two-has-room",
         "ticker/engine/key_limits.py",
-        "if any(rooms.get(key, 1) + task.has_job <= 0 for key in task.keys):",
-        "if all(rooms.get(key, 1) + task.has_job <= 0 for key in task.keys):",
+        "        if lacking:",
+        "        if len(lacking) == len(task.keys):",
         "A tick pushes a task only if both of its keys have room.",
         ("tests/engine/test_key_limits.py::test_a_task_goes_only_if_both_of_its_keys_have_room",),
+    ),
+    Mutant(
+        "task-with-a-job-overtakes",
+        "ticker/engine/key_limits.py",
+        "(task.has_job and key not in awaited)",
+        "task.has_job",
+        "A task whose job waits does not overtake a task that waits for room.",
+        ("tests/engine/test_key_limits.py::test_a_task_whose_job_waits_overtakes_nobody_who_waits_for_room",),
     ),
     Mutant(
         "waiting-jobs-leave-their-room",

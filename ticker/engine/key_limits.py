@@ -46,13 +46,16 @@ class Choice(NamedTuple):
 def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetime, more: bool = False) -> Choice:
     """Chooses tasks in turn, as long as all of their keys have room, and so has their queue if its depth is limited.
 
-    `more` means that there are other tasks, which may have the same keys.
+    A task whose job waits has its room already, but it does not overtake a task that waits for room. `more` means that there
+    are other tasks, which may have the same keys.
     """
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
-    left, chosen, refused = dict(depths), list[LimitedTask](), list[LimitedTask]()
+    left, chosen, refused, awaited = dict(depths), list[LimitedTask](), list[LimitedTask](), set[str]()
     for task in in_turn(tasks):
-        if any(rooms.get(key, 1) + task.has_job <= 0 for key in task.keys):
+        lacking = {key for key in task.keys if rooms.get(key, 1) + (task.has_job and key not in awaited) <= 0}
+        if lacking:
             refused.append(task)
+            awaited |= lacking
         elif left.get(task.queue, 1) > 0:
             chosen.append(task)
             rooms.update((key, rooms[key] - 1) for key in task.keys if key in rooms and not task.has_job)

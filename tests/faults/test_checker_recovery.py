@@ -100,15 +100,25 @@ def test_an_outcome_may_wait_for_postgres_for_its_row_and_for_a_ticker(
     book: Book, kind: str, effects: list[str]
 ) -> None:
     book.fault(kind, 4, 20, *effects)
-    ends_late(book, 33.5)  # 20 s, 10 s for the workers, 2 D + 2 s
+    ends_late(book, 36.5)  # 20 s, 3 s for a restart, 10 s for the workers, 2 D + 2 s
     assert broken(book) == set()
     assert excused(book, "L5") == ["PostgreSQL, its row or all tickers were away"]
 
 
 def test_and_no_longer_than_that(book: Book) -> None:
     book.fault("postgres_killed", 4, 20, "postgres_down")
-    ends_late(book, 34.5)
+    ends_late(book, 37.5)
     assert broken(book) == {"L5"}
+
+
+@pytest.mark.parametrize(("at", "found"), [(35.4, set()), (35.6, {"L5"})])
+def test_the_patience_of_tickers_counts_from_the_first_that_is_back(book: Book, at: float, found: set[str]) -> None:
+    other = book.task(every=1, next_run=21.5)
+    book.fault("postgres_killed", 4, 20, "postgres_down")
+    run = book.start(book.task(next_run=None), None, 0, job_id="")
+    book.rounds(other, *(21.5 + n for n in range(18)))
+    book.end(run, at, "lost", witnessed=False)
+    assert broken(book) == found
 
 
 def test_another_fault_excuses_nothing(book: Book) -> None:
@@ -118,7 +128,7 @@ def test_another_fault_excuses_nothing(book: Book) -> None:
     assert broken(book) == {"L5"}
 
 
-@pytest.mark.parametrize(("over", "at", "found"), [(-1, 12.9, set()), (-1, 13.1, {"L5"}), (-11, 9.2, {"L5"})])
+@pytest.mark.parametrize(("over", "at", "found"), [(-1, 15.9, set()), (-1, 16.1, {"L5"}), (-14, 9.2, {"L5"})])
 def test_after_an_outage_the_tickers_wait_ten_seconds_for_the_ends(
     book: Book, over: float, at: float, found: set[str]
 ) -> None:

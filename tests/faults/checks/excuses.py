@@ -214,7 +214,15 @@ def kept_from_the_end(history: History, run: Run, until: float) -> float | None:
         fault.end for fault in history.faults if fault.begin <= until and fault.end >= begin and stops_all_ends(fault)
     ]
     over = [*ends, *all_tickers_silent(history, begin, until)]
-    return max(over) + max(waits, history.setup.restart) if over else None
+    return ticker_back(history, max(over)) + waits if over else None
+
+
+def ticker_back(history: History, over: float) -> float:
+    """When a ticker was at work again after a fault, which takes it no longer than a restart. Its patience counts from there."""
+    beats = ticker_commits(history)
+    first = bisect_left(beats, over)
+    latest = over + history.setup.restart
+    return min(beats[first], latest) if first < len(beats) else latest
 
 
 def stops_all_ends(fault: Fault) -> bool:

@@ -102,7 +102,7 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
     assert refused(redis, redis_users) == []
 
 
-def test_the_user_of_a_ticker_may_ask_a_worker_to_stop_a_run(redis, redis_users):
+def test_the_user_of_a_ticker_may_ask_a_worker_to_stop_a_run(environ, redis, redis_users):
     redis.acl_log_reset()
     RedisQueue.from_url(with_user(os.environ["REDIS_URL"], redis_users["ticker"])).stop([RunAtWork("w1", "token")])
     assert refused(redis, redis_users) == []

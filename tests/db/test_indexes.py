@@ -66,7 +66,6 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
             "runs_running_token",
         ),
         ("stop_runs", {"now": NOW, "limit": 1000}, "runs_to_stop"),
-        ("stop_runs", {"now": NOW, "limit": 1000}, "runs_open_pieces"),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_open_pieces"),
         ("add_pieces", {"token": uuid4(), "items": "[1]", "now": None}, "runs_running_token"),

@@ -16,7 +16,7 @@ from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Receipt, Settled
+from ticker.engine.ports import JobState, Receipt, RunAtWork, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 from ticker.schedules import kinds
@@ -121,6 +121,7 @@ class RunRow:
     checked_last_run: datetime | None = None
     checked_at: datetime | None = None
     created_at: datetime = NOW
+    stop_requested_by: str | None = None
 
 
 R = TypeVar("R", TaskRow, RunRow)
@@ -350,6 +351,14 @@ class MemoryStore:
         for id_ in done[:limit]:
             del self.tasks[id_]
         return len(done[:limit])
+
+    def stop_runs(self, now: datetime, limit: int) -> Sequence[RunAtWork]:
+        asked = [run for run in self.plans.open.values() if run.stop_requested_by is not None]
+        dropped = {"state": "ended", "outcome": Outcome.DROPPED, "reason": str(Reason.STOPPED), "ended_at": now}
+        for run in asked:
+            if run.state in ("planned", "pushed") and run.id not in self.plans.held:
+                self.plans[run.id] = replace(run, **dropped)
+        return [RunAtWork("", str(run.token)) for run in asked if run.state == "running"]
 
     def clamp(self, now: datetime | None, limit: int) -> bool:
         instant = now or self.now()
@@ -674,6 +683,7 @@ class MemoryQueue:
         self._poisoned: set[str] = set()
         self._astray: set[str] = set()
         self._forgotten: set[str] = set()
+        self.stopped: list[RunAtWork] = []
 
     def ten_seconds_later(self) -> None:
         """What was found in no queue has been so for ten seconds."""
@@ -731,6 +741,11 @@ class MemoryQueue:
         self._answers()
         for job_id in job_ids:
             self.jobs.pop(job_id, None)
+
+    def stop(self, runs: Sequence[RunAtWork]) -> None:
+        if runs:
+            self._answers()
+            self.stopped += runs
 
     def _push(self, spec: JobSpec) -> Receipt:
         if spec.job_id in self.jobs:

@@ -28,8 +28,10 @@ from ticker.daemon import prune
 from ticker.db.connections import connect
 from ticker.db.sql import statements
 from ticker.db.store import PostgresStore
+from ticker.engine.ports import RunAtWork
 from ticker.errors import QueueUnavailable
 from ticker.queue import inspect
+from ticker.queue.rq import RedisQueue
 from ticker.read import health
 from ticker.settings import Settings, from_environment
 
@@ -97,6 +99,12 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
         ("plain", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
     }  # fmt: skip
     assert "job=bad" in log and redis.exists("ticker:refused", "ticker:poison:bad", "ticker:forged:bad") == 2
+    assert refused(redis, redis_users) == []
+
+
+def test_the_user_of_a_ticker_may_ask_a_worker_to_stop_a_run(environ, redis, redis_users):
+    redis.acl_log_reset()
+    RedisQueue.from_url(with_user(os.environ["REDIS_URL"], redis_users["ticker"])).stop([RunAtWork("w1", "token")])
     assert refused(redis, redis_users) == []
 
 
@@ -270,7 +278,7 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
         ticker.register(application, "plain", every="1h")
         ticker.pause(application, task, by="me", reason="test")
         ticker.resume(application, task)
-        ticker.run_now(application, task)
+        ticker.stop(application, *ticker.run_now(application, task))
         ticker.unregister(application, ticker.register(application, "unheard.of", every="1h"))
         assert len(ticker.list_tasks(application)) == 4
     process("ticker", "tick", DATABASE_URL=with_user(url, roles["ticker"]))
@@ -281,6 +289,7 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
     assert {(run.task_name, run.outcome) for run in ticker.list_runs(db) if run.kind == "scheduled"} >= {
         ("resumes", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
     }  # fmt: skip
+    assert [run.reason for run in ticker.list_runs(db) if run.kind == "manual"] == ["stopped"]
 
 
 def test_the_rights_in_postgresql_allow_no_more(environ, roles):

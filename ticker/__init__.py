@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ticker.registration.defaults import defaults
     from ticker.registration.limits import Limit, limit, release, unlimit
     from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
+    from ticker.registration.stops import stop
     from ticker.tasks.definition import Wanted
     from ticker.tasks.fields import Task
     from ticker.tasks.identity import Owner
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     Line = JournalEntry  # its former name, until 1.0
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit", "release",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "stop", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops", "validate",
     "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Limit", "LimitStatus",
     "Kind", "Outcome", "Reason",
@@ -49,6 +50,7 @@ __all__ = [
 _HOMES = {
     "registration.operations": ("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"),
     "registration.defaults": ("defaults",),
+    "registration.stops": ("stop",),
     "registration.limits": ("limit", "unlimit", "release", "Limit"),
     "read.tasks": ("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"),
     "read.limits": ("list_limits", "LimitStatus"),

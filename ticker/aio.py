@@ -12,6 +12,7 @@ from ticker.read import why as _why
 from ticker.registration import defaults as _defaults
 from ticker.registration import limits as _limits
 from ticker.registration import operations as _operations
+from ticker.registration import stops as _stops
 
 register = asynchronous(_operations.register)
 unregister = asynchronous(_operations.unregister)
@@ -20,6 +21,7 @@ edit = asynchronous(_operations.edit)
 pause = asynchronous(_operations.pause)
 resume = asynchronous(_operations.resume)
 run_now = asynchronous(_operations.run_now)
+stop = asynchronous(_stops.stop)
 defaults = asynchronous(_defaults.defaults)
 limit = asynchronous(_limits.limit)
 unlimit = asynchronous(_limits.unlimit)
@@ -35,7 +37,7 @@ journal = asynchronous(_journal.journal)
 drops = asynchronous(_journal.drops)
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults", "limit", "unlimit", "release",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "stop", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops",
 ]  # fmt: skip
 

@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     KILLED = "killed"
     LOST = "lost"
     INTERRUPTED = "interrupted"
-    """Its process died, and this run was not the known cause. Not a failure."""
+    """Somebody stopped it; or its process died, and this run was not the known cause. Not a failure."""
     HELD_OFF = "held_off"
     """It raised `SlowDown`, and its key is held off for a while. Not a failure."""
     DROPPED = "dropped"
@@ -81,6 +81,7 @@ class Reason(StrEnum):
     OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
     ADOPTED = "adopted"  # set by `ticker db adopt`: its job belongs to another installation
+    STOPPED = "stopped"  # set by the ticker: somebody stopped a planned run
 
 
 class EventKind(StrEnum):
@@ -145,7 +146,8 @@ class Ended:
     `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
     ticker has paused the task since its last success. `failed_before`: this attempt was interrupted or dropped, and an earlier
-    attempt of its occurrence failed. `retries` is at least 1 for an interrupted run of a repeatable function.
+    attempt of its occurrence failed. `retries` is at least 1 for an interrupted run of a repeatable function. `stopped`:
+    somebody asked to stop it.
     """
 
     run_id: int
@@ -179,6 +181,7 @@ class Ended:
     pauses: int
     dead_man: int | None
     alarm_at: datetime | None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
              "host": "", "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1},
             "runs_running_token",
         ),
+        ("stop_runs", {"now": NOW, "limit": 1000}, "runs_to_stop"),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_open_pieces"),
         ("add_pieces", {"token": uuid4(), "items": "[1]", "now": None}, "runs_running_token"),

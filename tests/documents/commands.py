@@ -34,6 +34,7 @@ PAGES = {
     "why": "../guides/why.md",
     "top": "../operations/terminal.md#ticker-top",
     "timeline": "../operations/terminal.md#ticker-timeline-task",
+    "stop": "../operations/index.md#stopping-a-run",
     "limit": "../guides/limits.md",
     "limits": "../guides/limits.md",
     "notify": "../guides/notifications.md",

@@ -31,7 +31,7 @@ OUTCOMES = {
     Outcome.TIMED_OUT: "`SoftLimit` stopped the function after its time box",
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
-    Outcome.INTERRUPTED: "its process died because of another run of its group, or of an unknown cause while several runs were active. Not a failure; retried only with `retries`, or if its function is `repeatable`",
+    Outcome.INTERRUPTED: "it was stopped (`ticker stop`), and is not retried; or its process died because of another run of its group, or of an unknown cause while several runs were active. Not a failure; retried only with `retries`, or if its function is `repeatable`",
     Outcome.HELD_OFF: "the function raised `SlowDown`: its key is held off for a while. Not a failure; not retried",
     Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
@@ -53,6 +53,7 @@ REASONS = {
     Reason.OVERLAP: "`overlap` is `skip`, and a job of the task waits or runs; the ticker drops the occurrence before any push",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",
     Reason.ADOPTED: "`ticker db adopt` dropped the occurrence, since its job belongs to [another installation](../operations/installations.md)",
+    Reason.STOPPED: "somebody stopped a planned run, or a piece, before it started (`ticker stop`)",
 }
 EVENTS = {
     EventKind.PAUSED: "a user, an application or `ticker db adopt` paused the task",

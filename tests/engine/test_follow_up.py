@@ -50,6 +50,8 @@ def test_whatever_failed_is_attempted_again_after_its_backoff(outcome):
         ({"outcome": Outcome.SUCCEEDED}, ""),
         ({"outcome": Outcome.NOTHING_TO_DO}, ""),
         ({"retries": 0}, ""),
+        ({"stopped": True}, ""),
+        ({"stopped": True, "outcome": Outcome.INTERRUPTED}, ""),
         ({"kind": RunKind.MANUAL}, ""),
         ({"started": False, "outcome": Outcome.LOST}, ""),
         ({"kind": RunKind.RETRY, "started": False, "outcome": Outcome.DROPPED}, ""),

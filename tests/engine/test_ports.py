@@ -361,6 +361,25 @@ def test_a_run_that_was_planned_behind_the_deletion_of_its_task_ends_as_dropped(
     assert tables.runs() == [RunRow(id_, 9, **{**plan, **end}) for id_, plan, end in zip(ids, plans, ends, strict=True)]
 
 
+@pytest.mark.parametrize("state", ["planned", "pushed"])
+def test_a_run_that_is_to_be_stopped_ends_as_dropped_if_it_has_not_started(state, tables, store):
+    task = tables.add_task()
+    asked = tables.add_run(task_id=task, state=state, stop_requested_by="ann")
+    tables.add_run(task_id=task, state=state)
+    assert store.stop_runs(NOW, MANY) == []
+    one, other = tables.runs()
+    assert (one.id, one.state, one.outcome, one.reason, one.ended_at) == (asked, "ended", "dropped", "stopped", NOW)
+    assert other.state == state
+
+
+def test_runs_at_work_that_are_to_be_stopped_are_returned_with_their_tokens(tables, store):
+    task = tables.add_task()
+    tables.add_run(**RUNNING, task_id=task, token=TOKEN, until=NOW + MINUTE, stop_requested_by="ann")
+    tables.add_run(**RUNNING | {"occurrence": NOW + MINUTE}, task_id=task, token=uuid4(), until=NOW + MINUTE)
+    assert [run.token for run in store.stop_runs(NOW, MANY)] == [str(TOKEN)]
+    assert [run.state for run in tables.runs()] == ["running"] * 2
+
+
 def test_a_planned_run_that_was_pushed_is_not_pushed_again(tables, store):
     id_ = tables.add_run(task_id=tables.add_task(), reason="full")
     with store.batch() as rows:

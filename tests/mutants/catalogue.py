@@ -11,6 +11,7 @@ from tests.mutants.refills import REFILLS
 from tests.mutants.runs import RUNS
 from tests.mutants.sessions import SESSIONS
 from tests.mutants.starts import STARTS
+from tests.mutants.stops import STOPS
 from tests.mutants.sweeps import SWEEPS
 
 CATALOGUE = (
@@ -22,6 +23,7 @@ CATALOGUE = (
     *STARTS,
     *LIMITED_STARTS,
     *RUNS,
+    *STOPS,
     *SWEEPS,
     *INSTALLATIONS,
     *SESSIONS,

@@ -40,7 +40,7 @@ GROUPS = (
     ),
     Mutant(
         "failed-call-left-in-the-queue",
-        "wrappers/group/group.py",
+        "wrappers/group/calls.py",
         "interruptible.interrupt()  # if",
         "pass  # if",
         "A function whose thread could not start is not called later, when its run has already failed and its task is free.",
@@ -96,9 +96,9 @@ GROUPS = (
     ),
     Mutant(
         "soft-limit-without-cancellation",
-        "wrappers/group/group.py",
-        "async with asyncio.timeout(left) as limit:",
-        "async with asyncio.timeout(None) as limit:",
+        "wrappers/group/calls.py",
+        "limit = asyncio.timeout(left)",
+        "limit = asyncio.timeout(None)",
         "A coroutine of a group is cancelled at its own soft limit.",
         (f"{TESTS}test_each_run_is_cancelled_at_its_own_soft_limit",),
     ),

@@ -191,6 +191,9 @@ class People:
             return
         self._world.tables.run_now(self._world.now(), spec.id)
 
+    def stop(self, spec: Spec) -> None:
+        self._world.tables.stop(self._world.now(), spec.id)
+
     def limit(self, spec: Spec) -> None:
         self.declare(PLACES, Limit(self._world.random.randint(1, 3)))
 
@@ -228,6 +231,7 @@ DEEDS = (
     "resume",
     "resume",
     "run_now",
+    "stop",
     "delete",
 )
 DEEDS_WITH_LIMITS = ("limit", "limit", "limit", "keys")

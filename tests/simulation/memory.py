@@ -111,6 +111,13 @@ class MemoryTables:
             raise BadInput("task", task_id, "is disabled")
         return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
 
+    def stop(self, now: datetime, task_id: int) -> None:
+        runs = [run for run in self.rows.plans.open.values() if run.task_id == task_id]
+        if any(run.id in self.rows.plans.held for run in runs):
+            raise RowLocked(f"task {task_id}")
+        for run in runs:
+            self.rows.plans[run.id] = replace(run, stop_requested_by="someone")
+
     def limit(self, now: datetime, key: str, limit: Limit) -> None:
         one = self.rows.keys[key]
         one.concurrency, one.burst, one.token_for = limit.concurrency, limit.burst, limit.token

@@ -11,7 +11,7 @@ from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Receipt
+from ticker.engine.ports import JobState, Receipt, RunAtWork
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 
@@ -105,6 +105,9 @@ class FaultyStore:
 
     def remove_done(self, limit: int) -> int:
         return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))
+
+    def stop_runs(self, *args: Any) -> Sequence[RunAtWork]:
+        return self._pass.call("postgres", "stop_runs", lambda: self._inner.stop_runs(*args))
 
     def clamp(self, now: datetime | None, limit: int) -> bool:
         """None means the store's clock, read under the rows' locks: the history's clock at that instant."""
@@ -204,3 +207,11 @@ class FaultyQueue:
 
     def forget(self, job_ids: Collection[str]) -> None:
         self._pass.call("redis", "forget", lambda: self._inner.forget(job_ids))
+
+    def stop(self, runs: Sequence[RunAtWork]) -> None:
+        if runs:
+            self._pass.call("redis", "stop", lambda: self._stop(runs))
+
+    def _stop(self, runs: Sequence[RunAtWork]) -> None:
+        self._inner.stop(runs)
+        self._pass.world.stopping |= {run.token for run in runs}

@@ -106,6 +106,12 @@ class PostgresTables:
         with translated(), clock.use(lambda: now):
             return ticker.run_now(self._db, task_id)[0]
 
+    def stop(self, now: datetime, task_id: int) -> None:
+        which = "SELECT id FROM ticker.runs WHERE task_id = %s AND state <> 'ended' ORDER BY id"
+        with translated(), self._db.transaction(), clock.use(lambda: now):
+            for (run_id,) in self._db.execute(which, [task_id]).fetchall():
+                ticker.stop(self._db, run_id, by="someone")
+
     def limit(self, now: datetime, key: str, limit: Limit) -> None:
         with translated(), clock.use(lambda: now):
             ticker.limit(self._db, key, **limit.arguments)

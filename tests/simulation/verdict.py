@@ -60,6 +60,9 @@ class Tables(Protocol):
 
     def run_now(self, now: datetime, task_id: int) -> int: ...
 
+    def stop(self, now: datetime, task_id: int) -> None:
+        """Asks to stop the runs of a task that have not ended."""
+
     def limit(self, now: datetime, key: str, limit: Limit) -> None: ...
 
     def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict: ...

@@ -161,6 +161,9 @@ class Worker:
     def _ended(self, run: Activity, job: Job, outcome: Outcome) -> None:
         """Writes the end, again and again until the hard limit where the server is away."""
         world = self._world
+        if run.token in world.stopping:
+            outcome = Outcome.INTERRUPTED
+            world.counts["runs stopped"] += 1
         if world.t >= run.limit:
             self._killed(run, job)
         elif not (outcome is not Outcome.HELD_OFF or self._holds_off(run)) or not self._finish(run, outcome):

@@ -35,6 +35,8 @@ class World:
     period: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     on_push: Callable[[], None] = lambda: None
+    stopping: set[str] = field(default_factory=set)
+    """The tokens of the runs that workers were asked to stop."""
     _heap: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _events: int = 0
 

@@ -138,6 +138,8 @@ def test_every_answer_is_as_it_is_described(one: Asking, hide: str, serve: Serve
     client = serve(TICKER_HIDE_ARGS=hide)
     document = client.get(f"{API}/openapi.json").json()
     told = described(document, one)["responses"]
+    if one.operation.name == "stop_run":  # run 1 has ended
+        full.db.execute("UPDATE ticker.runs SET state = 'processing', outcome = NULL, ended_at = NULL WHERE id = 1")
     answer = one.ask(client)
     assert str(answer.status_code) in told, answer.text
     if answer.status_code == 204:

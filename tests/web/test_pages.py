@@ -487,6 +487,24 @@ def test_each_action_does_what_it_says(action, column, value, form, db, task):
     assert getattr(ticker.get(db, 1), column) == value
 
 
+def test_a_run_is_stopped_on_its_screen(client, form, db, task):
+    assert 'hx-post="/runs/1/stop"' in client.get("/runs/1").text
+    answer = form("/runs/1/stop")
+    assert (answer.status_code, ticker.get_run(db, 1).run.stop_requested_by) == (204, "the page")
+    assert json.loads(answer.headers["hx-trigger"])["said"].startswith("run 1: ")
+    page = client.get("/runs/1")
+    assert "/runs/1/stop" not in page.text
+    assert sentence("why.asked_to_stop", by="the page", at=re.compile(r"[0-9:.]+")).within(text_of(page))
+    assert form("/runs/99/stop").status_code == form("/runs/x/stop").status_code == 404
+
+
+def test_a_run_that_has_ended_has_no_button_and_neither_has_a_page_that_only_reads(client, serve, form, db, task):
+    assert "/runs/1/stop" not in serve(TICKER_WEB_READ_ONLY="on").get("/runs/1").text
+    db.execute("UPDATE ticker.runs SET state = 'ended', outcome = 'succeeded', ended_at = now()")
+    assert "/runs/1/stop" not in client.get("/runs/1").text
+    assert form("/runs/1/stop").status_code == 422
+
+
 def test_a_pause_has_a_reason_and_an_end(form, db, task):
     assert form("/tasks/1/do", action="pause", reason="holiday", until="2h").status_code == 204
     found = ticker.get(db, 1)
@@ -582,7 +600,7 @@ def test_what_cannot_be_taken_is_named_and_nothing_is_written(path, fields, fiel
     assert ticker.list_tasks(db) == before
 
 
-@pytest.mark.parametrize("path", ["/tasks/create", "/tasks/1/do", "/tasks/do", "/tasks/1/change"])
+@pytest.mark.parametrize("path", ["/tasks/create", "/tasks/1/do", "/tasks/do", "/tasks/1/change", "/runs/1/stop"])
 @pytest.mark.parametrize(
     "headers",
     [

@@ -171,6 +171,17 @@ def test_drops_are_counted_by_reason_and_since_a_time_that_has_passed(client: Te
     assert problem(client.get(f"{API}/drops", params={"since": "2100-01-01T00:00:00Z"}), 422)["field"] == "since"
 
 
+@pytest.mark.slow
+def test_a_run_is_stopped_by_the_user_whom_the_request_names(client: TestClient, played: Played) -> None:
+    [run_id] = ticker.run_now(played.db, 1)
+    answer = client.post(f"{API}/runs/{run_id}/stop", json={"by": "ann"})
+    assert (answer.status_code, answer.json()["stop_requested_by"]) == (202, "ann")
+    [run_id] = ticker.run_now(played.db, 1)
+    assert client.post(f"{API}/runs/{run_id}/stop", json={}).json()["stop_requested_by"] == "the HTTP API"
+    assert problem(client.post(f"{API}/runs/1/stop", json={}), 422)["field"] == "run"
+    problem(client.post(f"{API}/runs/99/stop", json={}), 404)
+
+
 # ---------------------------------------------------------------------------------------------------------- hidden
 
 

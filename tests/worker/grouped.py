@@ -57,6 +57,12 @@ async def two(run, deed):
     (FOLDER / deed).touch()
     if deed == "swallows":
         await swallows_cancellation()
+    if deed == "tidies up":
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            await asyncio.sleep(3)
+            return
     if deed == "ends before the kill":
         await asyncio.sleep(1.35)
         return

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Self, cast
+from uuid import UUID
 
 import pytest
 
@@ -26,7 +27,7 @@ from ticker.settings import Settings
 from wrappers.layers.time_box import limited
 from wrappers.pipeline.context import Call
 from wrappers.sandbox import limits as module
-from wrappers.sandbox.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now
+from wrappers.sandbox.limits import SOFT_SIGNAL, STOP_SIGNAL, How, Limits, SoftLimit, Stopped, now
 from wrappers.sandbox.subreaper import become_subreaper, children
 
 pytestmark = pytest.mark.slow
@@ -140,7 +141,7 @@ def test_limits_count_from_since_and_not_from_when_they_are_armed(how: How) -> N
 def test_a_stop_before_the_timers_are_armed_puts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The box, stopped when it has worked out its limits, goes on when they are over: its function does not begin."""
     arm = Limits.arm
-    call = SimpleNamespace(settings=Settings(), since=now(), task_id=1)
+    call = SimpleNamespace(settings=Settings(), since=now(), task_id=1, start=SimpleNamespace(token=str(UUID(int=1))))
 
     def stopped_arm(limits: Limits) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -486,3 +487,54 @@ def test_the_watchdog_outlasts_an_exec_and_closed_files() -> None:
 
     assert horse(replace) == (KILLED, "")
     assert horse(close) == (KILLED, "")
+
+
+# --- A stop --------------------------------------------------------------------------------------------------
+
+
+def stoppable(stopped: list[bool]) -> Limits:
+    limits = Limits(NEVER, NEVER + 1, is_stopped=lambda: bool(stopped))
+    limits.arm()
+    return limits
+
+
+def test_a_stop_interrupts_the_function_only_if_it_is_meant_for_its_run() -> None:
+    def body(say: Say) -> None:
+        stopped: list[bool] = []
+        limits = stoppable(stopped)
+        try:
+            with limits.interrupting():
+                os.kill(os.getpid(), STOP_SIGNAL)  # for the run before this one
+                say("goes on")
+                stopped.append(True)
+                os.kill(os.getpid(), STOP_SIGNAL)
+                say("never")
+        except Stopped as error:
+            say(f"{type(error).__name__} {limits.stopped} {limits.passed}")
+        limits.cancel()
+        os.kill(os.getpid(), STOP_SIGNAL)
+
+    assert horse(body) == (0, "goes on Stopped True False")
+
+
+def test_a_stop_that_came_before_the_function_keeps_it_from_being_called() -> None:
+    def body(say: Say) -> None:
+        limits = stoppable([True])
+        with suppress(Stopped), limits.interrupting():
+            say("never")
+        say(f"{limits.stopped}")
+
+    assert horse(body) == (0, "True")
+
+
+def test_a_stop_after_the_function_has_returned_changes_nothing() -> None:
+    def body(say: Say) -> None:
+        stopped: list[bool] = []
+        limits = stoppable(stopped)
+        with limits.interrupting():
+            pass
+        stopped.append(True)
+        os.kill(os.getpid(), STOP_SIGNAL)
+        say(f"{limits.stopped}")
+
+    assert horse(body) == (0, "False")

@@ -25,6 +25,7 @@ COMMANDS = {
     "pause": ("tasks.commands:pause", "Pause TASK, or all tasks of --owner."),
     "resume": ("tasks.commands:resume", "Resume TASK, or all tasks of --owner."),
     "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),
+    "stop": ("records.stop:stop", "Stop RUN, and wait up to 5 s for its end."),
     "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
     "limit": ("tasks.limits:limit", "Limit the runs of tasks that have KEY, on all workers together."),
     "limits": ("tasks.limits:limits", "List limited keys and their use, those with most due tasks first."),

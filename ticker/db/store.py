@@ -14,7 +14,7 @@ from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
 from ticker.db.pool import Pool
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import Batch
+from ticker.engine.ports import Batch, RunAtWork
 from ticker.errors import DatabaseUnavailable
 
 ROWS_AT_A_LOOK = 5_000
@@ -155,6 +155,9 @@ class PostgresStore:
         is_new = self._was_interrupted or watched["since"] is None
         self._watching_since = watched["now"] if is_new else watched["since"]
         return cast(float, watched["now"] - self._watching_since)
+
+    def stop_runs(self, now: datetime, limit: int) -> Sequence[RunAtWork]:
+        return [RunAtWork(row["worker"], str(row["token"])) for row in self.execute("stop_runs", now=now, limit=limit)]
 
     def remove_done(self, limit: int) -> int:
         return len(self.execute("remove_done", limit=limit))

@@ -103,11 +103,11 @@ def judge(run: Ended, now: datetime) -> Verdict:
 
 
 def may_be_retried(run: Ended) -> bool:
-    """Returns whether a run may be attempted again: a started run of an occurrence or a piece.
+    """Returns whether a run may be attempted again: a started run of an occurrence or a piece that nobody asked to stop.
 
     A run that made pieces is done. The pieces have their own attempts.
     """
-    is_tried = run.started and run.outcome not in (Outcome.DROPPED, Outcome.HELD_OFF)
+    is_tried = run.started and not run.stopped and run.outcome not in (Outcome.DROPPED, Outcome.HELD_OFF)
     return is_tried and run.kind is not RunKind.MANUAL and not run.has_pieces
 
 

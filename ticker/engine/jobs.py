@@ -14,6 +14,8 @@ ENTRY = "wrappers.run"
 
 BATCH_ENTRY = "wrappers.run_batch"
 """The function that RQ calls for a job that carries several tasks."""
+STOP = "ticker-stop"
+"""The command, on the channel of an RQ worker, that stops a run."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

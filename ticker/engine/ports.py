@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
@@ -36,6 +36,13 @@ class JobState(StrEnum):
     MISSING = "missing"
 
 
+class RunAtWork(NamedTuple):
+    """A run that a worker, named as in the queue, has started with this token."""
+
+    worker: str
+    token: str
+
+
 class Queue(Protocol):
     """The job queue. Every call raises QueueUnavailable if the server does not answer, and no other error."""
 
@@ -50,6 +57,9 @@ class Queue(Protocol):
 
     def forget(self, job_ids: Collection[str]) -> None:
         """Removes jobs that must not start any more. Ignores ids that are not there."""
+
+    def stop(self, runs: Sequence[RunAtWork]) -> None:
+        """Asks workers to stop runs. A worker that is not there does not hear it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +199,9 @@ class Store(Protocol):
 
         A single tick (0) cannot know: the answer is timedelta.max.
         """
+
+    def stop_runs(self, now: datetime, limit: int) -> Sequence[RunAtWork]:
+        """Carries out requests to stop runs: drops those that have not started. Returns those that workers have to stop."""
 
     def remove_done(self, limit: int) -> int:
         """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""

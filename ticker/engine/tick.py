@@ -138,7 +138,9 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
         bring_forward(store, now, options.batch)
     store.wake(now, options.batch)
     store.remove_done(options.batch)
+    stopping = store.stop_runs(now, options.batch)
     followed = follow_up(store, now, options.batch)
+    queue.stop(stopping)
     work = Pass(store, Room(queue, options.depths), now, options)
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick

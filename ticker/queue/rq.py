@@ -11,10 +11,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from rq import Queue
+from rq.command import send_command
 from rq.job import Job, JobStatus
 
+from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
-from ticker.engine.ports import JobState, Receipt
+from ticker.engine.ports import JobState, Receipt, RunAtWork
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.queue import bulk, signing
 from ticker.queue.scripts import script
@@ -158,6 +160,14 @@ class RedisQueue:
         if job_ids:
             with translated():
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
+
+    def stop(self, runs: Sequence[RunAtWork]) -> None:
+        """Sends our command on the channel of each worker. A stock worker ignores it."""
+        if runs:
+            with translated(), self._connection.pipeline(transaction=False) as calls:
+                for worker, token in runs:
+                    send_command(calls, worker, jobs.STOP, token=token)
+                calls.execute()
 
     def lease(self, installation: str, queues: Collection[str] = (), formerly: str = "") -> dict[str, str]:
         """Takes or renews our leases of these queues, and of those that we have pushed to.

@@ -88,9 +88,16 @@ def line(run: "RunRecord", context: ExplainContext) -> str:
     """Returns the text that follows the time and the outcome."""
     if run.outcome == Outcome.DROPPED:
         return f"{run.reason}: {dropped(run, context.because)}"
-    parts = [identity(run, context.attempts), progress(run, context), pieces(context.pieces, run.pieces)]
+    parts = [identity(run, context.attempts), progress(run, context), pieces(context.pieces, run.pieces), stopping(run)]
     text = "; ".join(part for part in parts if part)
     return f"{text}: {run.reason}" if run.reason else text
+
+
+def stopping(run: "RunRecord") -> str:
+    """Says who has asked to stop a run that has not ended."""
+    if run.stop_requested_at is None or run.ended_at is not None:
+        return ""
+    return f"{run.stop_requested_by} asked to stop it at {time_of_day(run.stop_requested_at, run.created_at)}"
 
 
 def identity(run: "RunRecord", attempts: int) -> str:
@@ -199,6 +206,8 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:
             return "its job belonged to another installation when these tables were adopted"
+        case Reason.STOPPED:
+            return f"{run.stop_requested_by or 'somebody'} stopped it before it started"
         case Reason.GONE:
             return "the task was deleted before its job was taken"
         case Reason.DONE:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ticker.engine import timing
 from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
-from ticker.read.explain import span, time_of_day
+from ticker.read.explain import span, stopping, time_of_day
 from ticker.schedules import phase
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
@@ -162,11 +162,16 @@ def running(task: Task, runs: Sequence["RunRecord"], now: datetime) -> Iterator[
                 yield f"run {run.id} has been dead since {time_of_day(run.until, now)} at the latest; no end has been recorded yet"
                 continue
             end = f"; it is dead by {time_of_day(run.until, now)} at the latest" if run.until else ""
-            yield f"run {run.id} has been running for {span(now - run.started_at)}{end}"
+            yield f"run {run.id} has been running for {span(now - run.started_at)}{end}{asked_to_stop(run)}"
         elif run.state == "processing":
-            yield f"run {run.id} waits for its pieces"
+            yield f"run {run.id} waits for its pieces{asked_to_stop(run)}"
     if task.running_until and not any(run.state == "running" for run in runs):
         yield f"a run holds the task until {time_of_day(task.running_until, now)} at the latest"
+
+
+def asked_to_stop(run: "RunRecord") -> str:
+    sentence = stopping(run)
+    return f"; {sentence}" if sentence else ""
 
 
 def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:

@@ -11,7 +11,7 @@ from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import Outcome, RunKind
-from ticker.tasks import identity
+from ticker.tasks import identity, reference
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref, described, id_or_name
@@ -32,6 +32,7 @@ class RunRecord:
 
     `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces` is how
     many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the latest.
+    `stop_requested_by` asked to stop it.
     """
 
     id: int
@@ -66,6 +67,8 @@ class RunRecord:
     host: str
     pid: int | None
     job_id: str
+    stop_requested_by: str | None
+    stop_requested_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +230,7 @@ def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[Full
 
     Raises UnknownRun if there is no such run; it may have been pruned.
     """
-    ref = id_or_name(run_id)
-    if not isinstance(ref, int):
-        raise BadInput("run", run_id, "is not a run's id; list_runs returns the ids")
+    ref = reference.run_id(run_id)
     rows = yield query("read_run", id=ref)
     if not rows:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from ticker.engine.jobs import JobSpec
-from ticker.engine.ports import JobState, Receipt
+from ticker.engine.ports import JobState, Receipt, RunAtWork
 
 
 class MemoryQueue:
@@ -32,6 +32,9 @@ class MemoryQueue:
     def forget(self, job_ids: Collection[str]) -> None:
         for job_id in job_ids:
             self._waiting.pop(job_id, None)
+
+    def stop(self, runs: Sequence[RunAtWork]) -> None:
+        """Does nothing, because a replay has no workers."""
 
     def take(self) -> JobSpec | None:
         """Removes and returns the job that a worker takes next, or None if no job is waiting."""

@@ -23,6 +23,13 @@ def id_or_name(task: Ref) -> int | str | None:
     return task
 
 
+def run_id(run: int) -> int:
+    """Returns the id of a run, checked. Raises BadInput."""
+    if not isinstance(ref := id_or_name(run), int):
+        raise BadInput("run", run, "is not a run's id; list_runs returns the ids")
+    return ref
+
+
 def described(owner: Any) -> str:
     """Returns type:id, never an object's own repr, which may show private data."""
     named = identity.identify(owner)

@@ -5,34 +5,32 @@ event loop of this process's main thread, and plain functions in one thread each
 """
 
 import asyncio
-import contextvars
 import logging
 import os
+import signal
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from ticker.engine.jobs import instant
-from ticker.errors import ConfigurationError
-from ticker.model import Outcome
+from ticker.model import NO_FAILURE
 from wrappers.group import streams
+from wrappers.group.calls import Calls
 from wrappers.group.full_keys import FullKeys
-from wrappers.group.loop import Noted, Watch
+from wrappers.group.loop import Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
-from wrappers.group.threads import Interruptible, watch_sockets
+from wrappers.group.threads import watch_sockets
 from wrappers.layers.record import end_of, end_of_error
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
-from wrappers.pipeline import finish, registry, serialize, start
+from wrappers.pipeline import finish, serialize, start
 from wrappers.pipeline.context import Answer, Call
 from wrappers.pipeline.database import LOCK_PAUSE
-from wrappers.pipeline.invoke import called, note
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
@@ -66,7 +64,7 @@ class Group:
         self._keeps_output = calls[0].settings.output == "keep"
         self._asking = ThreadPoolExecutor(1, "ticker-start")
         self._ending = ThreadPoolExecutor(1, "ticker-end")
-        self._threads = ThreadPoolExecutor(concurrency, "ticker-run")
+        self._calls = Calls(concurrency, when_it_ignores=self._close)
         self._is_closing = False  # a run has ignored its soft limit, so the process may be killed soon
         self._has_failed = False  # a start request failed, so nothing new begins
         self._failure: BaseException | None = None  # an error of a run outside its function
@@ -96,9 +94,11 @@ class Group:
         loop = asyncio.get_running_loop()
         if self._refill:
             loop.add_reader(self._refill.fileno(), self._refill.take)
+        signal.signal(limits.STOP_SIGNAL, lambda *_: loop.call_soon_threadsafe(self._calls.stop))
         try:
             await self._work_until_all_have_ended()
         finally:
+            signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)
             if self._refill:  # a job that arrives now stays unread, and its worker puts it back
                 loop.remove_reader(self._refill.fileno())
 
@@ -264,52 +264,17 @@ class Group:
         with suppress(Exception):  # an error in Sentry must not fail the run
             introduce(call)
         try:
-            overlooked = await self._call(slot, call)
+            overlooked = await self._calls.call(slot, call)
         except BaseException as error:
-            if isinstance(error, SoftLimit):
+            if isinstance(error, SoftLimit) and not call.answer.stopped:
                 with suppress(Exception):
                     group(call, error)
             serialize.shorten(error)
             end = end_of_error(call, error)
-            if end.outcome is not Outcome.HELD_OFF:
+            if end.outcome not in NO_FAILURE:
                 log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
             return end
         return end_of(call, overlooked)
-
-    async def _call(self, slot: int, call: Call) -> bool:
-        """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that and returned."""
-        assert call.start is not None
-        function = registry.functions()[call.start.function]
-        if function.process is not None:  # the task was edited after the push
-            raise ConfigurationError(
-                f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
-            )
-        step = function.step
-        loop, left = asyncio.get_running_loop(), call.soft_at - limits.now()
-        watched = loop.call_later(left + call.start.grace_ms / 4000, self._close, call.task_id)
-        try:
-            if step.is_async:
-                async with asyncio.timeout(left) as limit:
-                    note(call, await Noted(called(call, step), slot))
-                return limit.expired()
-            interruptible = Interruptible()
-            interrupted = loop.call_later(left, interruptible.interrupt)
-            context = contextvars.copy_context()
-            try:
-                returned: Any = await loop.run_in_executor(
-                    self._threads, context.run, interruptible, partial(called, call, step)
-                )
-            finally:
-                interrupted.cancel()
-                interruptible.interrupt()  # if its thread could not start, another thread would call the function later
-            note(call, returned)
-            return interruptible.is_interrupted
-        except TimeoutError as error:
-            if step.is_async and limit.expired():
-                raise SoftLimit("the function was still waiting after the end of its time box") from error
-            raise
-        finally:
-            watched.cancel()
 
     def _number_without_a_full_key(self) -> int:
         return sum(call.task_id not in self._full_keys for call in self._unstarted)

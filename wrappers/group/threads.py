@@ -34,13 +34,14 @@ class Interruptible:
         self._thread: int | None = None
         self._has_ended = False
         self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._error: type[SoftLimit] = ReachedInThread
 
     def __call__(self, function: Callable[[], Any]) -> Any:
         _opened.set(self._sockets)
         self._thread = threading.get_ident()
         try:
             if self.is_interrupted:
-                raise ReachedInThread
+                raise self._error
             return function()
         except StopIteration as error:  # a future cannot store it
             raise RuntimeError("the function raised StopIteration") from error
@@ -48,13 +49,14 @@ class Interruptible:
             with self._lock:  # after this, nothing is raised in the thread, which will run another function
                 self._thread, self._has_ended = None, True
 
-    def interrupt(self) -> None:
-        """Raises SoftLimit in the function and shuts down its sockets. If it was not called yet, it never will be."""
+    def interrupt(self, error: type[SoftLimit] = ReachedInThread) -> None:
+        """Raises the error in the function and shuts down its sockets. If it was not called yet, it never will be."""
         with self._lock:
+            self._error = error
             self.is_interrupted |= not self._has_ended
             if self._thread is None:
                 return
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(ReachedInThread))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(error))
             for opened in list(self._sockets):
                 with suppress(OSError):
                     opened.shutdown(socket.SHUT_RDWR)

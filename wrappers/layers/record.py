@@ -7,7 +7,7 @@ from dataclasses import replace
 from rq.timeouts import JobTimeoutException
 
 from ticker.errors import BadInput
-from ticker.model import Outcome
+from ticker.model import NO_FAILURE, Outcome
 from wrappers.pipeline import finish as finishing
 from wrappers.pipeline import serialize
 from wrappers.pipeline.chain import Proceed
@@ -15,7 +15,7 @@ from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.hold_off import SlowDown, checked_key
 from wrappers.pipeline.output import Capture
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
-from wrappers.sandbox.handoff import End, PendingEnd
+from wrappers.sandbox.handoff import STOPPED, End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
 
 
@@ -29,18 +29,26 @@ def record(call: Call, proceed: Proceed) -> str:
             proceed(call)
         overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
+        note_stop(call)
         end = end_of_error(call, error)
         answer = finish(call, end, capture)
-        if end.outcome is Outcome.HELD_OFF:
+        if end.outcome in NO_FAILURE:
             return answer
         raise
+    note_stop(call)
     return finish(call, end_of(call, overlooked), capture)
+
+
+def note_stop(call: Call) -> None:
+    call.answer.stopped = call.limits is not None and call.limits.stopped
 
 
 def end_of(call: Call, overlooked: bool) -> End:
     """Returns the end of a run whose function returned."""
     assert call.run is not None
     answer = call.answer
+    if answer.stopped:
+        return End(Outcome.INTERRUPTED, STOPPED, answer.result)
     if overlooked:
         return End(Outcome.TIMED_OUT, "it ignored its soft limit and returned late", answer.result)
     if answer.nothing_to_do:
@@ -50,8 +58,10 @@ def end_of(call: Call, overlooked: bool) -> End:
 
 
 def end_of_error(call: Call, error: BaseException) -> End:
-    """Returns the end of a run whose function raised."""
+    """Returns the end of a run whose function raised. After a stop, any error counts as the stop."""
     assert call.start is not None
+    if call.answer.stopped:
+        return End(Outcome.INTERRUPTED, STOPPED, traceback=serialize.trace(error))
     if isinstance(error, SlowDown):
         try:
             key = checked_key(error.key, call.start.limits)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from ticker.engine import timing
@@ -46,7 +47,11 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
         yield None
         return
     hard = (box_ms + grace_ms) / 1000
-    limits = Limits(hard - grace_ms / 2000, hard, since=call.since, how=cast(How, call.settings.hard_limit))
+    assert call.start is not None
+    limits = Limits(
+        hard - grace_ms / 2000, hard, since=call.since, how=cast(How, call.settings.hard_limit),
+        is_stopped=partial(shared_state.is_stopped, call.start.token),
+    )  # fmt: skip
     # for the worker and supervisor, which end what the timers cannot: children, and programs started by an exec
     shared_state.write_deadline(call.since + hard, hard)
     limits.arm()

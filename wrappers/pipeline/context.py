@@ -44,12 +44,16 @@ class Start:
 
 @dataclass(slots=True)
 class Answer:
-    """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work."""
+    """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work.
+
+    `stopped`: the function was interrupted because somebody stopped its run.
+    """
 
     result: str | None = None
     nothing_to_do: bool = False
     pieces: str | None = None
     made: int = 0  # pieces that are already recorded
+    stopped: bool = False
 
 
 class Quota:

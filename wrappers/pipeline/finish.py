@@ -12,7 +12,7 @@ from wrappers.pipeline import output
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import deaths, handoff, limits, shared_state
-from wrappers.sandbox.handoff import End, PendingEnd
+from wrappers.sandbox.handoff import STOPPED, End, PendingEnd
 from wrappers.sandbox.shared_state import OpenRun
 
 log = logging.getLogger("ticker.run")
@@ -79,7 +79,7 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
         return End(Outcome.LOST, UNANSWERED)
     begun = [other for other in opened if other.run_id]
     if len(begun) == 1:
-        return End(Outcome.KILLED, cause)
+        return killed(run, cause)
     overdue = min(begun, key=lambda other: other.deadline)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
         reason = f"its process ended while {len(begun)} runs were active in it: {cause}"
@@ -88,8 +88,15 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
     if run != guilty:
         return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")
     if guilty == overdue:
-        return End(Outcome.KILLED, cause)
-    return End(Outcome.KILLED, f"it blocked the event loop, and was {cause}, the limit of task {overdue.task_id}")
+        return killed(run, cause)
+    return killed(run, f"it blocked the event loop, and was {cause}, the limit of task {overdue.task_id}")
+
+
+def killed(run: OpenRun, cause: str) -> End:
+    """Returns the end of a run that was killed. If somebody had stopped it, it was killed because it went on."""
+    if shared_state.is_stopped(run.token, run.slot):
+        return End(Outcome.INTERRUPTED, STOPPED)
+    return End(Outcome.KILLED, cause)
 
 
 def kept_from_its_end(overdue: OpenRun, other: OpenRun) -> bool:

@@ -290,6 +290,8 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a job of the task waits or runs"
         case Reason.ADOPTED:
             return "its job belonged to another installation"
+        case Reason.STOPPED:
+            return "it was stopped before it started"
         case Reason.LIMITED:
             return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
         case Reason.SUPERSEDED:

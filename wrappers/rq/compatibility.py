@@ -63,6 +63,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("monitor_work_horse", "job queue [execution]", "a job without a process is not waited for"),
         overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ continues"),
         overridden("kill_horse", "sig", "RQ would kill the worker's own process group if the process does not lead one"),
+        overridden("handle_payload", "message", "a run is stopped by a command of ours on the worker's channel"),
         overridden("handle_execution_ended", "job queue heartbeat_ttl", "our jobs need no heartbeat for callbacks"),
         overridden(
             "handle_job_success", "job queue started_job_registry [execution]", "the worker forgets the job, in one call to Redis"

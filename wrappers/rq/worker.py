@@ -25,6 +25,7 @@ from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.open_jobs import OpenJobs, deadline_of
 from wrappers.rq.phase import Phase
 from wrappers.rq.prepared_start import PreparedStart, call_of
+from wrappers.rq.stops import Stops
 from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
 
 log = logging.getLogger("ticker.run")
@@ -57,6 +58,7 @@ class Worker(SurvivingWorker):
         self._is_limited = False  # by --max-jobs
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
+        self._stops = Stops(self)
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
         super().__init__(*args, **kwargs)
@@ -64,6 +66,7 @@ class Worker(SurvivingWorker):
     def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
         """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
         self._is_limited = max_jobs is not None
+        signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)  # for a process whose run has not begun, or has ended
         return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
 
     def execute_job(self, job: Job, queue: Queue) -> None:
@@ -135,6 +138,16 @@ class Worker(SurvivingWorker):
             with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
             super().kill_horse(sig)
+
+    def kill_stopped_horse(self) -> None:
+        """Kills the horse as RQ's command for that does, so that RQ logs no crash."""
+        self._stopped_job_id = self._running[0].id
+        self.kill_horse()
+
+    def handle_payload(self, message: Any) -> None:
+        """Overrides RQ's method, which runs in the thread of the worker's channel, to note which run is stopped."""
+        if not self._stops.note(message):
+            super().handle_payload(message)  # type: ignore[no-untyped-call]
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         shared_state.write_horse(os.getpid())
@@ -255,7 +268,7 @@ class Worker(SurvivingWorker):
         with self._waiting():
             with handoff.listening():
                 self._serve()  # again, because RQ's alarm may have interrupted it after the bell was heard
-                while handoff.wait(self._horse_pid, LOOK if self._unwritten or self._may_give_jobs() else None):
+                while handoff.wait(self._horse_pid, self._patience()):
                     self._serve()
                 ended = super().wait_for_horse()
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
@@ -280,6 +293,12 @@ class Worker(SurvivingWorker):
         self._write_left()
         if self._open_jobs is not None:
             self._open_jobs.serve()
+        self._stops.serve()
+
+    def _patience(self) -> float | None:
+        """Returns the seconds for which the worker may wait for its horse without a look at something else."""
+        look = LOOK if self._unwritten or self._may_give_jobs() else None
+        return min((one for one in (look, self._stops.pause()) if one is not None), default=None)
 
     def _may_give_jobs(self) -> bool:
         return self._open_jobs is not None and self._open_jobs.wants_more

@@ -25,6 +25,7 @@ from wrappers.sandbox import limits, shared_state
 # Bytes: enough for nearly any result, reason, traceback and output together. The horse writes a longer end itself.
 _LONGEST = 512 * 1024
 _SIZE = 8 * _LONGEST  # bytes of ends that may wait for a busy worker; unused pages take no memory
+STOPPED = "stopped"  # the reason of a run that was stopped; the statement that writes the end adds by whom
 _LENGTH = 8
 _COUNTS = struct.Struct("<QQ")  # bytes that the horse has left, and how many of them the worker has taken
 _LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1

@@ -32,10 +32,12 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Literal
 
-__all__ = ["SOFT_SIGNAL", "KillTimer", "Limits", "SoftLimit", "now", "prepare"]
+__all__ = ["SOFT_SIGNAL", "STOP_SIGNAL", "KillTimer", "Limits", "SoftLimit", "Stopped", "now", "prepare"]
 
 # Not SIGALRM, which RQ and the function may use. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
 SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+STOP_SIGNAL: int = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR1
+"""Sent by the worker, after it has noted which run of this process somebody stops."""
 
 How = Literal["auto", "timers", "watchdog"]
 
@@ -44,18 +46,30 @@ class SoftLimit(BaseException):
     """The run reached its soft limit. Raised in the main thread; `except Exception` does not catch it."""
 
 
+class Stopped(SoftLimit):
+    """Somebody stopped the run, before its soft limit."""
+
+    def __str__(self) -> str:
+        return "the run was stopped"
+
+
 class Limits:
     """Interrupts the function `soft` seconds after `since`, and kills the process `hard` seconds after it.
 
     `since` is an instant of `now` and defaults to the moment when the limits are armed. A limit whose instant has
     already passed takes effect at once. `how="auto"` uses the timers where they exist.
+
+    If `is_stopped` says so when the block begins, or when STOP_SIGNAL comes, the function is interrupted at once.
     """
 
-    def __init__(self, soft: float, hard: float, *, since: float | None = None, how: How = "auto") -> None:
+    def __init__(
+        self, soft: float, hard: float, *, since: float | None = None, how: How = "auto",
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         if not soft < hard:
             raise ValueError(f"the hard limit ({hard} s) must be later than the soft limit ({soft} s)")
         self._soft, self._hard, self._since, self._how = soft, hard, since, how
-        self._gate = _Gate(f"the soft limit of {soft:.3f} s was reached")
+        self._gate = _Gate(f"the soft limit of {soft:.3f} s was reached", is_stopped)
         self._stop: Callable[[], None] | None = None
         self._process = 0
 
@@ -64,6 +78,11 @@ class Limits:
         """Whether the soft limit was reached, inside the block or not, even if the function swallowed SoftLimit."""
         return self._gate.passed
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the function was interrupted because somebody stopped its run."""
+        return self._gate.stopped
+
     def arm(self) -> None:
         """Starts both limits. Raises RuntimeError outside the main thread, and OSError if the system lacks resources."""
         if threading.current_thread() is not threading.main_thread():
@@ -71,7 +90,8 @@ class Limits:
         if self._stop is not None:
             raise RuntimeError("these limits are already armed: make a new Limits for every run")
         signal.signal(SOFT_SIGNAL, self._gate.signalled)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SOFT_SIGNAL})
+        signal.signal(STOP_SIGNAL, self._gate.stop_signalled)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SOFT_SIGNAL, STOP_SIGNAL})
         self._process = os.getpid()
         self._stop = self._start()
 
@@ -82,6 +102,7 @@ class Limits:
         # Drops a pending signal, and one that the watchdog is about to send, even if the function changed the handler:
         # by default, a real-time signal kills.
         signal.signal(SOFT_SIGNAL, signal.SIG_IGN)
+        signal.signal(STOP_SIGNAL, signal.SIG_IGN)
         self._stop()
         self._stop = None
 
@@ -110,17 +131,24 @@ class _Gate:
     It is a class, not a `@contextmanager`, so that only these few lines run at the edge of the block.
     """
 
-    def __init__(self, sentence: str) -> None:
-        self.passed = False
+    def __init__(self, sentence: str, is_stopped: Callable[[], bool]) -> None:
+        self.passed = self.stopped = False
         self._open = False
-        self._sentence = sentence
+        self._sentence, self._is_stopped = sentence, is_stopped
 
     def signalled(self, _signum: int, _frame: FrameType | None) -> None:
         self.passed = True
         self._raise_if_open()
 
+    def stop_signalled(self, _signum: int = 0, _frame: FrameType | None = None) -> None:
+        """Interrupts the function if its run is the one that is stopped: another run of this process may have ended meanwhile."""
+        if self._open and self._is_stopped():
+            self._open, self.stopped = False, True
+            raise Stopped
+
     def __enter__(self) -> None:
         self._open = True  # before `passed` is read: a signal between the two must not be lost
+        self.stop_signalled()
         if self.passed:
             self._raise_if_open()
 

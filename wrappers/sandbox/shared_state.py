@@ -26,7 +26,8 @@ _SLOT = struct.Struct("qq16sddd")  # the fields of an OpenRun; a free slot has t
 _STOP_AT = _HEAD.size + _USED.size
 _LOOP_AT = _STOP_AT + _STOP.size
 _FIRST = _LOOP_AT + _LOOP.size
-_SIZE = _FIRST + SLOTS * _SLOT.size
+_STOPPED_AT = _FIRST + SLOTS * _SLOT.size
+_SIZE = _STOPPED_AT + SLOTS * 16  # for each slot, the token of its run if somebody stopped the run
 _page: mmap.mmap | None = None
 
 
@@ -135,6 +136,16 @@ def is_stopping() -> bool:
     return _page is not None and _STOP.unpack_from(_page, _STOP_AT) == (1,)
 
 
+def stop_run(run: OpenRun) -> None:
+    """Notes that somebody stops this run. Its process finds that out by `is_stopped`."""
+    if _page is not None:
+        _page[_stopped(run.slot)] = UUID(run.token).bytes
+
+
+def is_stopped(token: str, slot: int = 0) -> bool:
+    return _page is not None and _page[_stopped(slot)] == UUID(token).bytes
+
+
 def write_on_loop(slot: int | None, since: float = 0.0) -> None:
     """Notes which run of a group is on the event loop, and since which instant of `limits.now`."""
     if _page is not None:
@@ -168,3 +179,7 @@ def _put_head(instant: float, pid: int, hard: float) -> None:
 
 def _at(slot: int) -> int:
     return _FIRST + slot * _SLOT.size
+
+
+def _stopped(slot: int) -> slice:
+    return slice(_STOPPED_AT + 16 * slot, _STOPPED_AT + 16 * (slot + 1))

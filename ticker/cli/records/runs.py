@@ -105,4 +105,5 @@ def run_details(run: "RunRecord") -> dict[str, Any]:
         "outcome": run.outcome, "why": formatting.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,
+        "asked to stop": f"by {run.stop_requested_by} at {formatting.at(run.stop_requested_at)}" if run.stop_requested_at else "",
     }  # fmt: skip

@@ -38,7 +38,7 @@ WITH asked AS MATERIALIZED (
     FROM asked a LEFT JOIN held h ON h.id = a.task_id
 ), ended AS (
     UPDATE {schema}.runs r SET
-        state = 'ended', outcome = m.outcome, reason = m.reason, result = m.result::jsonb,
+        state = 'ended', outcome = m.outcome, reason = {reason_of_end m}, result = m.result::jsonb,
         traceback = m.traceback, output = m.output, error_output = m.error_output,
         ended_at = greatest(r.started_at, m.at), boot = NULL, uptime_us = NULL,
         pid = coalesce(m.pid, r.pid),
@@ -141,11 +141,11 @@ WITH held AS MATERIALIZED (
         ELSE h.id IS NULL OR (h.run_token IS NULL AND h.last_run_id = r.id AND NOT EXISTS (
             SELECT FROM {schema}.runs p WHERE p.state = 'processing' AND p.task_id = h.id AND p.started_at > r.started_at)) END
 ), recorded AS (
-    UPDATE {schema}.runs r SET outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
+    UPDATE {schema}.runs r SET outcome = %(outcome)s, reason = {reason_of_end m}, result = %(result)s::jsonb,
         pid = coalesce(%(pid)s::integer, r.pid), traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = l.true_end,
         retried = l.retried AND NOT l.good,
         follow_up = CASE WHEN l.good THEN coalesce(l.needs_follow_up AND l.kind <> 'piece', false) ELSE l.follow_up END
-    FROM late l WHERE r.id = l.id
+    FROM late l, (SELECT %(outcome)s::text AS outcome, %(reason)s::text AS reason) m WHERE r.id = l.id
 ), cancelled AS (
     UPDATE {schema}.runs n SET state = 'ended', outcome = 'dropped', reason = 'duplicate', ended_at = l.now,
         retried = n.kind = 'piece'

@@ -18,7 +18,8 @@ SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.
         UNION ALL
         SELECT FROM {schema}.runs p WHERE p.parent_id = r.parent_id AND p.kind = 'retry' AND p.attempt < r.attempt
             AND p.outcome IN {bad_outcomes}) AS failed_before,
-    CASE WHEN r.outcome = 'interrupted' AND t.retries = 0 AND {repeatable t} THEN 1 ELSE t.retries END AS retries, t.backoff, t.failures, t.told, t.stretch_ms, t.stretched_ms, t.pause_after, t.probe_ms,
+    CASE WHEN r.outcome = 'interrupted' AND t.retries = 0 AND {repeatable t} THEN 1 ELSE t.retries END AS retries,
+    r.stop_requested_by IS NOT NULL AS stopped, t.backoff, t.failures, t.told, t.stretch_ms, t.stretched_ms, t.pause_after, t.probe_ms,
     t.paused_by IS NOT NULL AS paused, CASE WHEN t.pause_after IS NULL THEN 0 ELSE (
         SELECT count(*) FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.id > coalesce((
             SELECT max(id) FROM {schema}.events WHERE task_id = t.id AND what = 'recovered'), 0)) END AS pauses,
@@ -78,7 +79,7 @@ SELECT set_config('statement_timeout', '12s', true)
 -- OFFSET 0 makes the check for pieces at work use the index for each run: as a join it might read all runs. Counting a
 -- million pieces takes seconds, so the task is locked only after that.
 WITH complete AS MATERIALIZED (
-    SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
+    SELECT r.id, r.task_id, r.pieces, r.started_at, r.stop_requested_by FROM {schema}.runs r
     WHERE r.state = 'processing'
       AND NOT EXISTS (SELECT FROM {schema}.runs p WHERE p.parent_id = r.id AND p.kind = 'piece'
                       AND (p.state <> 'ended' OR p.follow_up) OFFSET 0)
@@ -86,10 +87,11 @@ WITH complete AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT DISTINCT ON (task_id) * FROM complete ORDER BY task_id, id
 ), summed AS MATERIALIZED (
-    SELECT c.id, c.task_id, c.pieces, c.started_at, p.*
+    SELECT c.id, c.task_id, c.pieces, c.started_at, c.stop_requested_by, p.*
     FROM chosen c, LATERAL (
         SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN {bad_outcomes}) AS failed,
             count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
+            count(*) FILTER (WHERE p.outcome IN ('interrupted', 'dropped') AND p.stop_requested_by IS NOT NULL) AS stopped,
             count(*) FILTER (WHERE p.outcome IN ('partial', 'held_off')) AS partial,
             count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
         FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
@@ -99,19 +101,20 @@ WITH complete AS MATERIALIZED (
     FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM summed) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), counted AS MATERIALIZED (
     SELECT c.id, c.task_id, c.pieces, h.needs_follow_up, c.partial, c.succeeded, c.dropped,
+        CASE WHEN c.stopped > 0 THEN 'stopped by ' || c.stop_requested_by END AS stopped,
         c.failed + greatest(c.pieces - c.count, 0) AS failed,
         NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
     FROM summed c LEFT JOIN held h ON h.id = c.task_id
     WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = c.task_id)
 ), judged AS MATERIALIZED (
-    SELECT *, CASE WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'
+    SELECT *, CASE WHEN stopped IS NOT NULL THEN 'interrupted' WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'
                    WHEN succeeded > 0 THEN 'succeeded' ELSE 'nothing_to_do' END AS outcome,
-        concat_ws(', ', CASE WHEN failed > 0 THEN failed || ' of ' || pieces || ' pieces failed' END,
+        concat_ws(', ', stopped, CASE WHEN failed > 0 THEN failed || ' of ' || pieces || ' pieces failed' END,
             CASE WHEN dropped > 0 THEN dropped || ' of ' || pieces || ' pieces dropped' END) AS reason
     FROM counted
 ), ended AS (
     UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
-        follow_up = j.needs_follow_up IS NOT NULL AND (j.outcome = 'failed' OR j.needs_follow_up)
+        follow_up = j.needs_follow_up IS NOT NULL AND (j.outcome = 'failed' OR (j.outcome IN {good_outcomes} AND j.needs_follow_up))
     FROM judged j WHERE r.id = j.id
     RETURNING r.id, r.kind
 ), noted AS (
@@ -119,12 +122,12 @@ WITH complete AS MATERIALIZED (
         last_run_id = CASE WHEN j.latest THEN e.id ELSE t.last_run_id END,
         last_outcome = CASE WHEN j.latest THEN j.outcome ELSE t.last_outcome END,
         last_ended_at = CASE WHEN j.latest THEN %(now)s ELSE t.last_ended_at END,
-        last_success_at = CASE WHEN j.outcome <> 'failed' THEN %(now)s ELSE t.last_success_at END,
+        last_success_at = CASE WHEN j.outcome IN {good_outcomes} THEN %(now)s ELSE t.last_success_at END,
         last_worked_at = CASE WHEN j.outcome IN {work_outcomes} THEN %(now)s ELSE t.last_worked_at END,
-        failures = CASE WHEN NOT j.latest THEN t.failures WHEN j.outcome <> 'failed' THEN 0
+        failures = CASE WHEN NOT j.latest OR j.outcome = 'interrupted' THEN t.failures WHEN j.outcome <> 'failed' THEN 0
                         WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
                         ELSE least(t.failures + 1, 1000000) END,
-        succeeded = t.succeeded + (j.outcome <> 'failed')::int, failed = t.failed + (j.outcome = 'failed')::int
+        succeeded = t.succeeded + (j.outcome IN {good_outcomes})::int, failed = t.failed + (j.outcome = 'failed')::int
     FROM judged j JOIN ended e ON e.id = j.id
     WHERE t.id = j.task_id
 )

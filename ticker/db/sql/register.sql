@@ -180,3 +180,12 @@ FROM {schema}.tasks, (SELECT {now} AS now) i
 WHERE id = ANY (%(ids)s::bigint[])
 ORDER BY id
 RETURNING id
+
+-- name: request_stop
+-- Asks to stop a run that has not ended. The first request stays. Returns the run as it was, or no row if there is no such run.
+WITH requested AS (
+    UPDATE {schema}.runs SET stop_requested_at = coalesce(stop_requested_at, {now}), stop_requested_by = coalesce(
+        stop_requested_by, %(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user)
+    WHERE id = %(id)s AND state <> 'ended'
+)
+SELECT state, outcome, ended_at FROM {schema}.runs WHERE id = %(id)s

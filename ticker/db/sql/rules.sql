@@ -50,6 +50,14 @@ t.state = 'planned' AND (t.kind <> 'piece' OR t.attempt > 1)
 -- rule: unpushed_piece
 t.state = 'planned' AND t.kind = 'piece' AND t.attempt = 1
 
+-- rule: to_stop
+-- People have asked to stop the run, and it has not ended. An index has this condition.
+t.stop_requested_by IS NOT NULL AND t.state <> 'ended'
+
+-- rule: reason_of_end
+-- The reason of an end of the run r. A process that stopped the run does not know who had asked for it.
+CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN 'stopped by ' || coalesce(r.stop_requested_by, '?') ELSE t.reason END
+
 -- rule: busy
 -- A job of the task waits or runs, so `overlap = 'skip'` pushes no other.
 (t.waiting <> '{}' OR coalesce(t.running_until > %(now)s, false)
@@ -155,7 +163,7 @@ WITH RECURSIVE parents AS (
 t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.parent_id, t.item::text AS item, t.occurrence,
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
     t.created_at, t.checked_last_run, coalesce(t.checked_at, t.started_at) AS checked_at, t.every_ms, t.tolerance_ms,
-    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id
+    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at
 
 -- rule: event
 -- The columns of an event that people read.

@@ -72,6 +72,7 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
     OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {to_stop})
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'running' AND (until < i.now - interval '1 second'
         OR started_at > i.now + interval '1 second' OR (boot = %(boot)s::text
         AND (%(uptime)s::bigint - uptime_us) * interval '1 microsecond' > until - started_at + interval '1 second')))
@@ -194,6 +195,43 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.slots s SET token = NULL, until = NULL FROM ended e WHERE s.token = e.token
 )
 SELECT id FROM ended
+
+-- name: stop_runs
+-- Carries out requests to stop runs, as far as the tables can. A run that has not started is dropped. A run that waits for its
+-- pieces passes the request on to those that have not ended. If a row is locked now, it is left to the next tick. Returns the
+-- runs at work: a worker has to stop them. A dropped retry needs a follow-up, because its occurrence has failed.
+WITH requested AS MATERIALIZED (
+    SELECT id, task_id, state, worker, token, stop_requested_by, stop_requested_at FROM {schema}.runs
+    WHERE {to_stop} ORDER BY id LIMIT %(limit)s
+), held AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE id IN (SELECT task_id FROM requested WHERE state IN ('planned', 'pushed'))
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+), unstarted AS MATERIALIZED (
+    SELECT id, true AS is_unstarted, stop_requested_by AS by, stop_requested_at AS at FROM {schema}.runs
+    WHERE id = ANY (ARRAY(SELECT id FROM requested)) AND state IN ('planned', 'pushed') AND task_id IN (SELECT id FROM held)
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+), pieces AS MATERIALIZED (
+    SELECT p.id, p.state <> 'running' AS is_unstarted, r.stop_requested_by AS by, r.stop_requested_at AS at
+    FROM requested r, LATERAL (
+        SELECT id, state FROM {schema}.runs
+        WHERE parent_id = r.id AND kind = 'piece' AND state <> 'ended' AND stop_requested_by IS NULL
+        LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) p
+    WHERE r.state = 'processing'
+), changed AS (
+    UPDATE {schema}.runs r SET stop_requested_by = s.by, stop_requested_at = s.at,
+        state = CASE WHEN s.is_unstarted THEN 'ended' ELSE r.state END,
+        outcome = CASE WHEN s.is_unstarted THEN 'dropped' END,
+        reason = CASE WHEN s.is_unstarted THEN 'stopped' ELSE r.reason END,
+        ended_at = CASE WHEN s.is_unstarted THEN %(now)s::timestamptz END,
+        follow_up = s.is_unstarted AND r.kind = 'retry'
+    FROM (SELECT * FROM unstarted UNION ALL SELECT * FROM pieces) s WHERE r.id = s.id
+    RETURNING r.task_id, r.kind, r.state, r.worker, r.token
+), counted AS (
+    UPDATE {schema}.tasks t SET dropped = t.dropped + c.count
+    FROM (SELECT task_id, count(*) FROM changed WHERE kind <> 'piece' GROUP BY task_id) c WHERE t.id = c.task_id
+)
+SELECT worker, token FROM requested WHERE state = 'running'
+UNION ALL SELECT worker, token FROM changed WHERE state = 'running'
 
 -- name: watched
 -- Returns the time since which ticks have had no gap, in seconds since 1970, according to the tickers that

@@ -1,4 +1,4 @@
-"""Lists runs, drops and events, returns one run in full, and counts drops."""
+"""Lists runs, drops and events, returns one run in full, stops a run, and counts drops."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,10 +9,12 @@ from ticker.read import tasks
 from ticker.read.entries import JournalEntry
 from ticker.read.journal import GROUPS, Drops, Page
 from ticker.read.tasks import FullRun, RunRecord
+from ticker.registration import stops
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, doc, limit, one_of
+from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, body, doc, limit, one_of
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
+from ticker.web.api.tasks import BY
 from ticker.web.site import Site
 
 MADE = 100  # pieces
@@ -35,6 +37,16 @@ def read_run(site: Site, db: Any, run: int, *, limit: int, after: int = 0) -> di
     """Returns one run or drop in full: its output, its attempts, and the pieces that it made, page by page."""
     full = tasks.get_run(db, run, pieces=limit, after=after)
     return {**site.full_run_data(full), "next": None if full.next is None else str(full.next)}
+
+
+def stop_run(site: Site, db: Any, run: int, *, by: str = BY) -> dict[str, Any]:
+    """Asks to stop a run that has not ended. A tick carries it out; the answer is the run as it is now.
+
+    A run at work ends as `interrupted`, with the reason `stopped by NAME`. A run that has not started is dropped.
+    Answers 422 if the run has ended.
+    """
+    stops.stop(db, run, by=by)
+    return site.run_data(tasks.get_run(db, run, pieces=1).run)
 
 
 def count_drops(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
@@ -67,11 +79,13 @@ COUNTED = {
     "since": SINCE,
     "limit": limit(GROUPED),
 }
+STOP = body({"by": doc("The name of the user who stops it.", NAME)})
 PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "The maximum number of pieces.")}
 
 OPERATIONS = (
     Operation("GET", "/runs", list_runs, {200: object_of(runs=list[RunRecord], next=str | None)}, query=FILTERS),
     Operation("GET", "/runs/{id}", read_run, {200: FullRun}, RUN, PIECES),
+    Operation("POST", "/runs/{id}/stop", stop_run, {202: RunRecord}, RUN, body=STOP, example={"by": "ann"}),
     Operation("GET", "/journal", journal, {200: object_of(lines=list[JournalEntry], next=str | None)}, query=FILTERS),
     Operation("GET", "/drops", count_drops, {200: object_of(drops=list[Drops])}, query=COUNTED),
 )

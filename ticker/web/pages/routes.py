@@ -23,6 +23,7 @@ routes = [
     Route("/runs", runs.runs, name="runs"),
     Route("/runs/{id}", runs.run, name="run"),
     Route("/runs/{id}/texts", runs.texts),
+    Route("/runs/{id}/stop", runs.stop, methods=["POST"]),
     Route("/drops", runs.drops, name="drops"),
     Route("/processes", processes.processes, name="processes"),
 ]

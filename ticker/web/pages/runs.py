@@ -1,9 +1,10 @@
-"""Shows the journal, one run in full, and counts of drops."""
+"""Shows the journal, one run in full, and counts of drops. Stops a run."""
 
 from datetime import timedelta
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from ticker import numbers
 from ticker.db import steps
@@ -11,9 +12,11 @@ from ticker.errors import BadInput, UnknownTask
 from ticker.model import Outcome, Reason
 from ticker.read import entries, journal, tasks, why
 from ticker.read.journal import Wanted
+from ticker.registration import stops
 from ticker.web.api import bookmarks
 from ticker.web.api.fields import owner_in
-from ticker.web.pages.screen import ROWS, Shown, as_id, asked, id_of, paging, screen
+from ticker.web.pages.actions import BY, report
+from ticker.web.pages.screen import ROWS, Form, Shown, as_id, asked, change, id_of, paging, screen
 from ticker.web.site import Site
 
 DROPS = 50
@@ -66,6 +69,15 @@ def run(here: Site, request: Request) -> Shown:
         "full": shown, "run": shown.run, "words": words, "now": now, "deleted": deleted, "hidden": here.settings.hide_args,
         "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
     } | paging(request, "after", full.next)  # fmt: skip
+
+
+@change
+def stop(here: Site, request: Request, _: Form) -> Response:
+    """Asks to stop the run at this address."""
+    run = id_of(request)
+    with here.database.writing() as db:
+        stops.stop(db, run, by=BY)
+    return report(f"run {run}: the next tick stops it")
 
 
 @screen("texts.html")

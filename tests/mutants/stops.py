@@ -1,0 +1,141 @@
+"""Faults in the rules of runs that people stop."""
+
+from tests.mutants.mutant import Mutant
+
+WORKER = "tests/worker/test_stop.py::"
+REQUESTS = "tests/registration/test_stops.py::"
+LIMITS = "tests/worker/test_limits.py::"
+
+STOPS = (
+    Mutant(
+        "stopped-run-not-sent",
+        "ticker/engine/tick.py",
+        "    queue.stop(stopping)\n",
+        "",
+        "Each tick asks the workers to stop the runs that people asked to stop.",
+        (f"{REQUESTS}test_each_tick_asks_the_worker_until_the_run_has_ended",),
+    ),
+    Mutant(
+        "idle-with-a-run-to-stop",
+        "ticker/db/sql/sweep.sql",
+        "    OR EXISTS (SELECT FROM {schema}.runs WHERE {to_stop})\n",
+        "",
+        "A request to stop a run is work for a tick.",
+        (f"{REQUESTS}test_a_request_makes_work_for_a_tick_that_would_be_idle",),
+    ),
+    Mutant(
+        "stopped-by-nobody",
+        "ticker/db/sql/rules.sql",
+        "CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN",
+        "CASE WHEN false THEN",
+        "The end of a stopped run says who had asked for it.",
+        (f"{REQUESTS}test_a_stopped_run_says_by_whom_counts_for_nothing_and_is_not_attempted_again",),
+    ),
+    Mutant(
+        "last-request-to-stop-wins",
+        "ticker/db/sql/register.sql",
+        "        stop_requested_by, %(by)s, left",
+        "        %(by)s, left",
+        "The first request to stop a run stays.",
+        (f"{REQUESTS}test_a_request_is_recorded_with_its_author_and_its_time_and_the_first_one_stays",),
+    ),
+    Mutant(
+        "stopped-run-attempted-again",
+        "ticker/engine/follow_up.py",
+        "run.started and not run.stopped and",
+        "run.started and",
+        "A run that somebody asked to stop is not attempted again.",
+        (
+            "tests/engine/test_follow_up.py::test_what_is_not_attempted_again_says_why",
+            f"{REQUESTS}test_a_stopped_run_says_by_whom_counts_for_nothing_and_is_not_attempted_again",
+        ),
+    ),
+    Mutant(
+        "pieces-of-a-stopped-run-go-on",
+        "ticker/db/sql/sweep.sql",
+        "    WHERE r.state = 'processing'\n), changed AS (",
+        "    WHERE false\n), changed AS (",
+        "Of a stopped run with pieces, those that have not ended are stopped.",
+        (f"{REQUESTS}test_a_stop_of_a_run_with_pieces_drops_those_that_have_not_started_and_stops_the_others",),
+    ),
+    Mutant(
+        "stopped-pieces-count-as-a-success",
+        "ticker/db/sql/follow_up.sql",
+        "last_success_at = CASE WHEN j.outcome IN {good_outcomes}",
+        "last_success_at = CASE WHEN j.outcome <> 'failed'",
+        "A stopped run with pieces is neither a success nor a failure.",
+        (f"{REQUESTS}test_a_stop_of_a_run_with_pieces_drops_those_that_have_not_started_and_stops_the_others",),
+    ),
+    Mutant(
+        "dropped-retry-without-follow-up",
+        "ticker/db/sql/sweep.sql",
+        "follow_up = s.is_unstarted AND r.kind = 'retry'",
+        "follow_up = false",
+        "If a retry is stopped before it starts, its occurrence has failed.",
+        (f"{REQUESTS}test_a_dropped_retry_means_that_its_occurrence_has_failed",),
+    ),
+    Mutant(
+        "any-run-of-the-process-stopped",
+        "wrappers/sandbox/limits.py",
+        "if self._open and self._is_stopped():",
+        "if self._open:",
+        "A stop interrupts only the run that it is meant for.",
+        (f"{LIMITS}test_a_stop_interrupts_the_function_only_if_it_is_meant_for_its_run",),
+    ),
+    Mutant(
+        "stop-before-the-function-missed",
+        "wrappers/sandbox/limits.py",
+        "        self.stop_signalled()\n        if self.passed:",
+        "        if self.passed:",
+        "A function whose run was stopped before is not called.",
+        (f"{LIMITS}test_a_stop_that_came_before_the_function_keeps_it_from_being_called",),
+    ),
+    Mutant(
+        "stop-after-the-function-counted",
+        "wrappers/sandbox/limits.py",
+        "if self._open and self._is_stopped():",
+        "if self._is_stopped():",
+        "A stop that comes after the function has returned changes nothing.",
+        (f"{LIMITS}test_a_stop_after_the_function_has_returned_changes_nothing",),
+    ),
+    Mutant(
+        "stop-never-kills",
+        "wrappers/rq/stops.py",
+        "self._worker.kill_stopped_horse()",
+        "pass",
+        "The process of a stopped run that goes on is killed.",
+        (f"{WORKER}test_a_run_is_stopped_whatever_its_function_does_and_is_no_failure",),
+    ),
+    Mutant(
+        "stop-kills-neighbours",
+        "wrappers/rq/stops.py",
+        "is_over and run.run_id and not run.deadline:",
+        "is_over and run.run_id:",
+        "A run of a group that goes on after a stop is killed at its box, not before: its process has other runs.",
+        (f"{WORKER}test_a_run_of_a_group_that_ignores_the_stop_has_until_its_box",),
+    ),
+    Mutant(
+        "killed-instead-of-stopped",
+        "wrappers/pipeline/finish.py",
+        "if shared_state.is_stopped(run.token, run.slot):",
+        "if False:",
+        "A run that was killed because it went on after a stop has been stopped.",
+        (f"{WORKER}test_a_run_is_stopped_whatever_its_function_does_and_is_no_failure",),
+    ),
+    Mutant(
+        "whole-group-stopped",
+        "wrappers/group/calls.py",
+        "            if is_stopped(slot, call):\n                del",
+        "            if True:\n                del",
+        "Of a group, only the run that it is meant for is stopped.",
+        (f"{WORKER}test_a_coroutine_is_stopped_and_its_neighbour_goes_on",),
+    ),
+    Mutant(
+        "error-after-a-stop-is-a-failure",
+        "wrappers/layers/record.py",
+        "    if call.answer.stopped:\n        return End(Outcome.INTERRUPTED, STOPPED, traceback",
+        "    if False:\n        return End(Outcome.INTERRUPTED, STOPPED, traceback",
+        "After a stop, any error of the function counts as the stop.",
+        (f"{WORKER}test_what_a_function_makes_of_the_stop_does_not_matter",),
+    ),
+)

@@ -1,0 +1,100 @@
+"""Calls the functions of a group's runs, and interrupts each at its soft limit, or when somebody stops its run."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from ticker.errors import ConfigurationError
+from wrappers.group.loop import Noted
+from wrappers.group.threads import Interruptible
+from wrappers.pipeline import registry
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.invoke import called, note
+from wrappers.sandbox import limits, shared_state
+from wrappers.sandbox.limits import SoftLimit, Stopped
+
+
+class Calls:
+    """The calls in progress. `when_it_ignores` gets the task's id if a run goes on after its soft limit."""
+
+    def __init__(self, concurrency: int, when_it_ignores: Callable[[int], None]) -> None:
+        self._threads = ThreadPoolExecutor(concurrency, "ticker-run")
+        self._when_it_ignores = when_it_ignores
+        self._stoppable: dict[int, tuple[Call, Callable[[], None]]] = {}  # by slot: a call, and what interrupts it
+
+    async def call(self, slot: int, call: Call) -> bool:
+        """Calls the function. Returns whether it ignored an interruption and returned."""
+        assert call.start is not None
+        function = registry.functions()[call.start.function]
+        if function.process is not None:  # the task was edited after the push
+            raise ConfigurationError(
+                f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
+            )
+        left = call.soft_at - limits.now()
+        watched = asyncio.get_running_loop().call_later(
+            left + call.start.grace_ms / 4000, self._when_it_ignores, call.task_id
+        )
+        place = self._on_loop if function.step.is_async else self._in_thread
+        try:
+            return await place(slot, call, function.step, left)
+        finally:
+            watched.cancel()
+
+    def stop(self) -> None:
+        """Interrupts the calls whose runs somebody stops."""
+        for slot, (call, interrupt) in [*self._stoppable.items()]:
+            if is_stopped(slot, call):
+                del self._stoppable[slot]
+                with suppress(RuntimeError):  # its soft limit has just been reached
+                    interrupt()
+
+    async def _on_loop(self, slot: int, call: Call, step: registry.Step, left: float) -> bool:
+        limit = asyncio.timeout(left)
+        try:
+            async with limit:
+                with self._stopping(slot, call, partial(limit.reschedule, 0)):
+                    note(call, await Noted(called(call, step), slot))
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            if is_stopped(slot, call):
+                raise Stopped from error
+            raise SoftLimit("the function was still waiting after the end of its time box") from error
+        finally:
+            call.answer.stopped = limit.expired() and is_stopped(slot, call)
+        return limit.expired()
+
+    async def _in_thread(self, slot: int, call: Call, step: registry.Step, left: float) -> bool:
+        loop, interruptible = asyncio.get_running_loop(), Interruptible()
+        interrupted = loop.call_later(left, interruptible.interrupt)
+        context = contextvars.copy_context()
+        try:
+            with self._stopping(slot, call, partial(interruptible.interrupt, Stopped)):
+                returned: Any = await loop.run_in_executor(
+                    self._threads, context.run, interruptible, partial(called, call, step)
+                )
+        finally:
+            interrupted.cancel()
+            interruptible.interrupt()  # if its thread could not start, another thread would call the function later
+            call.answer.stopped = interruptible.is_interrupted and is_stopped(slot, call)
+        note(call, returned)
+        return interruptible.is_interrupted
+
+    @contextmanager
+    def _stopping(self, slot: int, call: Call, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Interrupts the call if somebody stops its run during the block, or has already done so."""
+        self._stoppable[slot] = call, interrupt
+        self.stop()
+        try:
+            yield
+        finally:
+            self._stoppable.pop(slot, None)
+
+
+def is_stopped(slot: int, call: Call) -> bool:
+    assert call.start is not None
+    return shared_state.is_stopped(call.start.token, slot)

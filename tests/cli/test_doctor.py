@@ -306,7 +306,7 @@ def weak(redis: Redis, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch)
     user = f"test-{uuid4().hex[:8]}"
 
     def use(*rules: str) -> None:
-        redis.execute_command("ACL", "SETUSER", user, "on", f">{PASSWORD}", "+@all", "~*", *rules)
+        redis.execute_command("ACL", "SETUSER", user, "on", f">{PASSWORD}", "+@all", "~*", "&*", *rules)
         monkeypatch.setenv("REDIS_URL", with_user(environ["REDIS_URL"], user))
 
     yield use

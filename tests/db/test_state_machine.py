@@ -416,6 +416,7 @@ def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database
         Reason.LIMITED,
         Reason.SUPERSEDED,
         Reason.ADOPTED,
+        Reason.STOPPED,
     }  # met elsewhere
 
 

@@ -94,6 +94,8 @@ class TaskRow:
     priority: int = 0
     alone_until: datetime | None = None
     limits: tuple[str, ...] | None = None
+    every_most_ms: int | None = None
+    pace_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -591,7 +593,7 @@ class MemoryBatch:
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
-            hold, following = self._held_for(task), now + timing.span(task.every_ms)
+            hold, following = self._held_for(task), now + timing.span(task.pace_ms or task.every_ms)
             interval = task.kind is Kind.INTERVAL
             if (
                 is_after(task.last_run, now)
@@ -616,7 +618,7 @@ class MemoryBatch:
         until = now + self._held_for(task) - (since or timedelta(0))
         next_run = task.next_run
         if task.kind is Kind.INTERVAL and self._was_pushed(task, now):
-            next_run = earlier(next_run, now + timing.span(task.every_ms))
+            next_run = earlier(next_run, now + timing.span(task.pace_ms or task.every_ms))
         self._tasks.change(
             task.id, last_run=earlier(task.last_run, now),
             last_occurrence=earlier(task.last_occurrence, now), push_after=None, next_run=next_run,
@@ -782,7 +784,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
-        task.tolerance_ms,
+        task.tolerance_ms, pace_ms=task.pace_ms,
     )  # fmt: skip
 
 

@@ -136,6 +136,7 @@ class DueTask(NamedTuple):
     phase_ms: int | None = None  # its phase in the interval or after each of its times, if it has one
     batch: int = 1  # how many tasks of its function one job may carry
     concurrency: int = 1  # how many of them run at the same time
+    pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,9 @@ class Ended:
     `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
     `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
-    ticker has paused the task since its last success. `failed_before`: this attempt was interrupted or dropped, and an earlier
-    attempt of its occurrence failed. `retries` is at least 1 for an interrupted run of a repeatable function. `stopped`:
-    somebody asked to stop it.
+    ticker has paused the task since its last success. `is_asked`: a run asked for this `next_run`. `failed_before`: this attempt
+    was interrupted or dropped, and an earlier attempt of its occurrence failed. `retries` is at least 1 for an interrupted run
+    of a repeatable function. `stopped`: somebody asked to stop it.
     """
 
     run_id: int
@@ -162,6 +163,8 @@ class Ended:
     has_pieces: bool
     schedule: Kind
     every_ms: int
+    pace_ms: int | None
+    is_asked: bool
     tolerance_ms: int
     grace_ms: int
     last_run: datetime | None
@@ -226,6 +229,7 @@ class Alarm:
     longest_run: int
     is_done: bool
     phase_ms: int | None = None
+    pace_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ INSTANTS = st.none() | st.integers(0, 2_932_895).map(
 
 RUN = Ended(
     run_id=7, task_id=1, kind=RunKind.SCHEDULED, occurrence=NOW - 10 * SECOND, attempt=1, outcome=Outcome.FAILED,
-    reason="OSError: no route", started=True, ended_at=NOW, has_pieces=False, schedule=Kind.INTERVAL, every_ms=MINUTE,
+    reason="OSError: no route", started=True, ended_at=NOW, has_pieces=False, schedule=Kind.INTERVAL, every_ms=MINUTE, pace_ms=None, is_asked=False,
     tolerance_ms=5_000, grace_ms=1_000, last_run=NOW - 10 * SECOND, next_run=NOW + 50 * SECOND, is_past=False,
     made_good=False, failed_before=False, retries=3, backoff="2s", failures=0, told="", stretch_ms=None, stretched_ms=None, pause_after=None,
     probe_ms=None, paused=False, pauses=0, dead_man=None, alarm_at=None,

@@ -8,6 +8,7 @@ from tests.mutants.limited_starts import LIMITED_STARTS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
 from tests.mutants.refills import REFILLS
+from tests.mutants.rhythm import RHYTHM
 from tests.mutants.runs import RUNS
 from tests.mutants.sessions import SESSIONS
 from tests.mutants.starts import STARTS
@@ -23,6 +24,7 @@ CATALOGUE = (
     *STARTS,
     *LIMITED_STARTS,
     *RUNS,
+    *RHYTHM,
     *STOPS,
     *SWEEPS,
     *INSTALLATIONS,

@@ -24,8 +24,8 @@ CROWDS = (
     Mutant(
         "phase-taken-for-a-clock-set-back",
         "ticker/db/sql/sweep.sql",
-        "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms)",
-        "greatest(t.every_ms, t.stretched_ms)",
+        "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms",
+        "greatest(t.every_ms, t.pace_ms",
         "A task may wait for its phase for up to two intervals, which does not mean that the clock was set back.",
         ("tests/schedules/test_phase.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_phase_as_it_is",),
     ),

@@ -325,6 +325,8 @@ def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen
         ("push_errors = 2, push_error = 'queue: is no name', push_after = '2026-03-01T09:01:00Z'",
          sentence("why.not_pushed", number=2, due="09:01:00", error="queue: is no name")),
         ("stretched_ms = 240000", sentence("schedules.interval_while_it_fails", longer="4m", every="60 s")),
+        ("every_most_ms = 600000, pace_ms = 240000",
+         sentence("schedules.interval_while_it_finds_nothing", longer="4m", every="60 s")),
     ],
 )  # fmt: skip
 def test_next_it_says_what_stands_in_its_way(change, said, db, task):

@@ -173,11 +173,13 @@ def counts_here(verdict: Verdict) -> bool:
 
 
 def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
-    notes = []
+    notes, every = [], run.pace_ms or run.every_ms
     if run.stretched_ms is not None:
-        next_run = run.next_run and run.last_run and min(run.next_run, timing.later(run.last_run, run.every_ms))
+        next_run = (
+            run.next_run and run.last_run and not run.is_asked and min(run.next_run, timing.later(run.last_run, every))
+        )
         state = replace(state, stretched_ms=None, next_run=next_run or run.next_run)
-        notes.append(Note(run.task_id, EventKind.RESTORED, f"every {words(run.every_ms)} again", run.run_id))
+        notes.append(Note(run.task_id, EventKind.RESTORED, f"every {words(every)} again", run.run_id))
     if run.told:
         notes.append(Note(run.task_id, EventKind.RECOVERED, "it succeeded again", run.run_id))
     alarm_at = now if run.dead_man and run.alarm_at is None else run.alarm_at
@@ -270,7 +272,7 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 def too_late_at(task: Alarm) -> datetime:
     """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run time."""
     if task.kind is Kind.INTERVAL:
-        return timing.later(task.since, task.dead_man * task.every_ms + task.longest_run)
+        return timing.later(task.since, task.dead_man * (task.pace_ms or task.every_ms) + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
 
 
@@ -294,7 +296,7 @@ def no_success(task: Alarm) -> str:
     )
     if task.kind is Kind.INTERVAL:
         many = "an interval" if task.dead_man == 1 else f"{task.dead_man} intervals"
-        return f"no success for {many} of {words(task.every_ms)}; {last}"
+        return f"no success for {many} of {words(task.pace_ms or task.every_ms)}; {last}"
     many = "a time" if task.dead_man == 1 else f"{task.dead_man} times"
     return f"no success at {many} of {task.expression}; {last}"
 

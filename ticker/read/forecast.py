@@ -218,8 +218,10 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
     if task.next_run is None:
         yield done(task)
         return
-    if task.stretched_ms:
-        yield definition.slowed(task)
+    if task.next_run == task.again_at:
+        yield "its last run asked for this time"
+    elif slowed := definition.slowed(task):
+        yield slowed
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
         times = "once" if task.push_errors == 1 else f"{task.push_errors} times in a row"
@@ -247,7 +249,14 @@ def due_since(next_run: datetime, task: Task) -> datetime:
 
 def off_phase(task: Task) -> str:
     """Explains why a task is not due at its phase in the interval. The text is empty if it is."""
-    if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
+    if (
+        task.kind is not Kind.INTERVAL
+        or task.phase_ms is None
+        or task.next_run is None
+        or task.stretched_ms
+        or task.pace_ms
+        or task.next_run == task.again_at
+    ):
         return ""
     every, away = task.every_ms, phase.after(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:

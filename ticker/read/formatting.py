@@ -17,6 +17,7 @@ from ticker.model import Kind, Outcome, Reason
 from ticker.read.explain import time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
+from ticker.schedules.interval import Interval
 from ticker.tasks import definition
 from ticker.tasks.fields import FIELDS, Task
 from ticker.tasks.sorts import Field
@@ -108,7 +109,7 @@ def state_in_words(task: Task) -> str:
 
 def schedule(task: Task) -> str:
     if task.kind == Kind.INTERVAL:
-        return f"every {words(task.every_ms)}"
+        return f"every {Interval(task.every_ms, most_ms=task.every_most_ms).text}"
     return f"{task.kind} {task.expression}" + (f" {task.zone}" if task.zone != "UTC" else "")
 
 
@@ -194,7 +195,8 @@ def details(task: Task) -> dict[str, Any]:
     return {
         "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
         "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
-        "schedule": schedule(task), "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
+        "schedule": schedule(task), "interval now": words(task.pace_ms) if task.pace_ms else "",
+        "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "removed after success": "yes" if task.remove else "",

@@ -12,7 +12,7 @@ from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
-from ticker.schedules.duration import Duration
+from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
 from ticker.tasks import checks, fields, identity
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Given, Wanted
@@ -188,14 +188,22 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 
 
 @writes
-def run_now(task: Ref = None, *, owner: Any = None) -> Steps[list[int]]:
+def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[int]]:
     """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
-    The schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises UnknownTask,
-    or BadInput if none of the tasks can run.
+    With `once_within`, many calls are few runs. A call joins the run that an earlier call has planned, if that run has not
+    started. Otherwise it plans one, which is due at least `once_within` (1 s to 1 h) after the manual run before it. So a run
+    starts after each call. An elastic interval returns to its lower bound.
+
+    Apart from that, the schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises
+    UnknownTask, or BadInput if none of the tasks can run.
     """
+    within = None if once_within is None else milliseconds("once_within", once_within, least=SECOND, most=HOUR)
     ids = _ids(_switched_on((yield from _known(task, owner))))
-    planned = yield query("plan_runs", ids=ids, now=clock.now())
+    if within is None:
+        planned = yield query("plan_runs", ids=ids, now=clock.now())
+    else:
+        planned = yield query("plan_runs_once", ids=ids, now=clock.now(), within_ms=within)
     yield from task_rows.wake_up()
     return _ids(planned)
 

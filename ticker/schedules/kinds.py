@@ -1,6 +1,6 @@
 """Gives schedules of every kind one interface. Start with `Schedule`; `parse` and `detect` return one.
 
-interval   1m                            a fixed interval, counted from the tick that found the task due
+interval   1m, or 1m..30m                a fixed or elastic interval, counted from the tick that found the task due
 cron       0 9 * * 1-5                   5, 6 (seconds first) or 7 fields (year last)
 calendar   Mon..Fri *-*-* 09:00:00       systemd's OnCalendar
 once       2026-05-01T09:00:00+02:00     a single time
@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
 from ticker.model import Alarm, DueTask, Kind
-from ticker.schedules import calendar, cron, duration, once, phase, zones
+from ticker.schedules import calendar, cron, duration, interval, once, phase, zones
 from ticker.schedules.interval import Interval
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def detect(text: str, zone: str | None = None) -> Schedule:
     if text.strip().startswith("@") or len(parts) > 4 or "*" in parts:
         return cron.parse(text, utc, field)
     if len(parts) == 1 and re.match(r"-?[0-9.]+[A-Za-z]*$|P|-?([0-9.]+[a-z]+)+$", parts[0]):
-        return Interval(duration.milliseconds(field, text, least=duration.SECOND), utc)
+        return interval.parse(field, text, utc)
     if parts and parts[0][0].isalpha() and not calendar.may_begin(parts[0]):
         raise BadInput(field, text, _HOW)
     return calendar.parse(text, given, field)
@@ -182,12 +182,12 @@ def of(task: "DueTask | Task | Alarm") -> Schedule:
 
 
 def plain(task: "DueTask | Task | Alarm") -> Schedule:
-    """Returns the schedule in a task's row, without its phase."""
+    """Returns the schedule in a task's row, without its phase; of an elastic interval, the interval in force."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
     if task.every_ms <= 0:
         raise BadInput("every_ms", task.every_ms, "is not an interval")
-    return Interval(task.every_ms)
+    return Interval(task.every_ms if task.pace_ms is None else task.pace_ms)
 
 
 def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datetime]:
@@ -207,10 +207,13 @@ def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     An interval counts from the tick, or keeps its phase if it has one. The other kinds continue after `now`, and never return
     the same occurrence twice. Raises BadInput for a row that cannot be scheduled.
     """
-    if task.phase_ms is not None and task.kind == Kind.INTERVAL:
-        due: datetime | None = phase.next_after(
-            task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick
-        )
+    due: datetime | None
+    if task.kind != Kind.INTERVAL:
+        due = of(task).next_after(max(now, task.occurrence))
+    elif task.phase_ms is None:
+        due = of(task).next_after(now)
+    elif task.pace_ms is not None:
+        due = phase.next_at_pace(now, task.every_ms, task.tolerance_ms, task.phase_ms, task.pace_ms)
     else:
-        due = of(task).next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))
+        due = phase.next_after(task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
     return None if due is None or (task.ends_at is not None and due > task.ends_at) else due

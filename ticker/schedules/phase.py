@@ -39,6 +39,14 @@ def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, 
     return in_phase if was_moved else in_an_interval
 
 
+def next_at_pace(now: datetime, every: int, tolerance: int, phase: int, pace: int) -> datetime:
+    """Returns when a task with an elastic interval is due again: at the last of its phases before `pace` has passed.
+
+    Its phases are those of the lower bound `every`.
+    """
+    return first_from(now + max(pace - every + 1, every - window(tolerance)) * MILLISECOND, every, phase)
+
+
 def after(instant: datetime, every: int, phase: int) -> int:
     """Returns how many milliseconds `instant` is after the last point in phase."""
     return (instant - EPOCH - phase * MILLISECOND) % (every * MILLISECOND) // MILLISECOND

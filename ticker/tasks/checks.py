@@ -18,7 +18,7 @@ from ticker.model import (
     TEXT_AT_MOST,
     Kind,
 )
-from ticker.schedules import calendar, cron, once, zones
+from ticker.schedules import calendar, cron, interval, once, zones
 from ticker.schedules.duration import SECOND, milliseconds
 from ticker.schedules.interval import UTC
 from ticker.schedules.kinds import Schedule
@@ -95,8 +95,14 @@ def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
         raise BadInput("zone", zone.key, "does not apply to every: an interval is elapsed time")
-    every = milliseconds("every", given["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
-    return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
+    every = interval.parse("every", given["every"])
+    return {
+        "kind": Kind.INTERVAL,
+        "expression": "",
+        "zone": "UTC",
+        "every_ms": every.every_ms,
+        "every_most_ms": every.most_ms,
+    }
 
 
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
         raise BadInput(field, value, "is not a string")
     read = READ[field](value, zone)
     named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
-    given = {"kind": read.kind, "expression": read.text, "every_ms": 0}
+    given = {"kind": read.kind, "expression": read.text, "every_ms": 0, "every_most_ms": None}
     return given | ({"zone": read.zone.key} if named else {})
 
 

@@ -101,7 +101,7 @@ def needs_now(given: Given, before: Task | None) -> bool:
 def schedule_of(values: Mapping[str, Any]) -> Schedule:
     """Returns the schedule of these columns."""
     if values["kind"] == Kind.INTERVAL:
-        return Interval(values["every_ms"])
+        return Interval(values["every_ms"], most_ms=values["every_most_ms"])
     return kinds.parse(Kind(values["kind"]), values["expression"], values["zone"])
 
 
@@ -233,7 +233,12 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
 
 
 def slowed(task: Task) -> str:
-    """Returns a sentence about a task that failures have slowed down."""
+    """Returns a sentence about a task whose interval in force is longer than its own, or an empty text."""
+    if task.stretched_ms is None:
+        if task.pace_ms is None:
+            return ""
+        again = f"it is {figure(task.every_ms)} again after a run that finds work"
+        return f"its interval is {figure(task.pace_ms)} because its last runs found nothing to do; {again}"
     return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 

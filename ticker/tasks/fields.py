@@ -33,7 +33,8 @@ class TaskFields(TypedDict, total=False):
     """The fields that `register` takes in addition to function, name and owner. None means that the field was not passed."""
 
     every: Annotated[Duration | None, Field(
-        Sort(sorts.DURATION, "DURATION"), "Every", "", "The interval: a duration such as 1m, or seconds; from 1s to 366d.",
+        Sort(sorts.INTERVAL, "DURATION"), "Every", "",
+        "The interval: a duration such as 1m, or seconds; from 1s to 366d. With 1m..30m, it doubles while runs find nothing to do.",
         column="every_ms", default=0)]
     cron: Annotated[str | None, Field(
         sorts.text("FIELDS", "0 9 * * 1-5"), "Cron", "", "A cron expression of 5 fields, 6 (seconds first) or 7 (year last).",
@@ -153,7 +154,11 @@ FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Ch
 SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)
 """The fields of a schedule. A task has one of the first four."""
 
-DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.default for field in FIELDS.values()}}
+DEFAULTS: Mapping[str, Any] = {
+    "kind": Kind.INTERVAL,
+    "every_most_ms": None,
+    **{field.column: field.default for field in FIELDS.values()},
+}
 """The values of a new task's columns for which no field was passed."""
 
 OF_NEW = (
@@ -237,6 +242,9 @@ class Task:
     phase_ms: int | None
     alone_until: datetime | None
     limits: tuple[str, ...]
+    every_most_ms: int | None
+    pace_ms: int | None
+    again_at: datetime | None
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

@@ -65,11 +65,13 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
     preview, tick = of(kinds.of(task), start, count), settings.current().tick_ms
+    if task.every_most_ms:
+        preview = replace(preview, words=Interval(task.every_ms, most_ms=task.every_most_ms).words())
     if task.phase_ms is not None:
         kept = () if definition.keeps_place(task, tick) else preview.warnings
         preview = replace(preview, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)
-    if task.stretched_ms:
-        later = tuple(kinds.times(Interval(task.stretched_ms), start, count))
+    if every := task.stretched_ms or task.pace_ms:
+        later = tuple(kinds.times(Interval(every), start, count))
         preview = replace(preview, times=later, warnings=(*preview.warnings, definition.slowed(task)))
     times = tuple(t for t in (task.next_run, *preview.times) if task.ends_at is None or t <= task.ends_at)[:count]
     if task.max_runs is not None:

@@ -180,7 +180,7 @@ def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any
 
 def news(given: definition.Given, row: Row) -> dict[str, Any]:
     """Returns the fields that differ from the last registration."""
-    registered = row["registered"]
+    registered = {"every_most_ms": None, **row["registered"]}  # it may be older than elastic intervals
     return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
 
 

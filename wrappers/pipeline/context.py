@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from ticker import clock
 from ticker.db import json_text, sql
 from ticker.errors import BadInput, TickerError
-from ticker.model import JSON_AT_MOST, RunKind
+from ticker.model import JSON_AT_MOST, Kind, RunKind
+from ticker.schedules.duration import MILLISECOND, Duration, milliseconds, words
 from ticker.settings import Settings
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.hold_off import Until, checked_key, span
@@ -105,6 +106,33 @@ class Run:
         `until` is what `SlowDown` takes. Raises BadInput if the task does not have this key.
         """
         self._database.hold_off(checked_key(key, self._keys), self.id, span(until), at=limits.now())
+
+    def again(self, after: Duration) -> datetime | None:
+        """Makes the task due `after` this time from now, once, instead of after its interval. Returns when it is due.
+
+        It is never due before its next run may start. The time is at most 24 hours, or the upper bound of an elastic interval.
+        It is stored at once, and holds whatever becomes of this run. The last call counts. Returns None, and changes nothing,
+        if the next occurrence is in the queue already, or if the schedule is over.
+
+        Raises HoldLost if this run no longer holds its task, and BadInput for a time that is too long, for a task without an
+        interval, and in a piece of work.
+        """
+        if self.kind is RunKind.PIECE:
+            raise BadInput("again", None, "a piece of work has no schedule; ask in the run that makes the pieces")
+        after_ms = milliseconds("again", after, least=MILLISECOND)
+        found = self._database.execute(
+            "again", task_id=self.task_id, token=self._token, after_ms=after_ms, now=clock.now()
+        )
+        if not found:
+            raise HoldLost(f"run {self.id} no longer holds task {self.task_id}: its next run was not changed")
+        [row] = found
+        if row["kind"] != Kind.INTERVAL:
+            raise BadInput(
+                "again", words(after_ms), f"applies only to intervals; task {self.task_id} has {row['kind']}"
+            )
+        if after_ms > row["longest_ms"]:
+            raise BadInput("again", words(after_ms), f"is over the limit of {words(row['longest_ms'])}")
+        return cast(datetime | None, row["next_run"])
 
     def checkpoint(self, value: Any, session: Any = None) -> None:
         """Stores where the next run continues: its `run.cursor` will be `value` (JSON, up to 64 kB).

@@ -158,18 +158,21 @@ def resume(task: str | None, owner: str | None, as_json: bool) -> None:
 @click.command("run-now")
 @task_or_owner
 @options.owner
+@click.option("--once-within", metavar="DURATION", help="Join a run that waits, and keep this far from the last one.")
 @as_json
-def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
+def run_now(task: str | None, owner: str | None, once_within: str | None, as_json: bool) -> None:
     """Run TASK, or all tasks of --owner, once.
 
     The next tick pushes the run, even if TASK is paused. The schedule does not change. A disabled task cannot run.
+
+    With --once-within, many calls are few runs, and an elastic interval returns to its lower bound.
     """
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
-        planned = operations.run_now(db, named, owner=owner)
+        planned = operations.run_now(db, named, owner=owner, once_within=once_within)
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json({"run_ids": planned})

@@ -7,6 +7,22 @@ UPDATE {schema}.tasks SET cursor = %(cursor)s::text::jsonb
 WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 
+-- name: again
+-- Makes the task due `after_ms` from now, once, but not before its next run may start. Only the run that holds the task may ask
+-- for it. Writes nothing if a later occurrence was pushed already, the schedule is over, or the time is too long.
+WITH held AS MATERIALIZED (
+    SELECT t.id, t.kind, {longest_again t} AS longest_ms, n.at,
+        t.kind = 'interval' AND t.next_run IS NOT NULL AND t.waiting = '{}' AND coalesce(n.at <= t.ends_at, true) AS may_move
+    FROM {schema}.tasks t, LATERAL (
+        SELECT greatest({soonest_due t}, t.starts_at, {now} + %(after_ms)s::bigint * interval '1 millisecond') AS at) n
+    WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid FOR NO KEY UPDATE OF t
+), changed AS (
+    UPDATE {schema}.tasks t SET next_run = h.at, again_at = h.at
+    FROM held h WHERE t.id = h.id AND h.may_move AND %(after_ms)s::bigint <= h.longest_ms
+    RETURNING t.next_run
+)
+SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
+
 -- name: finish
 -- Ends runs of different tasks, each fenced by its token: a run that lost its hold changes nothing (a piece has no hold to
 -- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
@@ -61,7 +77,8 @@ WITH asked AS MATERIALIZED (
             WHEN e.outcome = 'killed' AND {grouped t} THEN e.ended_at + interval '1 hour'
             WHEN t.alone_until BETWEEN e.ended_at AND e.ended_at + interval '1 hour' THEN t.alone_until
             WHEN e.alone THEN {open_end}
-            WHEN e.outcome IN ('interrupted', 'lost') THEN t.alone_until END
+            WHEN e.outcome IN ('interrupted', 'lost') THEN t.alone_until END,
+        pace_ms = {pace t}, next_run = {paced t}
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
 ), given_back AS (

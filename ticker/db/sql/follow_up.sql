@@ -9,7 +9,7 @@ WITH orphaned AS MATERIALIZED (
     UPDATE {schema}.runs r SET follow_up = false FROM orphaned o WHERE r.id = o.id
 )
 SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.reason, r.started_at IS NOT NULL AS started,
-    r.ended_at, r.pieces IS NOT NULL AS has_pieces, t.kind AS schedule, t.every_ms, t.tolerance_ms, t.grace_ms,
+    r.ended_at, r.pieces IS NOT NULL AS has_pieces, t.kind AS schedule, t.every_ms, t.pace_ms, t.next_run IS NOT DISTINCT FROM t.again_at AS is_asked, t.tolerance_ms, t.grace_ms,
     t.last_run, t.next_run, coalesce(r.occurrence < t.last_occurrence OR (t.kind <> 'interval'
         AND r.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)), false) AS is_past,
     coalesce(t.last_success_at > coalesce(r.started_at, r.ended_at), false) AS made_good,
@@ -116,7 +116,7 @@ WITH complete AS MATERIALIZED (
     UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
         follow_up = j.needs_follow_up IS NOT NULL AND (j.outcome = 'failed' OR (j.outcome IN {good_outcomes} AND j.needs_follow_up))
     FROM judged j WHERE r.id = j.id
-    RETURNING r.id, r.kind
+    RETURNING r.id, r.kind, r.outcome
 ), noted AS (
     UPDATE {schema}.tasks t SET
         last_run_id = CASE WHEN j.latest THEN e.id ELSE t.last_run_id END,
@@ -127,7 +127,8 @@ WITH complete AS MATERIALIZED (
         failures = CASE WHEN NOT j.latest OR j.outcome = 'interrupted' THEN t.failures WHEN j.outcome <> 'failed' THEN 0
                         WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
                         ELSE least(t.failures + 1, 1000000) END,
-        succeeded = t.succeeded + (j.outcome IN {good_outcomes})::int, failed = t.failed + (j.outcome = 'failed')::int
+        succeeded = t.succeeded + (j.outcome IN {good_outcomes})::int, failed = t.failed + (j.outcome = 'failed')::int,
+        pace_ms = {pace t}, next_run = {paced t}
     FROM judged j JOIN ended e ON e.id = j.id
     WHERE t.id = j.task_id
 )
@@ -136,7 +137,7 @@ SELECT id FROM ended
 -- name: claim_alarms
 -- Locks and returns the tasks whose last success must be checked now. A task that was never pushed waits for its first
 -- time. A time to check that was set by hand, without an alert, is ignored.
-SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
         THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,

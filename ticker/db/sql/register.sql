@@ -37,6 +37,10 @@ FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n,
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING {task}
 
+-- rule: kept_pace
+-- The interval in force of the task t within its new bounds n.
+CASE WHEN n.every_most_ms IS NOT NULL AND t.pace_ms > n.every_ms THEN least(t.pace_ms, n.every_most_ms) END
+
 -- name: change_task
 -- Writes new values of the columns that people define. A changed interval may bring the next run nearer, but never
 -- delays it. An interval task that is enabled again, and became due meanwhile, is due now. With `again`, more of the
@@ -45,12 +49,13 @@ UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
     registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
     stretched_ms = CASE WHEN n.stretch_ms IS NOT NULL THEN t.stretched_ms END,
+    pace_ms = {kept_pace t},
     alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE {now} END,
     next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
         WHEN n.enabled AND NOT t.enabled AND t.every_ms = n.every_ms AND t.kind = 'interval' AND t.next_run IS NOT NULL
         THEN greatest(t.next_run, {now})
-        WHEN t.every_ms = n.every_ms OR t.next_run IS NULL THEN t.next_run ELSE
-        greatest(n.starts_at, least(t.next_run, {now} + n.every_ms * interval '1 millisecond')) END,
+        WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run ELSE
+        greatest(n.starts_at, least(t.next_run, {now} + coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond')) END,
     push_after = NULL,
     updated_at = {now}
 FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
@@ -171,6 +176,29 @@ RETURNING {task t}
 UPDATE {schema}.tasks t SET next_run = b.next_run
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
+
+-- name: plan_runs_once
+-- Plans one manual run of each of these locked tasks, unless one waits for its start. It is not due before `within_ms` after the
+-- last one was. Reads the last 100 runs only: a task that ran more often in that time loses nothing by one more run. An elastic
+-- interval returns to its lower bound.
+WITH shortened AS (
+    UPDATE {schema}.tasks t SET pace_ms = {pace t}, next_run = {paced t}
+    FROM (VALUES ('succeeded', 'manual')) AS e (outcome, kind) WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
+), waits AS MATERIALIZED (
+    SELECT r.task_id, max(r.id) AS id FROM {schema}.runs r
+    WHERE r.task_id = ANY (%(ids)s::bigint[]) AND r.kind = 'manual' AND r.state IN ('planned', 'pushed') GROUP BY r.task_id
+), planned AS (
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'manual', 'planned', greatest(i.now, (
+        SELECT max(r.due_at) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
+            SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
+        WHERE r.kind = 'manual')), i.now
+    FROM {schema}.tasks t, (SELECT {now} AS now) i
+    WHERE t.id = ANY (%(ids)s::bigint[]) AND t.id NOT IN (SELECT task_id FROM waits)
+    ORDER BY t.id
+    RETURNING id
+)
+SELECT id FROM planned UNION ALL SELECT id FROM waits ORDER BY id
 
 -- name: plan_runs
 -- Plans one manual run of each task, which the next tick pushes. The schedule does not change.

@@ -85,6 +85,28 @@ t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * 
 -- Whether the next tick has work after a success of the task: a notice, the return to its own interval, or the alarm.
 (t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL))
 
+-- rule: pace
+-- The interval in force of the elastic task t after the run e: twice as long as before if it found nothing to do, up to the
+-- upper bound, or the lower bound (NULL) if it found work. A manual run that finds nothing changes nothing.
+CASE WHEN t.every_most_ms IS NULL OR e.outcome IN {work_outcomes} THEN NULL
+        WHEN e.outcome = 'nothing_to_do' AND e.kind <> 'manual' THEN least(2 * coalesce(t.pace_ms, t.every_ms), t.every_most_ms)
+        ELSE t.pace_ms END
+
+-- rule: longest_again
+-- The longest time after which the task t is due again because a run asked for it, in milliseconds.
+coalesce(t.every_most_ms, 86400000)
+
+-- rule: paced
+-- When the elastic task t is due after its interval in force has become this pace. The push of its last run has counted on the
+-- earlier one. A spread task moves by whole lower bounds, to another of its phases. Nothing moves if a later occurrence was
+-- pushed already, or if a run asked for this time (`again`).
+CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR t.waiting <> '{}' OR t.next_run IS NOT DISTINCT FROM t.again_at
+        THEN t.next_run
+        ELSE (SELECT CASE WHEN n.at > t.ends_at THEN NULL ELSE n.at END FROM (SELECT CASE WHEN m.ms = 0 THEN t.next_run
+            ELSE greatest(t.starts_at, {soonest_due t}, t.next_run + m.ms * interval '1 millisecond') END AS at
+            FROM (SELECT CASE WHEN t.phase_ms IS NULL THEN d.ms ELSE d.ms / t.every_ms * t.every_ms END AS ms
+                FROM (SELECT coalesce({pace t}, t.every_ms) - coalesce(t.pace_ms, t.every_ms) AS ms) d) m) n) END
+
 -- rule: resumed
 -- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than
 -- before. (A daily task that is due at once, without regard to its spacing, would be dropped as too early and wait
@@ -102,7 +124,7 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.

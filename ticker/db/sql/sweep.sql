@@ -8,7 +8,8 @@
 -- The planner expects almost no rows after the list of ids, so from there on each row is looked up by its own id. A
 -- second list would be scanned once per row, 5,000 times 5,000, after a step that affects all rows.
 WITH measured AS MATERIALIZED (
-    SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
+    SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms, t.stretched_ms,
+            CASE WHEN t.next_run = t.again_at THEN {longest_again t} END) * interval '1 millisecond' AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
@@ -47,7 +48,7 @@ WITH measured AS MATERIALIZED (
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
             AND t.next_run > h.now + h.reach
-            THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
+            THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.pace_ms, t.stretched_ms) * interval '1 millisecond')
             ELSE t.next_run END AS at) due)
     FROM held h WHERE t.id = h.id
 )

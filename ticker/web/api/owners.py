@@ -11,7 +11,7 @@ from ticker.web.api import bookmarks
 from ticker.web.api.fields import FLAG, NAME, OWNER, body, doc, limit
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
-from ticker.web.api.tasks import BY, PAUSE, RUNS_PLANNED
+from ticker.web.api.tasks import BY, PAUSE, RUN_NOW, RUNS_PLANNED
 from ticker.web.site import Site
 
 
@@ -32,9 +32,9 @@ def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
     return {"tasks": [site.task_data(task) for task in operations.resume(db, owner=owner, by=BY)]}
 
 
-def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
+def run_owner(_: Site, db: Any, owner: Owner, *, once_within: str | float | None = None) -> dict[str, Any]:
     """Plans one run of each task of the owner. The next tick pushes these runs. Skips disabled tasks."""
-    return {"run_ids": operations.run_now(db, owner=owner)}
+    return {"run_ids": operations.run_now(db, owner=owner, once_within=once_within)}
 
 
 FILTERS = {
@@ -51,5 +51,5 @@ OPERATIONS = (
     Operation("GET", "/owners", list_owners, {200: object_of(owners=list[OwnerStatus], next=str | None)}, query=FILTERS),
     Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, WHO, body=PAUSE, example={"reason": "unpaid"}),
     Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, WHO, body=body({})),
-    Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, WHO, body=body({})),
+    Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, WHO, body=RUN_NOW),
 )  # fmt: skip

@@ -76,12 +76,13 @@ def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
     return site.task_data(tasks.get(db, task))
 
 
-def run_task(_: Site, db: Any, task: int) -> dict[str, Any]:
+def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
     """Plans one run, even of a paused task. The next tick pushes it. The schedule does not change.
 
-    Answers 422 if the task is disabled.
+    With `once_within`, many calls are few runs, and an elastic interval returns to its lower bound. Answers 422 if the task is
+    disabled.
     """
-    return {"run_ids": operations.run_now(db, task)}
+    return {"run_ids": operations.run_now(db, task, once_within=once_within)}
 
 
 def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
@@ -122,6 +123,9 @@ AROUND = {
     "at": doc("A time in the past; the occurrences around it are returned.", INSTANT),
     "limit": limit(OCCURRENCES, "The number of occurrences."),
 }
+RUN_NOW = body({
+    "once_within": doc("Join a run that waits for its start, and keep this far from the last manual one: a duration, or seconds.", sorts.DURATION),
+})  # fmt: skip
 SHOWN, RUNS_PLANNED = {200: Task}, object_of(run_ids=list[int])
 
 OPERATIONS = (
@@ -134,7 +138,7 @@ OPERATIONS = (
     Operation("POST", "/tasks/{id}/pause", pause_task, SHOWN, TASK, body=PAUSE,
               example={"reason": "their server is being moved", "until": "2030-01-01T06:00:00Z"}),
     Operation("POST", "/tasks/{id}/resume", resume_task, SHOWN, TASK, body=body({})),
-    Operation("POST", "/tasks/{id}/run", run_task, {202: RUNS_PLANNED}, TASK, body=body({})),
+    Operation("POST", "/tasks/{id}/run", run_task, {202: RUNS_PLANNED}, TASK, body=RUN_NOW),
     Operation("GET", "/tasks/{id}/why", why_task, {200: why.Why}, TASK, AROUND),
     Operation("GET", "/tasks/{id}/next", next_times, {200: preview.Preview}, TASK, {"count": limit(TIMES, "The number of times.", MOST_TIMES)}),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from ticker.errors import BadInput
 from ticker.model import JSON_AT_MOST, Kind
 from ticker.schedules.duration import words
+from ticker.schedules.interval import Interval
 from ticker.tasks.checks import json_value
 from ticker.tasks.definition import has_usual_box, has_usual_tolerance
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task
@@ -35,7 +36,8 @@ ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in g
 
 def filled(task: Task) -> dict[str, str]:
     """Returns the contents of the form's fields for a task."""
-    schedule = words(task.every_ms) if task.kind is Kind.INTERVAL else task.expression
+    is_interval = task.kind is Kind.INTERVAL
+    schedule = Interval(task.every_ms, most_ms=task.every_most_ms).text if is_interval else task.expression
     texts = {one.name: as_text(one.column, getattr(task, one.column)) for one in ARGUMENTS if one is not FIRST}
     return texts | {"schedule": schedule, "zone": "" if task.zone == "UTC" else task.zone}
 

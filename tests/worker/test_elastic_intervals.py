@@ -1,0 +1,180 @@
+"""An elastic interval grows while runs find nothing to do, and returns to its lower bound with work, on real servers."""
+
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from ticker.db.store import PostgresStore
+from ticker.errors import BadInput
+from ticker.read.formatting import details
+from ticker.tasks.preview import of_task
+
+SECOND = timedelta(seconds=1)
+MINUTE = 60_000
+
+
+def due(play):
+    return play.since_begin(play.task().next_run)
+
+
+def pace(play):
+    return (play.task().pace_ms or play.task().every_ms) // MINUTE
+
+
+def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_that(play):
+    ticker.register(play.db, "poll", every="1m..5m")
+    found = []
+    for _ in range(5):
+        play.run(due(play) if found else 0, "nothing_to_do")
+        found.append((pace(play), due(play)))
+    assert found == [(2, 120), (4, 360), (5, 660), (5, 960), (5, 1260)]
+    play.run(1260, "succeeded")
+    assert (pace(play), due(play)) == (1, 1320)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "held_off"])
+def test_a_run_that_neither_finds_work_nor_finds_none_leaves_it(outcome, play):
+    ticker.register(play.db, "poll", every="1m..5m")
+    play.run(0, "nothing_to_do")
+    play.run(120, outcome)
+    assert (pace(play), due(play)) == (2, 240)
+
+
+def test_a_lost_run_is_followed_after_the_interval_in_force(play):
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.run(0, "nothing_to_do")
+    play.at(120)
+    play.tick()
+    play.take()
+    play.at(200)
+    play.tick()
+    assert (play.task().last_outcome, due(play)) == ("lost", 240)
+
+
+def test_a_start_that_waited_long_keeps_its_distance(play):
+    ticker.register(play.db, "poll", every="1m..5m", tolerance="5s")
+    play.run(0, "nothing_to_do")
+    play.run(120, "nothing_to_do")
+    play.at(360)
+    play.tick()
+    [taken] = (play.at(390), play.take())[1]
+    play.at(395)
+    play.end(taken, "succeeded")
+    assert due(play) == 390 + 55 + 1
+
+
+def test_an_occurrence_that_was_pushed_already_stays_the_next(play):
+    ticker.register(play.db, "poll", every="1m..5m")
+    play.tick()
+    play.at(40)
+    [taken] = play.take()
+    play.at(60)
+    play.tick()
+    play.at(62)
+    play.end(taken, "nothing_to_do")
+    assert (pace(play), due(play), len(play.task().waiting)) == (2, 120, 1)
+
+
+@pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", (4, 360)), ("succeeded", (1, 180))])
+def test_a_manual_run_shortens_it_with_work_and_leaves_it_without(outcome, after, play):
+    ticker.register(play.db, "poll", every="1m..5m")
+    play.run(0, "nothing_to_do")
+    play.run(120, "nothing_to_do")
+    play.at(125)
+    ticker.run_now(play.db, play.task())
+    play.tick()
+    [taken] = play.take()
+    play.at(126)
+    play.end(taken, outcome)
+    assert (pace(play), due(play)) == after
+
+
+def test_a_spread_task_keeps_to_the_phases_of_the_lower_bound(play):
+    ticker.register(play.db, "poll", every="1m..20m", spread=True)
+    phase = play.task().phase_ms / 1000
+    offsets = set()
+    for outcome in ("nothing_to_do",) * 6 + ("succeeded", "nothing_to_do"):
+        play.run(max(due(play), 0), outcome)
+        offsets.add((play.task().next_run.timestamp() - phase) % 60)
+    assert offsets == {0}
+    assert pace(play) == 2
+
+
+def test_a_clock_that_goes_well_leaves_it(play, environ):
+    ticker.register(play.db, "poll", every="1m..30m")
+    for _ in range(3):
+        play.run(max(due(play), 0), "nothing_to_do")
+    before = due(play)
+    PostgresStore(environ["DATABASE_URL"]).clamp(play.now, 1000)  # a ticker that starts looks at every row
+    play.tick()
+    assert due(play) == before
+
+
+def test_nothing_is_due_after_the_end_of_a_schedule(play):
+    ticker.register(play.db, "poll", every="1m..5m", ends=play.begin + 100 * SECOND)
+    play.run(0, "nothing_to_do")
+    assert play.task().next_run is None
+
+
+@pytest.mark.parametrize(
+    ("every", "after"),
+    [("1m..30m", (8, 840)), ("1m..4m", (4, 661)), ("10m..20m", (1, 840)), ("2m", (1, 541)), ("30s..40m", (8, 840))],
+)
+def test_new_bounds_keep_the_interval_in_force_if_it_fits(every, after, play):
+    ticker.register(play.db, "poll", every="1m..30m")
+    for _ in range(3):
+        play.run(max(due(play), 0), "nothing_to_do")
+    assert (pace(play), due(play)) == (8, 840)
+    play.at(421)
+    ticker.register(play.db, "poll", every=every)
+    task = play.task()
+    assert (task.pace_ms or MINUTE) // MINUTE == after[0]
+    assert due(play) == after[1]
+
+
+def test_it_is_registered_again_without_a_change(play):
+    ticker.register(play.db, "poll", every="1m..5m")
+    play.run(0, "nothing_to_do")
+    before = play.task()
+    assert ticker.register(play.db, "poll", every="60s..300s") == before
+
+
+def test_a_registration_from_before_is_no_news(play):
+    task = ticker.register(play.db, "poll", every="1m")
+    play.db.execute("UPDATE ticker.tasks SET registered = registered - 'every_most_ms'")
+    assert ticker.register(play.db, "poll", every="1m").updated_at == task.updated_at
+
+
+def test_a_success_is_missed_after_intervals_in_force(play):
+    ticker.register(play.db, "poll", every="1m..30m", dead_man=2)
+    for _ in range(3):
+        play.run(max(due(play), 0), "nothing_to_do")
+    play.put(enabled=False)
+    asked = []
+    for minute in (12, 22, 24):
+        play.at(60 * minute)
+        play.put(enabled=True, alarm_at=play.begin, next_run=play.begin + 30 * MINUTE * SECOND / 1000)
+        play.tick()
+        asked.append("dead_man" in play.events())
+    assert asked == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "every", ["5m..1m", "1m..1m", "1m..", "..1m", "1m..2m..3m", "1m..400d", "100ms..1m", "1m...2m", "-1m..1m", "0..1m"]
+)
+def test_what_is_no_range_writes_nothing(every, play):
+    with pytest.raises(BadInput, match="every"):
+        ticker.register(play.db, "poll", every=every)
+    assert ticker.list_tasks(play.db) == []
+
+
+def test_people_read_the_range_and_what_is_in_force(play):
+    ticker.register(play.db, "poll", every="60s..30m")
+    play.run(0, "nothing_to_do")
+    play.run(120, "nothing_to_do")
+    shown = details(play.task())
+    assert (shown["schedule"], shown["interval now"]) == ("every 1m..30m", "4m")
+    preview = of_task(play.task(), play.begin + 121 * SECOND, 2)
+    assert preview.words == "Every 1m to 30m"
+    assert [play.since_begin(at) for at in preview.times] == [360, 600]

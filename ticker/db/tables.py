@@ -106,9 +106,12 @@ tasks = Table(
     Column("every_most_ms", BigInteger, info={"domain": "pace"}),
     Column("pace_ms", BigInteger, info={"domain": "pace"}),
     Column("again_at", TIME, info={"domain": "again"}),
+    Column("pause_id", BigInteger),
+    Column("during", Text, nullable=False, server_default="", info={"domain": "during"}),
     UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
     Index("tasks_due", "next_run"),
     Index("tasks_due_limited", "next_run", "id"),
+    Index("tasks_withheld", "pause_id", "next_run"),
     Index("tasks_waiting_limited", "id"),
     Index("tasks_alone", "alone_until"),
     Index("tasks_waiting_oldest", "id"),
@@ -279,6 +282,25 @@ slots = Table(
     Column("until", TIME, info={"domain": "moment"}),
     Column("took_ms", Integer),
     Index("slots_token", "token"),
+)
+
+pauses = Table(
+    "pauses",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("value", Text, nullable=False, server_default="", info={"domain": "short"}),
+    Column("by", Text, nullable=False, server_default=""),
+    Column("reason", Text, nullable=False, server_default="", info={"domain": "prose"}),
+    Column("paused_at", TIME, nullable=False, server_default=text("clock_timestamp()"), info={"domain": "moment"}),
+    Column("until", TIME, info={"domain": "moment"}),
+    Column("resumed_at", TIME, info={"domain": "moment"}),
+    Column("resumed_by", Text, nullable=False, server_default=""),
+    Column("budget", Integer),
+    Column("granted_at", TIME, info={"domain": "moment"}),
+    Column("done_at", TIME, info={"domain": "moment"}),
+    Index("pauses_in_force", "scope", "value", unique=True),
+    Index("pauses_open", "id"),
 )
 
 installation = Table(

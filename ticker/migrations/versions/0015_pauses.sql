@@ -1,0 +1,78 @@
+-- Pauses of many tasks: one row for all tasks, or for those of a group, a function, a queue, a type of owner, or a limit. And the
+-- hours of the day in which an interval task is due.
+
+-- A pause is in force from its commit until it is resumed, or until `until`. Then the tasks that wait are let go, up to `budget`
+-- in each tick (`granted_at`). It is done when none waits. It stays as a record of the past.
+CREATE TABLE pauses (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    scope text NOT NULL,
+    value ticker_short DEFAULT '' NOT NULL,
+    by text DEFAULT '' NOT NULL,
+    reason ticker_prose DEFAULT '' NOT NULL,
+    paused_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
+    until ticker_moment,
+    resumed_at ticker_moment,
+    resumed_by text DEFAULT '' NOT NULL,
+    budget integer,
+    granted_at ticker_moment,
+    done_at ticker_moment,
+    CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit')),
+    CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = '')),
+    CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL)
+);
+CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value) WHERE resumed_at IS NULL;
+CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
+
+-- A row that tasks still wait for is not deleted: the pause ends, and a tick lets them go.
+CREATE FUNCTION end_pause() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = OLD.id) THEN
+        UPDATE {schema}.pauses SET resumed_at = coalesce(resumed_at, clock_timestamp()), done_at = NULL WHERE id = OLD.id;
+        RETURN NULL;
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER pauses_end BEFORE DELETE ON pauses FOR EACH ROW EXECUTE FUNCTION end_pause();
+
+-- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
+CREATE DOMAIN ticker_during AS text;
+-- The pause for which the due task waits. The hours of the day, and the days of the week, in which it is due ('' for always).
+ALTER TABLE tasks
+    ADD COLUMN pause_id bigint,
+    ADD COLUMN during ticker_during DEFAULT '' NOT NULL;
+ALTER DOMAIN ticker_during ADD CONSTRAINT ticker_during_check CHECK (length(VALUE) <= 200) NOT VALID;
+ALTER TABLE tasks ADD CONSTRAINT tasks_during CHECK (during = '' OR kind = 'interval') NOT VALID;
+
+-- A task that the pause may no longer be for does not wait for it.
+CREATE FUNCTION leave_pause() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.pause_id := NULL;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON tasks FOR EACH ROW
+WHEN (OLD.pause_id IS NOT NULL AND (NEW.function, NEW.queue, NEW.group_name, NEW.owner_type, NEW.limits) IS DISTINCT FROM
+    (OLD.function, OLD.queue, OLD.group_name, OLD.owner_type, OLD.limits)) EXECUTE FUNCTION leave_pause();
+
+REVOKE ALL ON FUNCTION end_pause(), leave_pause() FROM PUBLIC;
+
+-- Due tasks that wait for a pause are not in the indexes of what is due.
+DROP INDEX tasks_due;
+DROP INDEX tasks_due_limited;
+CREATE INDEX tasks_due ON tasks (next_run)
+    WHERE enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL AND next_run IS NOT NULL AND limits IS NULL;
+CREATE INDEX tasks_due_limited ON tasks (next_run, id)
+    WHERE enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
+CREATE INDEX tasks_withheld ON tasks (pause_id, next_run) WHERE pause_id IS NOT NULL;
+
+-- Edits of `during` are recorded like those of the other fields.
+DO $$
+DECLARE columns text := 'function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs,
+    catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name,
+    priority, spread, subject, description, metadata, within_ms, limits, every_most_ms, during';
+BEGIN
+    EXECUTE replace(pg_get_functiondef('note_edit'::regproc), '''every_most_ms''', '''every_most_ms'', ''during''');
+    EXECUTE format('CREATE OR REPLACE TRIGGER tasks_note_edit AFTER UPDATE OF %s ON tasks FOR EACH ROW'
+        ' WHEN (ROW(%s) IS DISTINCT FROM ROW(%s)) EXECUTE FUNCTION note_edit()',
+        columns, regexp_replace(columns, '(\w+)', 'OLD.\1', 'g'), regexp_replace(columns, '(\w+)', 'NEW.\1', 'g'));
+END $$;

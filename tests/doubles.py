@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
+from tests.pauses import LEAST_BUDGET, Pause
 from tests.slots import Key, give_back
 from ticker.engine import jobs as spec
 from ticker.engine import timing
@@ -19,7 +20,6 @@ from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import JobState, Receipt, RunAtWork, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
-from ticker.schedules import kinds
 
 INSTALLATION = "test1234"
 GROUPED = "fetch"  # the function whose runs share their process with others
@@ -96,6 +96,8 @@ class TaskRow:
     limits: tuple[str, ...] | None = None
     every_most_ms: int | None = None
     pace_ms: int | None = None
+    group_name: str = ""
+    pause_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,7 @@ class MemoryStore:
         self._last_look: tuple[str, timedelta] | None = None
         self._stepped = self._look_again = False
         self.keys: dict[str, Key] = defaultdict(Key)
+        self.pauses: dict[int, Pause] = {}
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -257,6 +260,13 @@ class MemoryStore:
 
     def add_limit(self, key: str, concurrency: int) -> None:
         self.keys[key].concurrency = concurrency
+
+    def add_pause(self, scope: str, value: str = "", **columns: Any) -> int:
+        self.pauses[len(self.pauses) + 1] = Pause(scope, value, **columns)
+        return len(self.pauses)
+
+    def end_pause(self, pause_id: int, at: datetime) -> None:
+        self.pauses[pause_id].resumed_at = at
 
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
@@ -288,7 +298,7 @@ class MemoryStore:
         self._answers()
         tasks, runs = View(self.tasks), View(self.plans)
         try:
-            yield MemoryBatch(tasks, runs, self._swept)
+            yield MemoryBatch(tasks, runs, self._swept, self.pauses)
             tasks.commit()
             runs.commit()
         finally:
@@ -338,6 +348,35 @@ class MemoryStore:
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
+
+    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
+        with self.batch() as rows:
+            return rows.withhold(now, look_ahead, limit)
+
+    def grant_budgets(self, now: datetime, look_ahead: int, period: int, tick: int) -> Sequence[tuple[int, int]]:
+        self._answers()
+        granted = []
+        for id_ in sorted({task.pause_id for task in self.tasks.values() if task.pause_id is not None}):
+            if id_ not in self.pauses:
+                granted.append((id_, LEAST_BUDGET))
+                continue
+            pause = self.pauses[id_]
+            if pause.in_force(now):
+                continue
+            own = [task for task in self.tasks.values() if pause.covers(task)]
+            intervals = [
+                task.pace_ms or task.every_ms for task in own
+                if task.kind is Kind.INTERVAL and task.next_run and task.enabled and task.owner_active and not task.paused_by
+            ]  # fmt: skip
+            budget = pause.grant(now, period, tick, intervals)
+            if budget is not None:
+                due = sum(is_due(task, now, look_ahead) and not task.limits for task in own)
+                granted.append((id_, max(budget - due, budget // 50, 1)))
+        return granted
+
+    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
+        with self.batch() as rows:
+            return rows.let_go(pause_id, now, limit)
 
     def watched(self, now: datetime, period: int) -> timedelta:
         return timedelta.max
@@ -410,17 +449,42 @@ class MemoryStore:
 
 
 class MemoryBatch:
-    def __init__(self, tasks: View[TaskRow], runs: View[RunRow], swept: dict[str, int]) -> None:
-        self._tasks, self._runs, self._swept = tasks, runs, swept
+    def __init__(
+        self, tasks: View[TaskRow], runs: View[RunRow], swept: dict[str, int], pauses: Mapping[int, Pause]
+    ) -> None:
+        self._tasks, self._runs, self._swept, self._pauses = tasks, runs, swept, pauses
+
+    def covering(self, task: TaskRow, now: datetime) -> int | None:
+        """The first pause of many tasks that is in force for the task."""
+        return min((id_ for id_, one in self._pauses.items() if one.in_force(now) and one.covers(task)), default=None)
+
+    def is_pushable(self, task: TaskRow, now: datetime, look_ahead: int) -> bool:
+        return is_due(task, now, look_ahead) and self.covering(task, now) is None
+
+    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
+        due = [t for t in self._tasks.free() if is_due(t, now, look_ahead) and self.covering(t, now) is not None]
+        for task in sorted(due, key=lambda t: t.next_run or now)[:limit]:
+            self._tasks.change(task.id, pause_id=self.covering(task, now))
+        return len(due[:limit])
+
+    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
+        held = sorted((t for t in self._tasks.free() if t.pause_id == pause_id), key=lambda t: t.next_run or now)
+        for task in held[:limit]:
+            self._tasks.change(task.id, pause_id=self.covering(task, now))
+        return len(held[:limit])
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
         free = (t for t in self._tasks.free() if t.queue not in without and not t.limits)
-        due = sorted((t for t in free if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
+        due = sorted((t for t in free if self.is_pushable(t, now, look_ahead)), key=lambda t: t.next_run or now)
         return [due_task(task, now) for task in self._tasks.claim(due[:limit])]
 
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         due = sorted(
-            (t for t in self._tasks.free() if t.queue == queue and not t.limits and is_due(t, now, look_ahead)),
+            (
+                t
+                for t in self._tasks.free()
+                if t.queue == queue and not t.limits and self.is_pushable(t, now, look_ahead)
+            ),
             key=lambda t: (-t.priority, t.next_run or now, t.id),
         )
         turns: dict[Any, int] = {}
@@ -433,7 +497,7 @@ class MemoryBatch:
         return [due_task(task, now) for task in self._tasks.claim(chosen)]
 
     def claim_chosen(self, now: datetime, look_ahead: int, ids: Sequence[int]) -> Sequence[DueTask]:
-        due = {task.id: task for task in self._tasks.free() if task.limits and is_due(task, now, look_ahead)}
+        due = {task.id: task for task in self._tasks.free() if task.limits and self.is_pushable(task, now, look_ahead)}
         return [due_task(task, now) for task in self._tasks.claim([due[id_] for id_ in ids if id_ in due])]
 
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
@@ -520,9 +584,16 @@ class MemoryBatch:
         ]  # which have a test of their own
         due = [
             r for r in due if is_of(self._tasks[r.task_id].queue, queue, without) and not self._tasks[r.task_id].limits
-        ]
+            and self.may_be_pushed(r, now)
+        ]  # fmt: skip
         due.sort(key=lambda r: (r.due_at, r.id))
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
+
+    def may_be_pushed(self, run: RunRow, now: datetime | None) -> bool:
+        now, task = now or NOW, self._tasks[run.task_id]
+        if any(pause.scope == "all" and pause.in_force(now) for pause in self._pauses.values()):
+            return False
+        return run.kind is RunKind.MANUAL or (task.paused_by is None and self.covering(task, now) is None)
 
     def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
         chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids]
@@ -537,7 +608,10 @@ class MemoryBatch:
             self._runs.change(id_, due_at=after, reason=error[:500])
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
-        rows = self._next("waiting", [t for t in self._tasks.free() if t.waiting], limit)
+        waiting = [
+            t for t in self._tasks.free() if t.waiting and not t.paused_by and self.covering(t, now or NOW) is None
+        ]
+        rows = self._next("waiting", waiting, limit)
         return [
             WaitingTask(t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms)
             for t in self._tasks.claim(rows)
@@ -571,8 +645,9 @@ class MemoryBatch:
                 )
             )
 
-    def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
+    def claim_pushed(self, limit: int, now: datetime | None = None) -> Sequence[PlannedRun]:
         pushed = [run for run in self._runs.free() if run.state == "pushed" and self._tasks.exists(run.task_id)]
+        pushed = [run for run in pushed if self.may_be_pushed(run, now)]
         return [self._planned(run) for run in self._runs.claim(self._next("pushed", pushed, limit))]
 
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
@@ -587,8 +662,6 @@ class MemoryBatch:
                 spaced = task.last_run and soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
                 soonest = max(now, spaced or now)
                 next_run = min(next_run, soonest) if next_run > now else soonest
-            elif task.kind in (Kind.CRON, Kind.CALENDAR) and next_run is not None and next_run <= now:
-                next_run = kinds.first_run(kinds.of(due_task(task, now)), now, task.starts_at)
             self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
@@ -798,6 +871,7 @@ def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
         task.enabled
         and task.owner_active
         and task.paused_by is None
+        and task.pause_id is None
         and task.next_run is not None
         and task.next_run <= now + timing.span(ahead)
         and (task.push_after is None or task.push_after <= now)

@@ -60,8 +60,8 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 class Reason(StrEnum):
     """Why a job was not run, in the order in which the start statement checks the reasons.
 
-    Three are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`
-    starts later.
+    Four are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited` or
+    `postponed` starts later.
     """
 
     GONE = "gone"
@@ -76,7 +76,8 @@ class Reason(StrEnum):
     STILL_RUNNING = "still_running"
     TOO_EARLY = "too_early"
     LIMITED = "limited"  # a key of the task has no room: it starts later
-    SUPERSEDED = "superseded"  # a key of the task has no room, and a newer occurrence waits
+    POSTPONED = "postponed"  # the task is paused: it starts later
+    SUPERSEDED = "superseded"  # a key of the task has no room, or the task is paused, and a newer occurrence waits
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
@@ -87,7 +88,7 @@ class Reason(StrEnum):
 class EventKind(StrEnum):
     """The kind of an event in the life of a task, apart from its runs. Triggers of the tables write the first nine.
 
-    `stale` and `adopted` concern the installation: their `task_id` is 0.
+    `stale` and `adopted` concern the installation: their `task_id` is 0. So is that of a pause of many tasks.
     """
 
     PAUSED = "paused"

@@ -73,8 +73,6 @@ def test_a_first_start_takes_the_hold_and_sets_last_run(db, task):
         ({"function": "other"}, NOW, "unknown_function"),
         ({"enabled": False}, NOW, "paused"),
         ({"owner_active": False}, NOW, "paused"),
-        ({"paused_by": "me"}, NOW, "paused"),
-        ({"paused_by": "me", "paused_until": NOW + SECOND}, NOW, "paused"),
         ({"paused_by": "me", "paused_until": NOW}, NOW, None),
         ({"last_run": NOW + SECOND}, NOW, "clock"),
         ({"waiting": [NOW - 11 * MINUTE, NOW]}, NOW - 11 * MINUTE, "expired"),

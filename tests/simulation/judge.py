@@ -108,11 +108,7 @@ class Judge:
         records = Counter(job_of(run) for run in self.runs if run.state == "ended")
         stored = {push.job_id for push in self.history.pushes if push.answer == "stored"}
         waiting = {jobs.job_id(INSTALLATION, row.id, due) for row in self.tasks.values() for due in row.waiting}
-        waiting |= {
-            jobs.job_id(INSTALLATION, row.id, row.next_run)
-            for row in self.tasks.values()
-            if row.limits and row.next_run
-        }
+        waiting |= {jobs.job_id(INSTALLATION, row.id, row.next_run) for row in self.tasks.values() if row.next_run}
         advanced = {advance.job_id for advance in self.history.advances}
         for job_id in stored:
             if records[job_id] > 1:
@@ -137,7 +133,7 @@ class Judge:
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
 
     def may_be_moved(self, spec: Spec, pushed: int, returned: int) -> bool:
-        """An occurrence that met a full limit is the task's next run, which moves when the task is edited, or if a clock that was
+        """An occurrence that met a full limit or a pause is the task's next run, which moves when the task is edited, or if a clock that was
         set back since the push is behind it.
         """
         return self.back_between(pushed, self.history.ended) or self.history.moved.get(spec.id, -1) >= returned

@@ -154,7 +154,7 @@ class MemoryTables:
             return verdict(row, None, self.rows.plans.recorded[job.task_id, due])
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
-            reason = self._without_room(row, due, now)
+            reason = self._put_back(row, due, now, Reason.LIMITED)
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
         judged = judged_by(row, now)
@@ -163,7 +163,7 @@ class MemoryTables:
         )
         waiting = tuple(waits for waits in row.waiting if waits != due)
         self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
-        if reason in (Reason.REDELIVERED, Reason.LIMITED):
+        if reason in (Reason.REDELIVERED, Reason.LIMITED, Reason.POSTPONED):
             return verdict(row, reason, self.rows.plans.recorded.get((row.id, due)))
         if reason is not None:
             ended = replace(record, state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now)
@@ -178,7 +178,7 @@ class MemoryTables:
             return Reason.STALE
         if row.function not in FUNCTIONS:
             return Reason.UNKNOWN_FUNCTION
-        if not row.enabled or not row.owner_active or is_paused(row, now):
+        if not row.enabled or not row.owner_active:
             return Reason.PAUSED
         if is_after(row.last_run, now):
             return Reason.CLOCK
@@ -188,8 +188,12 @@ class MemoryTables:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
-        early = row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms)
-        return Reason.TOO_EARLY if early else None
+        if row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms):
+            return Reason.TOO_EARLY
+        return self._put_back(row, due, now, Reason.POSTPONED) if self._is_paused(row, now) else None
+
+    def _is_paused(self, row: TaskRow, now: datetime) -> bool:
+        return is_paused(row, now) or any(one.in_force(now) and one.covers(row) for one in self.rows.pauses.values())
 
     def _takes_slots(self, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> bool:
         """A slot of each of its keys, or none."""
@@ -203,10 +207,10 @@ class MemoryTables:
             return False
         return run.state == "running" and since <= run.until - run.started_at
 
-    def _without_room(self, row: TaskRow, due: datetime, now: datetime) -> Reason:
+    def _put_back(self, row: TaskRow, due: datetime, now: datetime, reason: Reason) -> Reason:
         """Only the newest occurrence goes back to the row."""
         is_newer_due = row.next_run is not None and due < row.next_run <= now
-        return Reason.SUPERSEDED if is_newer_due or due < max(row.waiting, default=due) else Reason.LIMITED
+        return Reason.SUPERSEDED if is_newer_due or due < max(row.waiting, default=due) else reason
 
     def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:
         run = self._holder(row)
@@ -236,7 +240,7 @@ class MemoryTables:
             if row.kind is Kind.INTERVAL and due > now + SECOND:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
-        if reason is Reason.LIMITED:
+        if reason in (Reason.LIMITED, Reason.POSTPONED):
             return {"next_run": due}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
@@ -263,8 +267,10 @@ class MemoryTables:
         if plan is None or not fresh:
             return verdict(row, reason, plan and plan.id)
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
+            reason = Reason.LIMITED
+        if reason in (Reason.LIMITED, Reason.POSTPONED):
             self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None)
-            return verdict(row, Reason.LIMITED, run_id)
+            return verdict(row, reason, run_id)
         judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
         if reason is not None or row is None:
             self.rows.plans[run_id] = replace(judged, state="ended", outcome=Outcome.DROPPED, ended_at=now)
@@ -284,9 +290,16 @@ class MemoryTables:
             return Reason.REDELIVERED
         if row.function not in FUNCTIONS:
             return Reason.UNKNOWN_FUNCTION
-        if not row.enabled or not row.owner_active or (plan.kind is not RunKind.MANUAL and is_paused(row, now)):
+        if not row.enabled or not row.owner_active:
             return Reason.PAUSED
-        return Reason.STILL_RUNNING if self._is_held(row, now, here) else None
+        if self._is_held(row, now, here):
+            return Reason.STILL_RUNNING
+        return Reason.POSTPONED if self._keeps_waiting(row, plan, now) else None
+
+    def _keeps_waiting(self, row: TaskRow, plan: RunRow, now: datetime) -> bool:
+        if plan.kind is not RunKind.MANUAL:
+            return self._is_paused(row, now)
+        return any(one.scope == "all" and one.in_force(now) for one in self.rows.pauses.values())
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
         row = self._unlocked(task_id)

@@ -118,6 +118,15 @@ class FaultyStore:
     def wake(self, now: datetime, limit: int) -> None:
         self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
 
+    def withhold(self, *args: Any) -> int:
+        return self._pass.call("postgres", "withhold", lambda: int(self._inner.withhold(*args)))
+
+    def grant_budgets(self, *args: Any) -> Sequence[tuple[int, int]]:
+        return self._pass.call("postgres", "grant_budgets", lambda: self._inner.grant_budgets(*args))
+
+    def let_go(self, *args: Any) -> int:
+        return self._pass.call("postgres", "let_go", lambda: int(self._inner.let_go(*args)))
+
     def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
         """None as in `clamp`."""
         return self._pass.call(

@@ -46,7 +46,7 @@ class PostgresTables:
         self._db = connect(url, name="simulation")
         for table in ("tasks", "runs", "tickers"):  # a vacuum that cuts an emptied table locks it from all
             self._db.execute(f"ALTER TABLE ticker.{table} SET (autovacuum_enabled = off)")
-        for table in ("tasks", "runs", "tickers", "limited_keys", "limits", "slots"):
+        for table in ("tasks", "runs", "tickers", "limited_keys", "limits", "slots", "pauses"):
             self._db.execute(f"DELETE FROM ticker.{table}")
         self._db.execute(  # one task in each job, since a worker takes jobs of one task here
             "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, 1, 2, clock_timestamp())"
@@ -123,6 +123,7 @@ class PostgresTables:
         which: dict[str, Any]
         common = {
             "boot": boot, "uptime": uptime, "functions": list(FUNCTIONS), "now": now, "worker": "w", "host": "h", "pid": 1,
+            "waits": False,
         }  # fmt: skip
         if job.run_id is not None:
             name, which = (
@@ -137,7 +138,7 @@ class PostgresTables:
         with translated():
             [row] = self._execute(name, **which, **common)
             if row["refusal"] == "has_limits":
-                [row] = self._execute(f"{name}_limited", **which, **common, waits=False)
+                [row] = self._execute(f"{name}_limited", **which, **common)
             refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT}, limits=tuple(row["limits"] or ()))
 

@@ -115,9 +115,10 @@ class Worker:
     def _dropped(self, job: Job, verdict: Verdict) -> None:
         world = self._world
         world.counts[f"drop: {verdict.refusal}"] += 1
-        if verdict.refusal == "limited":
+        if verdict.refusal in ("limited", "postponed"):
             world.history.returned[job.id] = world.t
-            room.judge_refusal(world, job.id, verdict.limits)
+            if verdict.refusal == "limited":
+                room.judge_refusal(world, job.id, verdict.limits)
         else:
             world.history.drops.append(Drop(world.t, job, str(verdict.refusal)))
         world.say(f"{job.id} is dropped: {verdict.refusal}")

@@ -78,17 +78,18 @@ class PostgresStore:
             yield PostgresBatch(execute, self._swept)
 
     def wake(self, now: datetime, limit: int) -> None:
-        from ticker.schedules import kinds  # a work-horse uses this module, too, and does not need its libraries
+        self.execute("end_pauses", now=now, limit=limit)
+        self.execute("end_pauses_of_many", now=now)
 
-        with self.transaction() as execute:
-            again = [
-                (row["id"], next_run)
-                for row in execute("end_pauses", now=now, limit=limit)
-                if (next_run := kinds.after_pause(row, now)) is not None
-            ]
-            if again:
-                ids, next_runs = (list(column) for column in zip(*again, strict=True))
-                execute("set_next_runs", ids=ids, next_runs=next_runs)
+    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
+        return len(self.execute("withhold", now=now, look_ahead=look_ahead, limit=limit))
+
+    def grant_budgets(self, now: datetime, look_ahead: int, period: int, tick: int) -> Sequence[tuple[int, int]]:
+        which = {"now": now, "look_ahead": look_ahead, "period_ms": period, "tick_ms": tick}
+        return [(row["id"], row["budget"]) for row in self.execute("grant_budgets", **which)]
+
+    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
+        return len(self.execute("let_go", pause_id=pause_id, now=now, limit=limit))
 
     def uptime(self, now: datetime | None = None) -> tuple[str | None, int | None]:
         """Returns this host's `clock.uptime`; (None, None) if `now` is not the database's. Simulations replace it."""

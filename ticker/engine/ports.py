@@ -142,7 +142,10 @@ class Batch(Protocol):
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
-        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
+        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. Leaves out paused tasks.
+
+        The next call continues after them.
+        """
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start. Records each one that has no record yet."""
@@ -150,8 +153,11 @@ class Batch(Protocol):
     def has_more(self) -> bool:
         """Returns whether more rows follow those that the last `claim_waiting` or `claim_pushed` read."""
 
-    def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
-        """Returns planned runs that were pushed and have not started. The next call continues after them."""
+    def claim_pushed(self, limit: int, now: datetime | None = None) -> Sequence[PlannedRun]:
+        """Returns planned runs that were pushed and have not started, but not those that a pause keeps waiting.
+
+        The next call continues after them.
+        """
 
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None: ...
 
@@ -179,7 +185,20 @@ class Store(Protocol):
         """
 
     def wake(self, now: datetime, limit: int) -> None:
-        """Ends pauses whose time has passed."""
+        """Ends pauses whose time has passed: those of single tasks, and those of many."""
+
+    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
+        """Makes up to `limit` due tasks wait for the pauses of many tasks that are in force for them. Returns how many."""
+
+    def grant_budgets(self, now: datetime, look_ahead: int, period: int, tick: int) -> Sequence[tuple[int, int]]:
+        """Returns each pause of many tasks that is over and for which tasks wait, and how many of them this tick may let go.
+
+        The budget is 1.2 times the number of runs that the intervals of its tasks require in a `tick`, at least 1,000, less
+        the tasks that are due without waiting. Within `period`, it is granted once. Both are in milliseconds.
+        """
+
+    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
+        """Makes up to `limit` tasks wait for this pause no longer, those that have been due for longest first. Returns how many."""
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
         """Returns how many tasks without limits of a queue are due."""

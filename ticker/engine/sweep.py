@@ -87,7 +87,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """Pushes lost jobs of planned runs again, and records runs as lost if their jobs died before the start."""
     with store.batch() as rows:
-        runs = rows.claim_pushed(limit)
+        runs = rows.claim_pushed(limit, now)
         specs = [jobs.for_planned(store.installation, run) for run in runs]
         states = queue.states([e.job_id for e in specs])
         missing = queue.fitting([e for e, state in zip(specs, states, strict=True) if state is JobState.MISSING])

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ticker.engine import jobs, key_limits, timing
+from ticker.engine import jobs, key_limits, pauses, timing
 from ticker.engine.follow_up import Followed, follow_up
 from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch, Queue, Store
@@ -137,6 +137,7 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     if set_back:
         bring_forward(store, now, options.batch)
     store.wake(now, options.batch)
+    pauses.apply(store, now, options.look_ahead, options.period, options.batch, options.stop)
     store.remove_done(options.batch)
     stopping = store.stop_runs(now, options.batch)
     followed = follow_up(store, now, options.batch)

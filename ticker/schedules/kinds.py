@@ -7,12 +7,11 @@ once       2026-05-01T09:00:00+02:00     a single time
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
@@ -149,18 +148,6 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
     if schedule.kind is Kind.INTERVAL:
         return begin
     return schedule.next_after(begin - MICROSECOND if begin > now else now)
-
-
-def after_pause(row: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Returns the next time of a resumed cron or calendar task that would be due at once, or None for any other task."""
-    if row["kind"] not in (Kind.CRON, Kind.CALENDAR) or row["next_run"] is None or row["next_run"] > now:
-        return None
-    try:
-        schedule = shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"])
-        first = first_run(schedule, now, row["starts_at"])
-    except BadInput:  # a row edited by hand: the push reports the error
-        return None
-    return None if first is None or (row["ends_at"] is not None and first > row["ends_at"]) else first
 
 
 def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:

@@ -4,7 +4,7 @@ They run in the caller's transaction.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, cast
@@ -154,15 +154,6 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
     """Returns a definition as the JSON from which PostgreSQL makes a row."""
     empty = {column: values[column] or None for column in ("starts_at", "ends_at", "limits")}
     return json.dumps({**values, **empty, **more}, ensure_ascii=False, default=datetime.isoformat)
-
-
-def wait_for_their_times(resumed: Sequence[Row]) -> Steps[list[Row]]:
-    """Moves cron and calendar tasks that became due during a pause to their next time. Returns the new rows."""
-    now = yield from instant()
-    again = {row["id"]: next_run for row in resumed if (next_run := kinds.after_pause(row, now)) is not None}
-    if again:
-        yield query("set_next_runs", ids=list(again), next_runs=list(again.values()))
-    return [{**row, "next_run": again.get(row["id"], row["next_run"])} for row in resumed]
 
 
 def registered(row: Row) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 from ticker.cli import options, render, watching
 from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, owner_hint, ref
+from ticker.cli.tasks import pauses
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
 from ticker.read import formatting
@@ -116,6 +117,7 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 @click.command()
 @task_or_owner
 @options.owner
+@pauses.scoped
 @click.option("--reason", metavar="TEXT", default="", help="The reason for the pause, shown with the task.")
 @click.option("--until", metavar="TIME", help="When the pause ends: a time, or a duration from now, such as 2h.")
 @click.option(
@@ -123,14 +125,18 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 )
 @as_json
 def pause(
-    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool
-) -> None:  # fmt: skip
-    """Pause TASK, or all tasks of --owner.
+    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool, **scope: Any
+) -> None:
+    """Pause TASK, all tasks of --owner, or many tasks at once.
 
-    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until.
+    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual runs wait, too.
+    Runs at work go on. What is due waits, and is pushed after the pause.
     """
     from ticker.registration import operations
 
+    if (many := pauses.chosen(task, owner, **scope)) is not None:
+        pauses.pause_many(many, by=user() if by is None else by, reason=reason, until=until, as_json=as_json)
+        return
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
@@ -141,14 +147,19 @@ def pause(
 @click.command()
 @task_or_owner
 @options.owner
+@pauses.scoped
 @as_json
-def resume(task: str | None, owner: str | None, as_json: bool) -> None:
-    """Resume TASK, or all tasks of --owner.
+def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> None:
+    """Resume TASK, all tasks of --owner, or the tasks of a pause of many.
 
-    Paused tasks become due at once; other tasks do not change.
+    Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
+    pushed within a budget in each tick. Tasks that were paused by themselves stay paused.
     """
     from ticker.registration import operations
 
+    if (many := pauses.chosen(task, owner, **scope)) is not None:
+        pauses.resume_many(many, by=user(), as_json=as_json)
+        return
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())

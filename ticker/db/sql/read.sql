@@ -225,17 +225,17 @@ ORDER BY o.rank, o.owner_type, o.owner_id
 -- Lists, without locks, the tasks that a tick would push: tasks that are due, also those that wait for room under
 -- a limit, and tasks whose pause has expired.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
-SELECT {task} FROM {schema}.tasks
-WHERE {unlimited} AND next_run <= (SELECT now FROM instant)
+SELECT {task t} FROM {schema}.tasks t
+WHERE {unlimited t} AND next_run <= (SELECT now FROM instant) AND NOT {covered t}
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 UNION ALL
-SELECT {task} FROM {schema}.tasks
-WHERE {limited} AND next_run <= (SELECT now FROM instant)
+SELECT {task t} FROM {schema}.tasks t
+WHERE {limited t} AND next_run <= (SELECT now FROM instant) AND NOT {covered t}
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 UNION ALL
-SELECT {task} FROM {schema}.tasks
-WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND next_run IS NOT NULL
-  AND (kind = 'interval' OR next_run <= (SELECT now FROM instant))
+SELECT {task t} FROM {schema}.tasks t
+WHERE enabled AND owner_active AND pause_id IS NULL AND NOT {covered t} AND paused_until <= (SELECT now FROM instant)
+  AND (kind = 'interval' AND next_run IS NOT NULL OR next_run <= (SELECT now FROM instant))
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 ORDER BY next_run
 LIMIT %(limit)s

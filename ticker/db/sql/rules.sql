@@ -15,8 +15,32 @@
 coalesce(%(now)s::timestamptz, clock_timestamp())
 
 -- rule: runnable
--- The task is enabled, its owner is active, and it is not paused. Indexes have the same condition.
-t.enabled AND t.owner_active AND t.paused_by IS NULL
+-- The task is enabled, its owner is active, it is not paused, and it does not wait for a pause of many tasks. Indexes have the
+-- same condition.
+t.enabled AND t.owner_active AND t.paused_by IS NULL AND t.pause_id IS NULL
+
+-- rule: paused_itself
+-- The task's own pause is in force.
+(t.paused_by IS NOT NULL AND (t.paused_until IS NULL OR t.paused_until > (SELECT {now})))
+
+-- rule: in_force
+-- The pause of many tasks is in force.
+t.resumed_at IS NULL AND (t.until IS NULL OR t.until > (SELECT {now}))
+
+-- rule: covers
+-- The pause p of many tasks is for the task t.
+CASE p.scope WHEN 'all' THEN true WHEN 'group' THEN t.group_name = p.value WHEN 'function' THEN t.function = p.value
+        WHEN 'queue' THEN t.queue = p.value WHEN 'owner_type' THEN t.owner_type = p.value
+        ELSE EXISTS (SELECT FROM unnest(t.limits) AS u (key) WHERE {schema}.is_limit_of(p.value, u.key)) END
+
+-- rule: covered
+-- A pause of many tasks is in force for the task. Without any pause, nothing is read for each task.
+((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {in_force p}))
+        AND EXISTS (SELECT FROM {schema}.pauses p WHERE {in_force p} AND {covers t}))
+
+-- rule: all_paused
+-- All tasks are paused: no run starts, whatever its kind.
+(SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'all' AND {in_force p}))
 
 -- rule: unlimited
 -- The runnable tasks without limits. Limited tasks have an index of their own, so that those that are blocked delay nothing else.

@@ -51,7 +51,11 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 
 -- rule: unrecorded
 -- The refusals that leave no record.
-('locked', 'gone', 'begun', 'redelivered', 'stale', 'has_limits', 'limited', 'waits')
+('locked', 'gone', 'begun', 'redelivered', 'stale', 'has_limits', 'limited', 'waits', 'postponed')
+
+-- rule: outlived
+-- The occurrence can wait no longer: a newer one is due, or waits.
+(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w))
 
 -- rule: judged_starts
 WITH asked AS MATERIALIZED (
@@ -59,7 +63,7 @@ WITH asked AS MATERIALIZED (
         AS a (task_id, occurrence, token, job_id)
 ), locked AS MATERIALIZED (
     SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
-        owner_active, paused_by, paused_until, next_run, waiting, batch_jobs, last_run, last_occurrence, run_token,
+        owner_active, queue, group_name, paused_by, paused_until, next_run, waiting, batch_jobs, last_run, last_occurrence, run_token,
         running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), instant AS MATERIALIZED (
@@ -85,8 +89,7 @@ WITH asked AS MATERIALIZED (
         WHEN l.record IS NOT NULL THEN 'redelivered'
         WHEN NOT l.is_expected THEN 'stale'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
-        WHEN {inactive l}
-             OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
+        WHEN {inactive l} THEN 'paused'
         WHEN l.started >= l.max_runs THEN 'done'
         WHEN l.last_run > l.now THEN 'clock'
         WHEN l.occurrence < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
@@ -95,6 +98,7 @@ WITH asked AS MATERIALIZED (
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
+        WHEN {paused_itself l} OR {covered l} THEN CASE WHEN {outlived l} THEN 'superseded' ELSE 'postponed' END
         END AS verdict
     FROM identified l
 
@@ -118,7 +122,7 @@ WITH asked AS MATERIALIZED (
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-        WHEN j.refusal = 'limited' THEN j.occurrence
+        WHEN j.refusal IN ('limited', 'postponed') THEN j.occurrence
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
@@ -198,8 +202,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
     SELECT j.*, s.full_key, s.retry_at, r.refusal,
         r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
     FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
-        WHEN NOT %(waits)s::boolean AND (j.next_run > j.occurrence AND j.next_run <= j.now
-            OR j.occurrence < (SELECT max(w) FROM unnest(j.waiting) w)) THEN 'superseded'
+        WHEN NOT %(waits)s::boolean AND {outlived j} THEN 'superseded'
         WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal OFFSET 0) r
 ), taken AS (
     {take_slots}
@@ -207,7 +210,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- rule: final
 -- The decision on a planned run is written: it starts, or is dropped.
-t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited'), true)
+t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited', 'postponed'), true)
 
 -- rule: plan_of_task
 {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s
@@ -233,10 +236,10 @@ t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited'), true)
         WHEN b.run_id IS NULL THEN 'stale'
         WHEN b.state NOT IN ('planned', 'pushed') THEN 'redelivered'
         WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
-        WHEN {inactive b} OR (b.run_kind <> 'manual' AND b.paused_by IS NOT NULL
-             AND (b.paused_until IS NULL OR b.now < b.paused_until)) THEN 'paused'
+        WHEN {inactive b} THEN 'paused'
         WHEN b.is_past OR b.room < 1000 THEN 'no_time'
         WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
+        WHEN {all_paused} OR (b.run_kind <> 'manual' AND ({paused_itself b} OR {covered b})) THEN 'postponed'
         END AS verdict
     FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
@@ -244,6 +247,9 @@ t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited'), true)
         WHERE {holder b} AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
 
 -- rule: decided_plan
+), put_off AS (
+    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL
+    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND (j.refusal = 'postponed' OR j.refusal = 'limited' AND NOT %(waits)s::boolean)
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
@@ -322,7 +328,4 @@ WITH locked AS MATERIALIZED (
     FROM judged j LEFT JOIN short s ON s.id = j.id
 ), slots_taken AS (
     {take_slots}
-), put_off AS (
-    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL
-    FROM ruled j WHERE r.id = j.run_id AND j.refusal = 'limited' AND NOT %(waits)s::boolean
 {decided_plan t}

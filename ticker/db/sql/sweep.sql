@@ -80,6 +80,7 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
     OR (SELECT id FROM {schema}.tasks WHERE alarm_at <= i.now AND {runnable}
         ORDER BY alarm_at LIMIT 1) IS NOT NULL
     OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
+    OR EXISTS (SELECT FROM {schema}.pauses p WHERE p.done_at IS NULL AND NOT ({in_force p}))
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN {good_outcomes})
     OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy
@@ -259,12 +260,12 @@ RETURNING t.id
 
 -- name: claim_waiting
 -- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
--- their jobs. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
+-- their jobs. Paused tasks are left out: nothing is pushed for them. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
 -- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end. `batch` is how
 -- many tasks may share a job that is pushed again. It is above 1 only if their runs also share a process.
 WITH looked_at AS MATERIALIZED (
-    SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
-    WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
+    SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks t
+    WHERE waiting <> '{}' AND id > %(after)s::bigint AND t.paused_by IS NULL AND NOT {covered t} ORDER BY id LIMIT %(limit)s
 ), counted AS (
     SELECT id, sum(count) OVER (ORDER BY id) - count < 5000 AS fits FROM looked_at
 ), chosen AS MATERIALIZED (
@@ -313,7 +314,7 @@ WHERE t.id = f.id
 -- Claims planned runs that were pushed and have not started, with locks, for the same call to Redis.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.state = 'pushed' AND r.id > %(after)s
+WHERE r.state = 'pushed' AND r.id > %(after)s AND {may_be_pushed t}
 ORDER BY r.id
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -362,6 +363,7 @@ SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
      WHERE {limited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
+    (SELECT min(until) FROM {schema}.pauses WHERE done_at IS NULL AND until > %(now)s::timestamptz),
     (SELECT min(due_at) FROM {schema}.runs
      WHERE {planned} AND due_at > %(now)s::timestamptz)
 ) - %(now)s::timestamptz)::float8 AS seconds

@@ -23,18 +23,6 @@ CREATE TABLE pauses (
 CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value) WHERE resumed_at IS NULL;
 CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
 
--- A row that tasks still wait for is not deleted: the pause ends, and a tick lets them go.
-CREATE FUNCTION end_pause() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = OLD.id) THEN
-        UPDATE {schema}.pauses SET resumed_at = coalesce(resumed_at, clock_timestamp()), done_at = NULL WHERE id = OLD.id;
-        RETURN NULL;
-    END IF;
-    RETURN OLD;
-END $$;
-CREATE TRIGGER pauses_end BEFORE DELETE ON pauses FOR EACH ROW EXECUTE FUNCTION end_pause();
-
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_during AS text;
 -- The pause for which the due task waits. The hours of the day, and the days of the week, in which it is due ('' for always).
@@ -54,7 +42,7 @@ CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, o
 WHEN (OLD.pause_id IS NOT NULL AND (NEW.function, NEW.queue, NEW.group_name, NEW.owner_type, NEW.limits) IS DISTINCT FROM
     (OLD.function, OLD.queue, OLD.group_name, OLD.owner_type, OLD.limits)) EXECUTE FUNCTION leave_pause();
 
-REVOKE ALL ON FUNCTION end_pause(), leave_pause() FROM PUBLIC;
+REVOKE ALL ON FUNCTION leave_pause() FROM PUBLIC;
 
 -- Due tasks that wait for a pause are not in the indexes of what is due.
 DROP INDEX tasks_due;

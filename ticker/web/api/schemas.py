@@ -32,7 +32,18 @@ NAMES: Mapping[type, str] = {
     TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview", Why: "Why", FullRun: "FullRun",
     Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus",
 }  # fmt: skip
-STATES = ("done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok")
+STATES = (
+    "done",
+    "disabled",
+    "owner_inactive",
+    "paused",
+    "resuming",
+    "not_pushed",
+    "running",
+    "waiting",
+    "failing",
+    "ok",
+)
 
 
 def ref(name: str) -> Schema:

@@ -78,7 +78,17 @@ class PostgresStore:
             yield PostgresBatch(execute, self._swept)
 
     def wake(self, now: datetime, limit: int) -> None:
-        self.execute("end_pauses", now=now, limit=limit)
+        from ticker.schedules import kinds  # a work-horse uses this module, too, and does not need its libraries
+
+        with self.transaction() as execute:
+            again = [
+                (row["id"], first)
+                for row in execute("end_pauses", now=now, limit=limit)
+                if row["is_new"] and (first := kinds.first_by_default(row, now)) is not None
+            ]
+            if again:
+                ids, next_runs = (list(column) for column in zip(*again, strict=True))
+                execute("set_next_runs", ids=ids, next_runs=next_runs)
         self.execute("end_pauses_of_many", now=now)
 
     def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:

@@ -197,11 +197,11 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.STILL_RUNNING:
             return because or "another run held the task"
         case Reason.PAUSED:
-            return because or "the task was paused or disabled, or its owner was inactive"
+            return because or "the task was disabled, or its owner was inactive"
         case Reason.DUPLICATE:
             return duplicate(run)
         case Reason.SUPERSEDED:
-            return "a limit of the task had no room, and a newer occurrence was waiting" + last_start(run)
+            return "a limit or a pause kept it waiting, and a newer occurrence was waiting" + last_start(run)
         case Reason.OVERLAP:
             return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:

@@ -29,3 +29,10 @@ def sentence(pause: Pause) -> str:
         return f"{pause.words} are paused by {pause.by} since {at(pause.paused_at)}{until}{reason}; {waiting}"
     budget = f", up to {counted(pause.budget, 'task')} per tick" if pause.budget else ""
     return f"the pause of {pause.words} is over since {at(pause.resumed_at or pause.until)}; {waiting} for their turn{budget}"
+
+
+def then(pause: Pause) -> str:
+    """Says how a pause kept a task waiting at a time in the past."""
+    until = f" to {at(pause.resumed_at)}" if pause.resumed_at else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return f"then: {pause.words} were paused by {pause.by} from {at(pause.paused_at)}{until}{reason}"

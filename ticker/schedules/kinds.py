@@ -7,11 +7,12 @@ once       2026-05-01T09:00:00+02:00     a single time
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
@@ -148,6 +149,20 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
     if schedule.kind is Kind.INTERVAL:
         return begin
     return schedule.next_after(begin - MICROSECOND if begin > now else now)
+
+
+def first_by_default(row: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Returns the first time of a cron or calendar task that a trigger has created for a new owner. No trigger can compute it.
+
+    None means that the row stays due: it has no other time, or cannot be scheduled, which its push reports.
+    """
+    try:
+        first = first_run(
+            shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"]), now, row["starts_at"]
+        )
+    except BadInput:
+        return None
+    return None if first is None or (row["ends_at"] is not None and first > row["ends_at"]) else first
 
 
 def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:

@@ -259,6 +259,17 @@ BEGIN
     ]) WITH ORDINALITY AS f (field, n) WHERE before -> field <> after -> field;
     RETURN NULL;
 END $_$;
+CREATE FUNCTION ticker.note_pause() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO "ticker".events (task_id, what, by, words)
+    VALUES (0, CASE WHEN NEW.resumed_at IS NULL THEN 'paused' ELSE 'resumed' END,
+        left(CASE WHEN NEW.resumed_at IS NULL THEN NEW."by" ELSE NEW.resumed_by END, 200),
+        concat_ws(': ', "ticker".words_of_pause(NEW.scope, NEW.value), nullif(NEW.reason, '')));
+    RETURN NULL;
+END $$;
 CREATE TABLE ticker.runs (
     id bigint NOT NULL,
     task_id bigint NOT NULL,
@@ -331,6 +342,9 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $$;
+CREATE FUNCTION ticker.words_of_pause(scope text, value text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE scope WHEN 'all'::text THEN 'all tasks'::text WHEN 'owner_type'::text THEN ('tasks of owners of type '::text || value) ELSE ((('tasks of the '::text || scope) || ' '::text) || value) END;
 CREATE TABLE ticker.events (
     id bigint NOT NULL,
     at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
@@ -632,6 +646,7 @@ CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((wait
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
 CREATE INDEX tasks_withheld ON ticker.tasks USING btree (pause_id, next_run) WHERE (pause_id IS NOT NULL);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency, rate, period_ms, burst ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
+CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW EXECUTE FUNCTION ticker.note_pause();
 CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON ticker.tasks FOR EACH ROW WHEN (((old.pause_id IS NOT NULL) AND ((((((new.function)::text IS DISTINCT FROM (old.function)::text) OR ((new.queue)::text IS DISTINCT FROM (old.queue)::text)) OR ((new.group_name)::text IS DISTINCT FROM (old.group_name)::text)) OR ((new.owner_type)::text IS DISTINCT FROM (old.owner_type)::text)) OR ((new.limits)::text[] IS DISTINCT FROM (old.limits)::text[])))) EXECUTE FUNCTION ticker.leave_pause();
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();
 CREATE TRIGGER tasks_note_deletion AFTER DELETE ON ticker.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION ticker.note_deletion();
@@ -643,4 +658,5 @@ REVOKE ALL ON FUNCTION ticker.limit_keys(wanted text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_change() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_deletion() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_edit() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ticker.note_pause() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.use_keys() FROM PUBLIC;

@@ -3,28 +3,19 @@
 -- start. When the pause is over, ticks let the tasks go, oldest first, within a budget. No `next_run` is written.
 
 -- name: pause_many
--- Pauses the tasks of a scope. A pause of the same scope that is in force gets the new reason and end.
-WITH paused AS (
-    INSERT INTO {schema}.pauses AS p (scope, value, by, reason, paused_at, until)
-    VALUES (%(scope)s, %(value)s, coalesce(%(by)s, {author}), %(reason)s, {now}, %(until)s::timestamptz)
-    ON CONFLICT (scope, value) WHERE resumed_at IS NULL DO UPDATE SET by = excluded.by, reason = excluded.reason,
-        until = excluded.until, paused_at = CASE WHEN {in_force p} THEN p.paused_at ELSE excluded.paused_at END
-    RETURNING *
-), noted AS (
-    INSERT INTO {schema}.events (at, task_id, what, by, words) SELECT {now}, 0, 'paused', by, {noted_words p} FROM paused p
-)
-SELECT {pause p} FROM paused p
+-- Pauses the tasks of a scope. A pause of the same scope that is in force gets the new reason and end. A trigger records the event,
+-- and that of the end.
+INSERT INTO {schema}.pauses AS p (scope, value, by, reason, paused_at, until)
+VALUES (%(scope)s, %(value)s, coalesce(%(by)s, {author}), %(reason)s, {now}, %(until)s::timestamptz)
+ON CONFLICT (scope, value) WHERE resumed_at IS NULL DO UPDATE SET by = excluded.by, reason = excluded.reason,
+    until = excluded.until, paused_at = CASE WHEN {in_force p} THEN p.paused_at ELSE excluded.paused_at END
+RETURNING {pause p}
 
 -- name: resume_many
 -- Ends the pause of a scope. Ticks let the tasks that wait for it go.
-WITH resumed AS (
-    UPDATE {schema}.pauses p SET resumed_at = {now}, resumed_by = coalesce(%(by)s, {author})
-    WHERE scope = %(scope)s AND value = %(value)s AND {in_force p}
-    RETURNING *
-), noted AS (
-    INSERT INTO {schema}.events (at, task_id, what, by, words) SELECT {now}, 0, 'resumed', resumed_by, {noted_words p} FROM resumed p
-)
-SELECT {pause p} FROM resumed p
+UPDATE {schema}.pauses p SET resumed_at = {now}, resumed_by = coalesce(%(by)s, {author})
+WHERE scope = %(scope)s AND value = %(value)s AND {in_force p}
+RETURNING {pause p}
 
 -- name: list_pauses
 -- Lists the pauses that are in force, and those that are over and for which tasks still wait, oldest first.
@@ -43,16 +34,12 @@ WHERE t.id = %(task_id)s AND {covers t} AND p.paused_at <= %(at)s
 left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)
 
 -- rule: pause
--- The columns of a pause that people read. Counting stops at a million.
+-- The columns of a pause that people read. Counting stops at 100,000.
 t.id, t.scope, t.value, t.by, t.reason, t.paused_at, t.until, t.resumed_at, t.resumed_by, t.budget, {pause_words t} AS words,
-    {in_force t} AS in_force, (SELECT count(*) FROM (SELECT FROM {schema}.tasks w WHERE w.pause_id = t.id LIMIT 1000000) n)::integer AS waiting
+    {in_force t} AS in_force, (SELECT count(*) FROM (SELECT FROM {schema}.tasks w WHERE w.pause_id = t.id LIMIT 100000) n)::integer AS waiting
 
 -- rule: pause_words
-CASE t.scope WHEN 'all' THEN 'all tasks' WHEN 'owner_type' THEN 'tasks of owners of type ' || t.value
-        ELSE 'tasks of the ' || t.scope || ' ' || t.value END
-
--- rule: noted_words
-concat_ws(': ', {pause_words t}, nullif(t.reason, ''))
+{schema}.words_of_pause(t.scope, t.value)
 
 -- rule: note_of_pause
 -- Describes the pause for which the task waits, or that is for it. Here, a pause is over when a tick has ended it: statements that
@@ -91,10 +78,6 @@ RETURNING t.id
 WITH over AS (
     UPDATE {schema}.pauses SET resumed_at = greatest(until, paused_at), resumed_by = 'ticker'
     WHERE resumed_at IS NULL AND until <= %(now)s
-    RETURNING *
-), noted AS (
-    INSERT INTO {schema}.events (at, task_id, what, by, words)
-    SELECT o.resumed_at, 0, 'resumed', o.resumed_by, {noted_words o} FROM over o
 )
 UPDATE {schema}.pauses p SET done_at = %(now)s
 WHERE done_at IS NULL AND resumed_at IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = p.id)

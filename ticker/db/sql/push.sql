@@ -1,12 +1,14 @@
 -- name: end_pauses
--- Ends the pauses whose time has passed, as `resume_tasks` would.
+-- Ends the pauses whose time has passed, as `resume_tasks` would. A trigger has paused the cron and calendar tasks of a new owner
+-- (`is_new`): they need their first time.
 WITH over AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks WHERE paused_until <= %(now)s
+    SELECT id, paused_by = 'template' AS is_new FROM {schema}.tasks WHERE paused_until <= %(now)s
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = {resumed}
 FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms, over.is_new
 
 -- name: claim_due
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.

@@ -23,6 +23,10 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL AND t.pause_id IS NULL
 -- The task's own pause is in force.
 (t.paused_by IS NOT NULL AND (t.paused_until IS NULL OR t.paused_until > (SELECT {now})))
 
+-- rule: is_paused
+-- The task is paused by itself, or waits for a pause of many tasks. The two have an index each.
+(t.paused_by IS NOT NULL OR t.pause_id IS NOT NULL)
+
 -- rule: in_force
 -- The pause of many tasks is in force.
 t.resumed_at IS NULL AND (t.until IS NULL OR t.until > (SELECT {now}))

@@ -19,4 +19,4 @@ CREATE INDEX tasks_due_limited ON tasks (next_run, id)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
 DROP DOMAIN ticker_during;
 DROP TABLE pauses;
-DROP FUNCTION leave_pause();
+DROP FUNCTION note_pause(), leave_pause(), words_of_pause(text, text);

@@ -23,6 +23,23 @@ CREATE TABLE pauses (
 CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value) WHERE resumed_at IS NULL;
 CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
 
+CREATE FUNCTION words_of_pause(scope text, value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE scope WHEN 'all' THEN 'all tasks' WHEN 'owner_type' THEN 'tasks of owners of type ' || value
+    ELSE 'tasks of the ' || scope || ' ' || value END;
+
+-- A pause of many tasks is an event of the installation, whoever writes the row.
+CREATE FUNCTION note_pause() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO {schema}.events (task_id, what, by, words)
+    VALUES (0, CASE WHEN NEW.resumed_at IS NULL THEN 'paused' ELSE 'resumed' END,
+        left(CASE WHEN NEW.resumed_at IS NULL THEN NEW."by" ELSE NEW.resumed_by END, 200),
+        concat_ws(': ', {schema}.words_of_pause(NEW.scope, NEW.value), nullif(NEW.reason, '')));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON pauses
+FOR EACH ROW EXECUTE FUNCTION note_pause();
+
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_during AS text;
 -- The pause for which the due task waits. The hours of the day, and the days of the week, in which it is due ('' for always).
@@ -42,7 +59,7 @@ CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, o
 WHEN (OLD.pause_id IS NOT NULL AND (NEW.function, NEW.queue, NEW.group_name, NEW.owner_type, NEW.limits) IS DISTINCT FROM
     (OLD.function, OLD.queue, OLD.group_name, OLD.owner_type, OLD.limits)) EXECUTE FUNCTION leave_pause();
 
-REVOKE ALL ON FUNCTION leave_pause() FROM PUBLIC;
+REVOKE ALL ON FUNCTION note_pause(), leave_pause() FROM PUBLIC;
 
 -- Due tasks that wait for a pause are not in the indexes of what is due.
 DROP INDEX tasks_due;

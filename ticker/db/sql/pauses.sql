@@ -19,7 +19,8 @@ RETURNING {pause p}
 
 -- name: list_pauses
 -- Lists the pauses that are in force, and those that are over and for which tasks still wait, oldest first.
-SELECT {pause p} FROM {schema}.pauses p WHERE done_at IS NULL ORDER BY id
+SELECT {pause p} FROM {schema}.pauses p
+WHERE done_at IS NULL AND ({in_force p} OR EXISTS (SELECT FROM {schema}.tasks t WHERE t.pause_id = p.id)) ORDER BY id
 
 -- name: has_paused_tasks
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {covers t}) AS has_tasks FROM {schema}.pauses p WHERE id = %(id)s

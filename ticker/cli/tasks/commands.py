@@ -181,19 +181,22 @@ def run_now(task: str | None, owner: str | None, once_within: str | None, as_jso
 
     With --once-within, many calls are few runs, and an elastic interval returns to its lower bound.
     """
+    from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         planned = operations.run_now(db, named, owner=owner, once_within=once_within)
+        paused = [one for one in read_pauses.list_pauses(db) if one.scope == "all" and one.in_force]
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json({"run_ids": planned})
     else:
         for run in planned:
-            render.say(f"planned run {run}; the next tick pushes it")
+            render.say(f"planned run {run}; {'it waits for the pause' if paused else 'the next tick pushes it'}")
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
+    render.warn([read_pauses.sentence(one) for one in paused])
 
 
 @click.command()

@@ -598,8 +598,8 @@ class MemoryBatch:
     def may_be_pushed(self, run: RunRow, now: datetime | None) -> bool:
         return may_be_pushed(run, self._tasks[run.task_id], self._pauses, now or NOW)
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids]
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids and self.may_be_pushed(r, now)]
         return [self._planned(run) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:

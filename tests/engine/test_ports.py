@@ -773,6 +773,16 @@ def test_planned_runs_wait_for_a_pause_and_manual_ones_only_for_one_of_all_tasks
     assert [keyed[one.id] for one in planned if one.is_planned] == kinds
 
 
+@pytest.mark.parametrize(("pause", "columns", "kinds"), PLANNED_RUNS)
+def test_a_planned_run_that_was_chosen_before_its_pause_is_not_claimed(pause, columns, kinds, tables, store):
+    task = tables.add_task(queue="slow", limits=("imap",), **columns)
+    runs = {tables.add_run(task_id=task, kind=kind): kind for kind in (RunKind.MANUAL, RunKind.RETRY)}
+    if pause:
+        tables.add_pause(*pause)
+    with store.batch() as rows:
+        assert [runs[run.id] for run in rows.claim_chosen_planned([*runs], NOW)] == kinds
+
+
 # ------------------------------------------------------------------------------------------ the budget after a pause
 
 

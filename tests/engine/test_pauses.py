@@ -6,6 +6,7 @@ import pytest
 
 import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore
+from ticker.db.connections import connect
 from ticker.engine import pauses
 from ticker.engine.tick import TickOptions, tick
 
@@ -275,3 +276,18 @@ def test_a_pass_lets_a_task_go_though_the_row_of_its_pause_was_deleted(play, tas
     play.db.execute("DELETE FROM ticker.pauses")
     play.at(6)
     assert play.tick().enqueued == 1
+
+
+# ----------------------------------------------------------------------------------------------------------- locks
+
+
+def test_a_tick_does_not_wait_for_a_pause_whose_end_people_are_changing(play, task, database_url):
+    operation(play, 0, ticker.pause_all, group="mail", until=play.begin + MINUTE)
+    with connect(database_url) as other, other.transaction():
+        with play.clock():
+            play.at(61)
+            ticker.pause_all(other, group="mail")
+        assert play.tick().enqueued == 1
+    play.at(62)
+    assert play.tick().enqueued == 0
+    assert [(pause.in_force, pause.until) for pause in ticker.list_pauses(play.db)] == [(True, None)]

@@ -87,17 +87,20 @@ UPDATE {schema}.tasks t SET pause_id = {covering t} FROM held h WHERE t.id = h.i
 RETURNING t.id
 
 -- name: end_pauses_of_many
--- Ends the pauses whose time has passed. Those that are over and for which no task waits any more are done.
-WITH over AS (
-    UPDATE {schema}.pauses SET resumed_at = greatest(until, paused_at), resumed_by = 'ticker'
-    WHERE resumed_at IS NULL AND until <= %(now)s
-    RETURNING *
+-- Ends the pauses whose time has passed. Those that are over and for which no task waits any more are done. A row that people
+-- are changing is left to the next tick.
+WITH free AS MATERIALIZED (
+    SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND (resumed_at IS NOT NULL OR until <= %(now)s) FOR NO KEY UPDATE SKIP LOCKED
+), over AS (
+    UPDATE {schema}.pauses p SET resumed_at = greatest(until, paused_at), resumed_by = 'ticker'
+    FROM free f WHERE f.id = p.id AND resumed_at IS NULL
+    RETURNING p.*
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, what, by, words)
     SELECT o.resumed_at, 0, 'resumed', o.resumed_by, {noted_words o} FROM over o
 )
-UPDATE {schema}.pauses p SET done_at = %(now)s
-WHERE done_at IS NULL AND resumed_at IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = p.id)
+UPDATE {schema}.pauses p SET done_at = %(now)s FROM free f
+WHERE f.id = p.id AND resumed_at IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = p.id)
 
 -- rule: least_budget
 1000

@@ -155,6 +155,25 @@ def test_of_many_jobs_in_one_statement_only_those_of_paused_tasks_wait(db, poll)
     assert {verdict["name"]: verdict["refusal"] for verdict in verdicts} == {"paused": "postponed", "free": None}
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_an_occurrence_from_ahead_of_the_clock_does_not_make_its_task_wait_for_it(own, db, task):
+    """The clock was set back since the push, and a tick has brought the task back to it."""
+    put(db, task, waiting=[NOW + 8 * HOUR], next_run=NOW + MINUTE, paused_by="ann" if own else None)
+    if not own:
+        pause_all(db)
+    assert start(db, task, NOW + 8 * HOUR, pushed=False)["refusal"] == "superseded"
+    assert state(db, task)[:3] == ([], NOW + MINUTE, 1)
+
+
+def test_a_task_by_cron_comes_to_an_occurrence_from_ahead_of_the_clock_again(db, poll):
+    with clock.use(lambda: NOW):
+        task = poll(cron="* * * * *")
+    put(db, task, waiting=[NOW + 8 * HOUR], next_run=NOW + MINUTE)
+    pause_all(db)
+    assert start(db, task, NOW + 8 * HOUR, pushed=False)["refusal"] == "postponed"
+    assert state(db, task)[:3] == ([], NOW + MINUTE, 0)
+
+
 # ---------------------------------------------------------------------------------------------------- planned runs
 
 

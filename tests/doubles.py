@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from tests.pauses import LEAST_BUDGET, Pause
+from tests.pauses import LEAST_BUDGET, Pause, budget_of
 from tests.slots import Key, give_back
 from ticker.engine import jobs as spec
 from ticker.engine import timing
@@ -233,6 +233,7 @@ class MemoryStore:
         self._stepped = self._look_again = False
         self.keys: dict[str, Key] = defaultdict(Key)
         self.pauses: dict[int, Pause] = {}
+        self.least_budget = LEAST_BUDGET
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -262,11 +263,15 @@ class MemoryStore:
         self.keys[key].concurrency = concurrency
 
     def add_pause(self, scope: str, value: str = "", **columns: Any) -> int:
-        self.pauses[len(self.pauses) + 1] = Pause(scope, value, **columns)
-        return len(self.pauses)
+        id_ = max(self.pauses, default=0) + 1
+        self.pauses[id_] = Pause(scope, value, **columns)
+        return id_
 
     def end_pause(self, pause_id: int, at: datetime) -> None:
         self.pauses[pause_id].resumed_at = at
+
+    def delete_pause(self, pause_id: int) -> None:
+        del self.pauses[pause_id]
 
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
@@ -341,13 +346,15 @@ class MemoryStore:
             )
             for r in self.plans.values()
             if r.state == "planned" and not is_after(r.due_at, now) and (t := self.tasks.get(r.task_id)) is not None
-            if t.limits and t.queue not in without and not {*t.limits} & {*full}
+            if t.limits and t.queue not in without and not {*t.limits} & {*full} and may_be_pushed(r, t, self.pauses, now)
         ]  # fmt: skip
         return tasks + planned, len(tasks) == limit
 
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
+        for pause in self.pauses.values():
+            pause.end_if_over(now)
 
     def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
         with self.batch() as rows:
@@ -358,7 +365,7 @@ class MemoryStore:
         granted = []
         for id_ in sorted({task.pause_id for task in self.tasks.values() if task.pause_id is not None}):
             if id_ not in self.pauses:
-                granted.append((id_, LEAST_BUDGET))
+                granted.append((id_, self.least_budget))
                 continue
             pause = self.pauses[id_]
             if pause.in_force(now):
@@ -368,7 +375,7 @@ class MemoryStore:
                 task.pace_ms or task.every_ms for task in own
                 if task.kind is Kind.INTERVAL and task.next_run and task.enabled and task.owner_active and not task.paused_by
             ]  # fmt: skip
-            budget = pause.grant(now, period, tick, intervals)
+            budget = pause.grant(now, period, max(self.least_budget, budget_of(intervals, tick)))
             if budget is not None:
                 due = sum(is_due(task, now, look_ahead) and not task.limits for task in own)
                 granted.append((id_, max(budget - due, budget // 50, 1)))
@@ -455,8 +462,7 @@ class MemoryBatch:
         self._tasks, self._runs, self._swept, self._pauses = tasks, runs, swept, pauses
 
     def covering(self, task: TaskRow, now: datetime) -> int | None:
-        """The first pause of many tasks that is in force for the task."""
-        return min((id_ for id_, one in self._pauses.items() if one.in_force(now) and one.covers(task)), default=None)
+        return covering(task, self._pauses, now)
 
     def is_pushable(self, task: TaskRow, now: datetime, look_ahead: int) -> bool:
         return is_due(task, now, look_ahead) and self.covering(task, now) is None
@@ -590,13 +596,10 @@ class MemoryBatch:
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
 
     def may_be_pushed(self, run: RunRow, now: datetime | None) -> bool:
-        now, task = now or NOW, self._tasks[run.task_id]
-        if any(pause.scope == "all" and pause.in_force(now) for pause in self._pauses.values()):
-            return False
-        return run.kind is RunKind.MANUAL or (task.paused_by is None and self.covering(task, now) is None)
+        return may_be_pushed(run, self._tasks[run.task_id], self._pauses, now or NOW)
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids]
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids and self.may_be_pushed(r, now)]
         return [self._planned(run) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
@@ -859,6 +862,18 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
         task.tolerance_ms, pace_ms=task.pace_ms,
     )  # fmt: skip
+
+
+def covering(task: TaskRow, pauses: Mapping[int, Pause], now: datetime) -> int | None:
+    """The first pause of many tasks that is in force for the task."""
+    return min((id_ for id_, one in pauses.items() if one.in_force(now) and one.covers(task)), default=None)
+
+
+def may_be_pushed(run: RunRow, task: TaskRow, pauses: Mapping[int, Pause], now: datetime) -> bool:
+    """Whether no pause keeps the planned run from its job."""
+    if any(pause.scope == "all" and pause.in_force(now) for pause in pauses.values()):
+        return False
+    return run.kind is RunKind.MANUAL or (task.paused_by is None and covering(task, pauses, now) is None)
 
 
 def is_of(name: str, queue: str | None, without: Collection[str]) -> bool:

@@ -45,14 +45,23 @@ class Pause:
         }
         return values[self.scope] == self.value
 
-    def grant(self, now: datetime, period: int, tick: int, intervals: Iterable[int]) -> int | None:
-        """The budget of this tick, or None if another tick has it."""
+    def end_if_over(self, now: datetime) -> None:
+        """As a tick does: the pause stays ended, even if the clock is set back."""
+        if self.resumed_at is None and self.until is not None and self.until <= now:
+            self.resumed_at = self.until
+
+    def grant(self, now: datetime, period: int, budget: int) -> int | None:
+        """The budget of this tick, or None if another tick has it. The first budget stays."""
         apart = timedelta(milliseconds=0.9 * period)
         if self.granted_at is not None and now - apart <= self.granted_at <= now:
             return None
         self.granted_at = now
-        self.budget = self.budget or max(LEAST_BUDGET, ceil(1.2 * tick * sum(1 / every for every in intervals)))
+        self.budget = self.budget or budget
         return self.budget
+
+
+def budget_of(intervals: Iterable[int], tick: int) -> int:
+    return ceil(1.2 * tick * sum(1 / every for every in intervals))
 
 
 def is_limit_of(declared: str, key: str) -> bool:

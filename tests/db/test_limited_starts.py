@@ -431,6 +431,16 @@ def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(c
     assert seen == allowed
 
 
+def test_a_hold_from_ahead_of_the_clock_begins_again_with_the_next_one(db, limit, poll):
+    """The clock was set back by a day, and no tick has seen it yet. Afterwards, none could: the time of the last hold is not ahead."""
+    limit("host", concurrency=3)
+    run_id = start(db, poll("host"), NOW)["run_id"]
+    hold_off(db, "host", run_id, NOW, for_ms=60_000)
+    earlier = NOW - timedelta(days=1)
+    assert hold_off(db, "host", run_id, earlier, for_ms=1_000)["held_until"] == earlier + MINUTE
+    assert hold_off(db, "host", run_id, earlier + SECOND, for_ms=90_000)["held_until"] == earlier + 91 * SECOND
+
+
 def test_a_held_off_end_is_no_failure_and_has_no_follow_up(db, limit, poll):
     limit("host", concurrency=3)
     task, token = poll("host", retries=3), str(uuid4())

@@ -41,7 +41,7 @@ class PostgresTables:
         self._db = stack.enter_context(connect(url))
         self._db.execute(
             "DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers;"
-            " DELETE FROM ticker.limits; DELETE FROM ticker.limited_keys; DELETE FROM ticker.slots"
+            " DELETE FROM ticker.limits; DELETE FROM ticker.limited_keys; DELETE FROM ticker.slots; DELETE FROM ticker.pauses"
         )
 
     def another(self):
@@ -65,9 +65,23 @@ class PostgresTables:
     def add_limit(self, key, concurrency):
         self._db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES (%s, %s)", [key, concurrency])
 
+    def add_pause(self, scope, value="", until=None):
+        inserted = "INSERT INTO ticker.pauses (scope, value, until) VALUES (%s, %s, %s) RETURNING id"
+        return self._db.execute(inserted, [scope, value, until]).fetchone()[0]
+
+    def end_pause(self, pause_id, at):
+        self._db.execute("UPDATE ticker.pauses SET resumed_at = %s WHERE id = %s", [at, pause_id])
+
+    def delete_pause(self, pause_id):
+        self._db.execute("DELETE FROM ticker.pauses WHERE id = %s", [pause_id])
+
     def saw_tick(self, at):
         self._db.execute("INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (%s, 1, %s, %s)",
                          [uuid4(), NOW, at])  # fmt: skip
+
+    def put(self, task_id, **columns):
+        assignments = ", ".join(f"{name} = %({name})s" for name in columns)
+        self._db.execute(f"UPDATE ticker.tasks SET {assignments} WHERE id = %(id)s", {**columns, "id": task_id})
 
     def task(self, task_id):
         [row] = self._read("tasks", TaskRow, "WHERE id = %s", task_id)
@@ -604,6 +618,242 @@ def test_all_tasks_are_brought_back_however_many(tables, store):
     ids = [tables.add_task(last_run=FUTURE) for _ in range(5)]
     store.clamp(NOW, 2)
     assert {tables.task(id_).last_run for id_ in ids} == {NOW}
+
+
+# ------------------------------------------------------------------------------------------- pauses of many tasks
+
+SCOPES = [
+    ("all", ""),
+    ("group", "mail"),
+    ("function", "fetch"),
+    ("queue", "slow"),
+    ("owner_type", "channel"),
+    ("limit", "imap.*"),
+]
+COVERED = {
+    "group_name": "mail",
+    "function": "fetch",
+    "queue": "slow",
+    "owner_type": "channel",
+    "owner_id": "1",
+    "limits": ("imap.a",),
+}
+
+
+def withheld(tables, *ids):
+    return [tables.task(id_).pause_id for id_ in ids]
+
+
+def let_go(store, pause_id, now=NOW, limit=MANY):
+    """The ids that are due after the ticker has let tasks of this pause go."""
+    store.let_go(pause_id, now, limit)
+    return due(store, now)
+
+
+@pytest.mark.parametrize(("scope", "value"), SCOPES)
+def test_due_tasks_of_a_pause_are_withheld_and_no_others(scope, value, tables, store):
+    covered, later = tables.add_task(**COVERED), tables.add_task(**COVERED, next_run=NOW + SECOND)
+    other = tables.add_task(group_name="mai", owner_type="channels", owner_id="1", limits=("pop3",))
+    pause = tables.add_pause(scope, value)
+    assert store.withhold(NOW, 0, MANY) == (2 if scope == "all" else 1)
+    assert withheld(tables, covered, later, other) == [pause, None, pause if scope == "all" else None]
+
+
+@pytest.mark.parametrize(("scope", "value"), SCOPES)
+def test_a_due_task_of_a_pause_that_no_tick_has_withheld_is_not_claimed(scope, value, tables, store):
+    """The pause was committed after the tick had withheld what was due."""
+    free = tables.add_task(**COVERED | {"limits": None})
+    limited = tables.add_task(**COVERED)
+    tables.add_pause(*(("limit", "imap.a") if scope == "limit" else (scope, value)))
+    with store.batch() as rows:
+        claimed = [
+            *rows.claim_due(NOW, 0, MANY),
+            *rows.claim_in_turn(NOW, 0, "slow", MANY),
+            *rows.claim_chosen(NOW, 0, [limited]),
+        ]
+        assert [task.id for task in claimed] == ([free, free] if scope == "limit" else [])
+
+
+def test_the_oldest_due_tasks_are_withheld_first_and_at_most_as_many_as_asked_for(tables, store):
+    ids = [tables.add_task(next_run=NOW - age * MINUTE) for age in (1, 3, 2)]
+    pause = tables.add_pause("all")
+    assert [store.withhold(NOW, 0, 2), withheld(tables, *ids)] == [2, [None, pause, pause]]
+    assert [store.withhold(NOW, 0, 2), withheld(tables, *ids)] == [1, [pause] * 3]
+    assert store.withhold(NOW, 0, 2) == 0
+
+
+def test_a_withheld_task_is_not_due_and_keeps_its_next_run(tables, store):
+    id_ = tables.add_task(queue="slow", next_run=NOW - MINUTE)
+    tables.add_pause("all")
+    store.withhold(NOW, 0, MANY)
+    assert due(store, NOW + 10 * MINUTE) == [] and store.count_due(NOW, 0, "slow") == 0
+    assert tables.task(id_).next_run == NOW - MINUTE
+
+
+def test_a_task_of_several_pauses_waits_for_the_first_and_then_for_the_next(tables, store):
+    id_ = tables.add_task(function="fetch")
+    first, second = tables.add_pause("all"), tables.add_pause("function", "fetch")
+    store.withhold(NOW, 0, MANY)
+    assert withheld(tables, id_) == [first]
+    tables.end_pause(first, NOW)
+    assert let_go(store, first) == [] and withheld(tables, id_) == [second]
+    tables.end_pause(second, NOW)
+    assert let_go(store, second) == [id_] and withheld(tables, id_) == [None]
+
+
+def test_the_tasks_that_are_due_for_longest_go_first_and_at_most_as_many_as_asked_for(tables, store):
+    ids = [tables.add_task(next_run=NOW - age * MINUTE) for age in (1, 3, 2)]
+    pause = tables.add_pause("all")
+    store.withhold(NOW, 0, MANY)
+    tables.end_pause(pause, NOW)
+    assert [store.let_go(pause, NOW, 2), due(store)] == [2, [ids[1], ids[2]]]
+    assert [store.let_go(pause, NOW, 2), due(store)] == [1, [ids[1], ids[2], ids[0]]]
+
+
+def test_a_task_that_goes_keeps_its_own_pause(tables, store):
+    id_ = tables.add_task()
+    pause = tables.add_pause("all")
+    store.withhold(NOW, 0, MANY)
+    tables.put(id_, paused_by="ann")
+    tables.end_pause(pause, NOW)
+    assert let_go(store, pause) == []
+    assert (tables.task(id_).pause_id, tables.task(id_).paused_by) == (None, "ann")
+
+
+def test_a_pause_with_an_end_is_in_force_until_that_very_instant(tables, store):
+    id_ = tables.add_task()
+    tables.add_pause("all", until=NOW + MINUTE)
+    assert due(store, NOW + MINUTE - MICROSECOND) == []
+    assert due(store, NOW + MINUTE) == [id_]
+
+
+def test_a_pause_that_a_tick_has_ended_stays_ended_if_the_clock_is_set_back(tables, store):
+    id_ = tables.add_task()
+    tables.add_pause("all", until=NOW + MINUTE)
+    store.wake(NOW + MINUTE, MANY)
+    assert due(store, NOW) == [id_]
+
+
+def test_waiting_tasks_that_are_paused_are_not_pushed_again(tables, store):
+    tables.add_task(waiting=(NOW,), paused_by="ann")
+    tables.add_task(waiting=(NOW,), group_name="mail")
+    other = tables.add_task(waiting=(NOW,))
+    tables.add_pause("group", "mail")
+    with store.batch() as rows:
+        assert [task.id for task in rows.claim_waiting(MANY, NOW)] == [other]
+
+
+PLANNED_RUNS = [
+    ((), {}, ["manual", "retry"]),
+    ((), {"paused_by": "ann"}, ["manual"]),
+    (("queue", "slow"), {}, ["manual"]),
+    (("all", ""), {}, []),
+]
+
+
+@pytest.mark.parametrize(("pause", "columns", "kinds"), PLANNED_RUNS)
+def test_planned_runs_wait_for_a_pause_and_manual_ones_only_for_one_of_all_tasks(pause, columns, kinds, tables, store):
+    task = tables.add_task(queue="slow", **columns)
+    limited = tables.add_task(queue="slow", limits=("imap",), **columns)
+    if pause:
+        tables.add_pause(*pause)
+    runs = {
+        (state, of): [tables.add_run(task_id=of, kind=kind, state=state) for kind in (RunKind.MANUAL, RunKind.RETRY)]
+        for state in ("planned", "pushed") for of in (task, limited)
+    }  # fmt: skip
+    free, keyed = (dict(zip(runs["planned", of], ("manual", "retry"), strict=True)) for of in (task, limited))
+    with store.batch() as rows:
+        assert [free[run.id] for run in rows.claim_planned(NOW, MANY)] == kinds
+        assert [run.id for run in rows.claim_pushed(MANY, NOW)] == [
+            ids[number] for (state, _), ids in runs.items() if state == "pushed" for number in range(len(kinds))
+        ]
+    planned, _ = store.limited_due(NOW - SECOND, 0, MANY)
+    assert planned == []
+    planned, _ = store.limited_due(NOW, 0, MANY)
+    assert [keyed[one.id] for one in planned if one.is_planned] == kinds
+
+
+@pytest.mark.parametrize(("pause", "columns", "kinds"), PLANNED_RUNS)
+def test_a_planned_run_that_was_chosen_before_its_pause_is_not_claimed(pause, columns, kinds, tables, store):
+    task = tables.add_task(queue="slow", limits=("imap",), **columns)
+    runs = {tables.add_run(task_id=task, kind=kind): kind for kind in (RunKind.MANUAL, RunKind.RETRY)}
+    if pause:
+        tables.add_pause(*pause)
+    with store.batch() as rows:
+        assert [runs[run.id] for run in rows.claim_chosen_planned([*runs], NOW)] == kinds
+
+
+# ------------------------------------------------------------------------------------------ the budget after a pause
+
+
+def over(tables, store, count, *, resumed_at=NOW):
+    """A pause that is over, for which so many tasks of one minute wait."""
+    for number in range(count):
+        tables.add_task(function="fetch", next_run=NOW - (number + 1) * SECOND)
+    pause = tables.add_pause("function", "fetch")
+    store.withhold(NOW, 0, MANY)
+    tables.end_pause(pause, resumed_at)
+    return pause
+
+
+def granted(store, now=NOW, period=30_000, tick=30_000):
+    return [*store.grant_budgets(now, 0, period, tick)]
+
+
+def test_nothing_is_granted_while_a_pause_is_in_force_or_if_no_task_waits_for_it(tables, store):
+    tables.add_task(function="fetch")
+    pause = tables.add_pause("function", "fetch")
+    tables.end_pause(tables.add_pause("queue", "slow"), NOW)
+    store.withhold(NOW, 0, MANY)
+    assert granted(store) == []
+    tables.end_pause(pause, NOW)
+    assert granted(store) == [(pause, 1_000)]
+
+
+def test_the_budget_is_a_fifth_more_than_the_intervals_of_the_tasks_require_in_a_tick(tables, store):
+    pause = over(tables, store, 3)
+    for columns in ({}, {"function": "fetch", "enabled": False}, {"function": "fetch", "paused_by": "ann"}):
+        tables.add_task(next_run=NOW + SECOND, **columns)
+    assert granted(store, tick=1_000 * 60_000) == [(pause, 3_600)]
+
+
+def test_the_first_budget_of_a_pause_stays(tables, store):
+    pause = over(tables, store, 3)
+    granted(store, tick=1_000 * 60_000)
+    assert granted(store, NOW + MINUTE, tick=1_000) == [(pause, 3_600)]
+
+
+def test_tasks_of_the_pause_that_are_due_without_waiting_count_but_something_is_always_let_go(tables, store):
+    pause = over(tables, store, 1)
+    for _ in range(5):
+        tables.add_task(function="fetch")
+        tables.add_task()
+    assert granted(store) == [(pause, 995)]
+    for _ in range(1_000):
+        tables.add_task(function="fetch")
+    assert granted(store, NOW + MINUTE) == [(pause, 20)]
+
+
+def test_a_budget_is_granted_once_in_a_period(tables, store):
+    pause, other = over(tables, store, 1), tables.another()
+    assert granted(store) == [(pause, 1_000)]
+    for seconds in (0, 1, 27):
+        assert granted(other, NOW + seconds * SECOND) == []
+    assert granted(other, NOW + 27 * SECOND + MILLISECOND) == [(pause, 1_000)]
+    assert granted(store, NOW + 28 * SECOND) == []
+
+
+def test_a_budget_is_granted_again_after_the_clock_was_set_back(tables, store):
+    pause = over(tables, store, 1, resumed_at=NOW - 10 * MINUTE)
+    assert granted(store) == [(pause, 1_000)]
+    assert granted(store, NOW - 5 * MINUTE) == [(pause, 1_000)]
+
+
+def test_tasks_that_wait_for_a_pause_whose_row_is_gone_are_let_go(tables, store):
+    pause = over(tables, store, 2)
+    tables.delete_pause(pause)
+    assert granted(store) == [(pause, 1_000)]
+    assert len(let_go(store, pause)) == 2
 
 
 # --------------------------------------------------------------------------------------------- a store out of reach

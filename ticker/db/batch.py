@@ -92,8 +92,8 @@ class PostgresBatch:
             rows += self._execute("claim_pieces", limit=limit - len(rows), **which)
         return [PlannedRun(**row) for row in rows]
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        return [PlannedRun(**row) for row in self._execute("claim_chosen_planned", ids=list(ids))]
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        return [PlannedRun(**row) for row in self._execute("claim_chosen_planned", ids=list(ids), now=now)]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
         if run_ids:

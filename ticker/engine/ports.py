@@ -134,8 +134,8 @@ class Batch(Protocol):
         (`gone`). Pieces of a run that ended while it made them are deleted.
         """
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        """Returns those of these planned runs that are still planned, oldest first. Skips rows that are locked."""
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        """Returns those of these planned runs that are still planned and not paused, oldest first. Skips rows that are locked."""
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
 

@@ -235,7 +235,7 @@ def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Push
         return [push_due(work, claim(ids), late) for ids in batches if not options.stop()]
 
     def push_runs(ids: Sequence[int]) -> Pushed:
-        return push_planned(work, lambda rows: rows.claim_chosen_planned(ids))
+        return push_planned(work, lambda rows: rows.claim_chosen_planned(ids, now))
 
     of_runs = [push_runs(ids) for ids in batched([one.id for one in chosen if one.is_planned], options.batch)]
     of_tasks = (alone if options.depths else options.push_threads)(push)

@@ -75,13 +75,16 @@ UPDATE {schema}.tasks t SET pause_id = {covering t} FROM held h WHERE t.id = h.i
 RETURNING t.id
 
 -- name: end_pauses_of_many
--- Ends the pauses whose time has passed. Those that are over and for which no task waits any more are done.
-WITH over AS (
-    UPDATE {schema}.pauses SET resumed_at = greatest(until, paused_at), resumed_by = 'ticker'
-    WHERE resumed_at IS NULL AND until <= %(now)s
+-- Ends the pauses whose time has passed. Those that are over and for which no task waits any more are done. A row that people
+-- are changing is left to the next tick.
+WITH free AS MATERIALIZED (
+    SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND (resumed_at IS NOT NULL OR until <= %(now)s) FOR NO KEY UPDATE SKIP LOCKED
+), over AS (
+    UPDATE {schema}.pauses p SET resumed_at = greatest(until, paused_at), resumed_by = 'ticker'
+    FROM free f WHERE f.id = p.id AND resumed_at IS NULL
 )
-UPDATE {schema}.pauses p SET done_at = %(now)s
-WHERE done_at IS NULL AND resumed_at IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = p.id)
+UPDATE {schema}.pauses p SET done_at = %(now)s FROM free f
+WHERE f.id = p.id AND resumed_at IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = p.id)
 
 -- rule: least_budget
 1000
@@ -97,16 +100,20 @@ greatest({least_budget}, (SELECT ceil(1.2 * %(tick_ms)s * sum(1.0 / coalesce(t.s
 -- rule: share_sampled
 least(1, 20000 / greatest(c.reltuples, 1)) FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass
 
+-- rule: waited_for
+-- The pauses for which tasks wait. Each is looked up after the previous one.
+waited_for AS (
+    (SELECT pause_id AS id FROM {schema}.tasks WHERE pause_id IS NOT NULL ORDER BY pause_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.pause_id FROM {schema}.tasks o WHERE o.pause_id > w.id ORDER BY o.pause_id LIMIT 1)
+    FROM waited_for w WHERE w.id IS NOT NULL
+)
+
 -- name: grant_budgets
 -- Lists the pauses that are over and for which tasks still wait, each with the number of tasks that this tick may let go. Within
 -- `period_ms`, one tick gets the budget of a pause. Tasks of the pause that are due without waiting count. If the row of the
 -- pause was deleted, the budget is the smallest one.
-WITH RECURSIVE waited_for AS (
-    (SELECT pause_id AS id FROM {schema}.tasks WHERE pause_id IS NOT NULL ORDER BY pause_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT t.pause_id FROM {schema}.tasks t WHERE t.pause_id > w.id ORDER BY t.pause_id LIMIT 1)
-    FROM waited_for w WHERE w.id IS NOT NULL
-), over AS MATERIALIZED (
+WITH RECURSIVE {waited_for}, over AS MATERIALIZED (
     SELECT p.id FROM {schema}.pauses p WHERE p.id IN (SELECT id FROM waited_for) AND NOT ({in_force p})
         AND coalesce(p.granted_at NOT BETWEEN %(now)s - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, true)
     FOR NO KEY UPDATE SKIP LOCKED

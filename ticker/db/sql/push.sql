@@ -207,9 +207,10 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_at > %(now)s::timestamptz + interval '1 second')
 
 -- name: claim_chosen_planned
+-- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned'
+WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t}
 ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 

@@ -54,8 +54,10 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 ('locked', 'gone', 'begun', 'redelivered', 'stale', 'has_limits', 'limited', 'waits', 'postponed')
 
 -- rule: outlived
--- The occurrence can wait no longer: a newer one is due, or waits.
-(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w))
+-- The occurrence can wait no longer: a newer one is due, or waits. Or the clock was set back, and the task is due before an
+-- occurrence from ahead. (Cron and calendar come to that time again.)
+(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)
+        OR t.kind = 'interval' AND t.next_run < t.occurrence)
 
 -- rule: judged_starts
 WITH asked AS MATERIALIZED (
@@ -122,7 +124,7 @@ WITH asked AS MATERIALIZED (
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-        WHEN j.refusal IN ('limited', 'postponed') THEN j.occurrence
+        WHEN j.refusal IN ('limited', 'postponed') THEN least(j.next_run, j.occurrence)
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n

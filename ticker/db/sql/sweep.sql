@@ -57,8 +57,9 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 -- name: has_work
 -- Returns whether a pass might find work: the condition of each step, as roughly as an index can answer it. A pass that
 -- finds nothing costs a few milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
--- because the planner expects an EXISTS to find a row at once, and would read the table.
-WITH instant AS MATERIALIZED (
+-- because the planner expects an EXISTS to find a row at once, and would read the table. A task may wait for a pause that is
+-- done, or whose row is gone: another ticker did not see it yet.
+WITH RECURSIVE {waited_for}, instant AS MATERIALIZED (
     SELECT {now} AS now
 )
 SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
@@ -81,6 +82,8 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
         ORDER BY alarm_at LIMIT 1) IS NOT NULL
     OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.pauses p WHERE p.done_at IS NULL AND NOT ({in_force p}))
+    OR EXISTS (SELECT FROM waited_for w WHERE w.id IS NOT NULL
+        AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = w.id AND {in_force p}))
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN {good_outcomes})
     OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy

@@ -11,7 +11,7 @@ from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Receipt, RunAtWork
+from ticker.engine.ports import JobState, OpenPauses, Receipt, RunAtWork
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 
@@ -118,14 +118,20 @@ class FaultyStore:
     def wake(self, now: datetime, limit: int) -> None:
         self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
 
-    def withhold(self, *args: Any) -> int:
-        return self._pass.call("postgres", "withhold", lambda: int(self._inner.withhold(*args)))
+    def open_pauses(self, *args: Any) -> OpenPauses:
+        return self._pass.call("postgres", "open_pauses", lambda: self._inner.open_pauses(*args))
 
-    def grant_budgets(self, *args: Any) -> Sequence[tuple[int, int]]:
-        return self._pass.call("postgres", "grant_budgets", lambda: self._inner.grant_budgets(*args))
+    def withhold(self, *args: Any) -> tuple[datetime, int] | None:
+        return self._pass.call("postgres", "withhold", lambda: self._inner.withhold(*args))
 
-    def let_go(self, *args: Any) -> int:
-        return self._pass.call("postgres", "let_go", lambda: int(self._inner.let_go(*args)))
+    def grant_budget(self, *args: Any) -> int | None:
+        return self._pass.call("postgres", "grant_budget", lambda: self._inner.grant_budget(*args))
+
+    def let_go(self, *args: Any) -> tuple[int, int]:
+        return self._pass.call("postgres", "let_go", lambda: self._inner.let_go(*args))
+
+    def close_pauses(self, *args: Any) -> None:
+        self._pass.call("postgres", "close_pauses", lambda: self._inner.close_pauses(*args))
 
     def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
         """None as in `clamp`."""

@@ -1,5 +1,6 @@
 """The ports of one pass, with one fault at one of its calls. The pass itself is the real one."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class Pass:
         self.calls = 0
         self.in_batch = False
         self.answered: set[str] = set()
+        self.let_go: Counter[int] = Counter()  # by pause
+        self.now = world.now()
         self.still_frozen = 0.0
 
     def call(self, server: str, name: str, do: Callable[[], T]) -> T:
@@ -95,7 +98,8 @@ class FaultyStore:
         return str(self._inner.installation)
 
     def now(self) -> datetime:
-        return self._pass.call("postgres", "now", self._pass.world.now)
+        self._pass.now = self._pass.call("postgres", "now", self._pass.world.now)
+        return self._pass.now
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
         """None as in `clamp`."""
@@ -121,11 +125,26 @@ class FaultyStore:
     def withhold(self, *args: Any) -> int:
         return self._pass.call("postgres", "withhold", lambda: int(self._inner.withhold(*args)))
 
-    def grant_budgets(self, *args: Any) -> Sequence[tuple[int, int]]:
-        return self._pass.call("postgres", "grant_budgets", lambda: self._inner.grant_budgets(*args))
+    def grant_budgets(self, now: datetime, look_ahead: int, *_: int) -> Sequence[tuple[int, int]]:
+        """With the period of the history's ticks, which the other steps of a simulated pass do not know."""
+        period = round(self._pass.world.period * 1000)
 
-    def let_go(self, *args: Any) -> int:
-        return self._pass.call("postgres", "let_go", lambda: int(self._inner.let_go(*args)))
+        def granted() -> Sequence[tuple[int, int]]:
+            budgets: Sequence[tuple[int, int]] = self._inner.grant_budgets(now, look_ahead, period, period)
+            for pause_id, _ in budgets:
+                self._pass.world.on_grant(pause_id, now)
+            return budgets
+
+        return self._pass.call("postgres", "grant_budgets", granted)
+
+    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
+        def gone() -> int:
+            count = int(self._inner.let_go(pause_id, now, limit))
+            self._pass.let_go[pause_id] += count
+            self._pass.world.on_let_go(pause_id, count, self._pass.let_go[pause_id])
+            return count
+
+        return self._pass.call("postgres", "let_go", gone)
 
     def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
         """None as in `clamp`."""
@@ -163,7 +182,14 @@ class FaultyBatch:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._inner, name)
-        return lambda *args: self._pass.call("postgres", name, lambda: method(*args))
+
+        def called(*args: Any) -> Any:
+            answer = method(*args)
+            if name.startswith("claim_"):
+                self._pass.world.on_claim(name, answer, self._pass.now)
+            return answer
+
+        return lambda *args: self._pass.call("postgres", name, lambda: called(*args))
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         self._pass.call("postgres", "advance", lambda: self._inner.advance(tasks))

@@ -1,7 +1,8 @@
 """The same over real servers: the public door, the statements that a worker sends, RQ's own keys. No worker runs."""
 
 import json
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from rq.job import Job as RQJob
 import ticker
 from tests.doubles import GROUPED, NOWHERE, RunRow, TaskRow, Uptime
 from tests.simulation.memory import FUNCTIONS
+from tests.simulation.pauses import LEAST_BUDGET
 from tests.simulation.verdict import Job, Verdict
 from tests.slots import Limit
 from ticker import clock
@@ -41,6 +43,8 @@ class PostgresTables:
 
     def __init__(self, url: str, redis: Redis) -> None:
         self._url, self._redis = url, redis
+        self._opened = ExitStack()
+        self._opened.enter_context(small_budgets())
         self._stores: list[PostgresStore] = []
         self.queue = RedisQueue(redis)
         self._db = connect(url, name="simulation")
@@ -60,6 +64,7 @@ class PostgresTables:
         for store in self._stores:
             store.close()
         self._db.close()
+        self._opened.close()
 
     def another_store(self) -> PostgresStore:
         store = PostgresStore(self._url)
@@ -93,6 +98,14 @@ class PostgresTables:
     def resume(self, now: datetime, task_id: int) -> None:
         with translated(), clock.use(lambda: now):
             ticker.resume(self._db, task_id)
+
+    def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
+        with translated(), clock.use(lambda: now):
+            return ticker.pause_all(self._db, **named(scope, value), by="someone", until=until).id
+
+    def resume_all(self, now: datetime, scope: str, value: str) -> None:
+        with translated(), clock.use(lambda: now):
+            ticker.resume_all(self._db, **named(scope, value))
 
     def delete(self, now: datetime, task_id: int) -> None:
         with translated(), self._db.transaction():
@@ -216,6 +229,23 @@ class PostgresTables:
         columns = ", ".join(field.name for field in fields(shape))
         with self._db.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(f"SELECT {columns} FROM ticker.{table} ORDER BY id").fetchall()
+
+
+@contextmanager
+def small_budgets() -> Iterator[None]:
+    """The rule of the least budget is another one here, so that a handful of tasks meets it."""
+    _, rules = sql._document("ticker")
+    usual, rules["least_budget"] = rules["least_budget"], str(LEAST_BUDGET)  # type: ignore[index]
+    sql.statements.cache_clear()
+    try:
+        yield
+    finally:
+        rules["least_budget"] = usual  # type: ignore[index]
+        sql.statements.cache_clear()
+
+
+def named(scope: str, value: str) -> dict[str, str]:
+    return {} if scope == "all" else {scope: value}
 
 
 def _outcome(text: str | None) -> Outcome | None:

@@ -8,7 +8,8 @@ import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore
 from ticker.db.connections import connect
 from ticker.engine import pauses
-from ticker.engine.tick import TickOptions, tick
+from ticker.engine.queue_limit import Room
+from ticker.engine.tick import Pass, TickOptions, tick
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -57,20 +58,20 @@ def test_all_due_tasks_of_a_pause_are_withheld_however_many(rows, jobs):
     assert {rows.task(id_).pause_id for id_ in ids} == {pause}
 
 
-def test_a_pass_that_is_to_stop_withholds_nothing_and_lets_nothing_go(rows):
+def test_a_pass_that_is_to_stop_withholds_nothing_and_lets_nothing_go(rows, jobs):
     [withheld], pause = add(rows, 1), rows.add_pause("all")
     rows.withhold(NOW, 0, 10)
     [due] = add(rows, 1)
     rows.end_pause(pause, NOW)
-    later = rows.add_pause("all")
-    pauses.apply(rows, NOW, 0, 0, 10, stop=lambda: True)
-    assert (rows.task(withheld).pause_id, rows.task(due).pause_id) == (pause, None), later
+    rows.add_pause("function", "other")
+    pauses.apply(Pass(rows, Room(jobs, {}), NOW, TickOptions(stop=lambda: True)))
+    assert (rows.task(withheld).pause_id, rows.task(due).pause_id) == (pause, None)
 
 
 def test_a_pause_that_is_committed_after_a_tick_has_withheld_what_is_due_holds_for_its_pushes(rows, jobs, monkeypatch):
     add(rows, 2)
-    usual = MemoryStore.grant_budgets
-    monkeypatch.setattr(MemoryStore, "grant_budgets", lambda *args: [rows.add_pause("all"), usual(*args)][1])
+    usual = MemoryStore.open_pauses
+    monkeypatch.setattr(MemoryStore, "open_pauses", lambda *args: [usual(*args), rows.add_pause("all")][0])
     assert pushed(rows, jobs, NOW) == []
 
 
@@ -187,11 +188,8 @@ def test_a_pause_is_done_when_no_task_waits_for_it(play, task):
     [pause] = ticker.list_pauses(play.db)
     assert (pause.waiting, pause.budget) == (1, None)
     play.tick()
-    [pause] = ticker.list_pauses(play.db)
-    assert (pause.waiting, pause.budget) == (0, 1_000)
-    play.at(31)
-    play.tick()
     assert ticker.list_pauses(play.db) == []
+    assert play.db.execute("SELECT budget, done_at FROM ticker.pauses").fetchall() == [(1_000, play.now)]
 
 
 def test_a_task_whose_edit_takes_it_out_of_the_pause_is_pushed_by_the_next_tick(play):

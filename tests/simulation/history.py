@@ -61,8 +61,8 @@ class Drama:
         self.world.on_push = self._wake_workers
         self.world.on_tick = lambda: self.people.pauses.judge_tick(self.people.tasks)
         self.world.on_claim = self.people.judge_claim
-        self.world.on_grant = lambda id_, now: self.people.pauses.granted(id_, now, self.people.tasks.values())
-        self.world.on_let_go = self.people.pauses.went
+        self.world.on_grant = lambda now: self.people.pauses.granted(now, self.people.tasks.values())
+        self.world.on_let_go, self.world.on_close = self.people.pauses.went, self.people.pauses.closed
         self._steps = steps
         self._lag = self.period if limits else 0.3  # seconds until a worker takes a job, at most
         self._acts = 18 if limits else 6

@@ -93,8 +93,9 @@ class MemoryTables:
         row = self._unlocked(task_id)
         if row.paused_by is not None:
             self._put(
-                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now)
-            )
+                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now),
+                resumed_at=now if row.enabled else row.resumed_at,
+            )  # fmt: skip
 
     def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
         for id_, pause in self.rows.pauses.items():
@@ -113,7 +114,8 @@ class MemoryTables:
         if any(run.id in self.rows.plans.held for run in plans):
             raise RowLocked(f"task {task_id}")
         gone = {"state": "ended", "outcome": Outcome.DROPPED, "reason": str(Reason.GONE), "ended_at": now}
-        for due in sorted(self._unlocked(task_id).waiting):
+        row = self._unlocked(task_id)
+        for due in sorted({*row.waiting, row.returned} - {None}):
             record = RunRow(task_id=task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now)
             self.rows.plans.add(replace(record, **gone))
         for run in plans:
@@ -151,8 +153,11 @@ class MemoryTables:
             values["next_run"] = min(row.next_run, now + timing.span(values["every_ms"]))
         elif values["enabled"] and not row.enabled and row.kind is Kind.INTERVAL and row.next_run is not None:
             values["next_run"] = max(row.next_run, now)
-        if leaves_its_pause(row, values):
+        pause = self.rows.pauses.get(row.pause_id or 0)
+        if pause is not None and pause.resumed_at is None and leaves_its_pause(row, values):
             values["pause_id"] = None
+        if values["enabled"] and not row.enabled and row.paused_by is None:
+            values["resumed_at"] = now
         self._put(id_, **values, push_after=None)
 
     # -------------------------------------------------------------------------------------------- started and ended
@@ -259,7 +264,7 @@ class MemoryTables:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
         if reason in (Reason.LIMITED, Reason.POSTPONED):
-            return {"next_run": min(due, row.next_run or due)}
+            return {"next_run": min(due, row.next_run or due), "returned": due}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:

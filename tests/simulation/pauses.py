@@ -42,8 +42,8 @@ class Wide:
     since: int
     until: datetime | None = None
     resumed: bool = False
-    budget: int | None = None
-    """The most that one tick may let go."""
+    done: bool = False
+    """It is over, and no task waits for it."""
     granted_at: datetime | None = None
 
     def covers(self, spec: Covered) -> bool:
@@ -101,35 +101,43 @@ class Pauses:
         """Whether a pause keeps such a run of the task from its start. For manual runs, only a pause of all tasks does."""
         return any(one.covers(spec) for one in self.in_force(now) if kind is not RunKind.MANUAL or one.scope == "all")
 
+    def over(self) -> list[Wide]:
+        return [one for one in self.all.values() if not one.done and not one.in_force(self._world)]
+
     def judge_tick(self, specs: Mapping[int, Covered]) -> None:
-        """Right after a pass: what waits for a pause is one of its tasks."""
+        """Right after a pass: what waits for a pause that is in force is one of its tasks."""
         for row in self._world.tables.task_rows() if self.all else ():
-            if row.pause_id is not None and not self.all[row.pause_id].covers(specs[row.id]):
-                self._world.history.complain("L1", f"task {row.id} waits for {self.all[row.pause_id]}")
+            one = self.all.get(row.pause_id or 0)
+            if one is not None and one.in_force(self._world) and not one.covers(specs[row.id]):
+                self._world.history.complain("L1", f"task {row.id} waits for {one}")
 
     # ---------------------------------------------------------------------------------------------------- the budget
 
-    def granted(self, pause_id: int, now: datetime, specs: Iterable[Covered]) -> None:
-        """A tick at `now` may let tasks of the pause go."""
-        one, period = self.all[pause_id], self._world.period
-        if one.in_force(self._world) and not self._world.history.steps:
-            self._world.history.complain("S6", f"tasks of pause {pause_id} may go, and it is in force")
-        if one.budget is None:
-            rate = sum(1 / spec.every for spec in specs if not spec.deleted and one.covers(spec))
-            one.budget = max(LEAST_BUDGET, math.floor(1.2 * period * rate + 1e-6) + 1)
-        before, one.granted_at = one.granted_at, now
-        if before is not None and timedelta(0) <= now - before < timedelta(seconds=0.9 * period):
-            self._world.history.complain("budget", f"pause {pause_id} was granted at {before} and again at {now}")
+    def granted(self, now: datetime, specs: Iterable[Covered]) -> int:
+        """A tick at `now` may let tasks go: so many. Without a pause that is over, they wait for one that was done too soon."""
+        over, period = self.over(), self._world.period
+        if not over:
+            return LEAST_BUDGET
+        for one in over:
+            before, one.granted_at = one.granted_at, now
+            if before is not None and timedelta(0) <= now - before < timedelta(seconds=0.9 * period):
+                self._world.history.complain("budget", f"it was granted at {before} and again at {now}")
+        rate = sum(1 / spec.every for spec in specs if not spec.deleted and any(one.covers(spec) for one in over))
+        return max(LEAST_BUDGET, math.floor(1.2 * period * rate + 1e-6) + 1)
 
-    def went(self, pause_id: int, count: int, in_this_tick: int) -> None:
-        """A tick has let `count` of its tasks go, and so many altogether."""
+    def went(self, count: int, in_this_tick: int, budget: int) -> None:
+        """A tick has let `count` tasks go, and so many altogether."""
         self._world.counts["tasks let go"] += count
-        budget = self.all[pause_id].budget
-        if budget is None or in_this_tick > budget:
-            self._world.history.complain(
-                "budget", f"{in_this_tick} tasks of pause {pause_id} went in one tick; the budget is {budget}"
-            )
         self._world.counts["ticks that met the budget"] += in_this_tick == budget
+        if in_this_tick > budget:
+            self._world.history.complain("budget", f"{in_this_tick} tasks went in one tick; the budget is {budget}")
+
+    def closed(self, now: datetime) -> None:
+        """A tick at `now` has noted as done what is over, and for which no task waits."""
+        waited_for = {row.pause_id for row in self._world.tables.task_rows()}
+        for id_, one in self.all.items():
+            has_ended = one.resumed or (one.until is not None and one.until <= now)
+            one.done = one.done or (has_ended and id_ not in waited_for)
 
 
 def kind_of(world: World, run_id: Any) -> RunKind:

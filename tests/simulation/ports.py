@@ -1,6 +1,5 @@
 """The ports of one pass, with one fault at one of its calls. The pass itself is the real one."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Receipt, RunAtWork
+from ticker.engine.ports import JobState, OpenPauses, Receipt, RunAtWork
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 
@@ -42,7 +41,8 @@ class Pass:
         self.calls = 0
         self.in_batch = False
         self.answered: set[str] = set()
-        self.let_go: Counter[int] = Counter()  # by pause
+        self.let_go = 0  # tasks that waited for a pause
+        self.budget = 0  # the most that may go
         self.now = world.now()
         self.still_frozen = 0.0
 
@@ -122,29 +122,39 @@ class FaultyStore:
     def wake(self, now: datetime, limit: int) -> None:
         self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
 
-    def withhold(self, *args: Any) -> int:
-        return self._pass.call("postgres", "withhold", lambda: int(self._inner.withhold(*args)))
+    def open_pauses(self, *args: Any) -> OpenPauses:
+        return self._pass.call("postgres", "open_pauses", lambda: self._inner.open_pauses(*args))
 
-    def grant_budgets(self, now: datetime, look_ahead: int, *_: int) -> Sequence[tuple[int, int]]:
+    def withhold(self, *args: Any) -> tuple[datetime, int] | None:
+        return self._pass.call("postgres", "withhold", lambda: self._inner.withhold(*args))
+
+    def grant_budget(self, now: datetime, look_ahead: int, _: int, __: int, full: Collection[str]) -> int | None:
         """With the period of the history's ticks, which the other steps of a simulated pass do not know."""
         period = round(self._pass.world.period * 1000)
 
-        def granted() -> Sequence[tuple[int, int]]:
-            budgets: Sequence[tuple[int, int]] = self._inner.grant_budgets(now, look_ahead, period, period)
-            for pause_id, _ in budgets:
-                self._pass.world.on_grant(pause_id, now)
-            return budgets
+        def granted() -> int | None:
+            budget: int | None = self._inner.grant_budget(now, look_ahead, period, period, full)
+            if budget is not None:
+                self._pass.budget = self._pass.world.on_grant(now)
+            return budget
 
-        return self._pass.call("postgres", "grant_budgets", granted)
+        return self._pass.call("postgres", "grant_budget", granted)
 
-    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
-        def gone() -> int:
-            count = int(self._inner.let_go(pause_id, now, limit))
-            self._pass.let_go[pause_id] += count
-            self._pass.world.on_let_go(pause_id, count, self._pass.let_go[pause_id])
-            return count
+    def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
+        def gone() -> tuple[int, int]:
+            found, count = self._inner.let_go(now, limit)
+            self._pass.let_go += count
+            self._pass.world.on_let_go(count, self._pass.let_go, self._pass.budget)
+            return found, count
 
         return self._pass.call("postgres", "let_go", gone)
+
+    def close_pauses(self, now: datetime) -> None:
+        def closed() -> None:
+            self._inner.close_pauses(now)
+            self._pass.world.on_close(now)
+
+        self._pass.call("postgres", "close_pauses", closed)
 
     def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
         """None as in `clamp`."""

@@ -69,6 +69,13 @@ class PostgresTables:
     def another_store(self) -> PostgresStore:
         store = PostgresStore(self._url)
         store.uptime = lambda now=None: NOWHERE  # type: ignore[method-assign]  # until the simulation says otherwise
+        wake = store.wake
+
+        def woken(now: datetime, limit: int) -> None:
+            wake(now, limit)
+            self._resumed_at(now)
+
+        store.wake = woken  # type: ignore[method-assign]
         self._stores.append(store)
         return store
 
@@ -90,6 +97,7 @@ class PostgresTables:
     def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
         with translated(), clock.use(lambda: now):
             ticker.edit(self._db, task_id, **changes)
+        self._resumed_at(now)
 
     def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
         with translated(), clock.use(lambda: now):
@@ -98,6 +106,14 @@ class PostgresTables:
     def resume(self, now: datetime, task_id: int) -> None:
         with translated(), clock.use(lambda: now):
             ticker.resume(self._db, task_id)
+        self._resumed_at(now)
+
+    def _resumed_at(self, now: datetime) -> None:
+        """The trigger that writes it reads the server's clock."""
+        self._db.execute(
+            "UPDATE ticker.tasks SET resumed_at = %s WHERE resumed_at > clock_timestamp() - interval '1 minute'"
+            " AND resumed_at <= clock_timestamp()", [now],
+        )  # fmt: skip
 
     def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
         with translated(), clock.use(lambda: now):
@@ -150,7 +166,7 @@ class PostgresTables:
             )
         with translated():
             [row] = self._execute(name, **which, **common)
-            if row["refusal"] == "has_limits":
+            if row["refusal"] == "undecided":
                 [row] = self._execute(f"{name}_limited", **which, **common)
             refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT}, limits=tuple(row["limits"] or ()))

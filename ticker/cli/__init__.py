@@ -23,7 +23,7 @@ COMMANDS = {
     "list": ("tasks.commands:list_", "List tasks."),
     "show": ("tasks.commands:show", "Show all fields of TASK."),
     "pause": ("tasks.commands:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),
-    "resume": ("tasks.commands:resume", "Resume TASK, all tasks of --owner, or the tasks of a pause of many."),
+    "resume": ("tasks.commands:resume", "Resume TASK, all tasks of --owner, or many paused tasks."),
     "pauses": ("tasks.pauses:pauses", "List pauses of many tasks."),
     "drain": ("tasks.pauses:drain", "Pause all tasks, and wait until no run is at work."),
     "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),

@@ -22,10 +22,18 @@ def has_tasks(pause: Pause) -> Steps[bool]:
 
 def sentence(pause: Pause) -> str:
     """Says who has paused which tasks, and how many wait."""
-    waiting = f"{pause.waiting:,} due {'task waits' if pause.waiting == 1 else 'tasks wait'}"
+    is_one = pause.waiting == 1
+    waiting = f"{pause.waiting:,} due {'task waits' if is_one else 'tasks wait'}"
     if pause.in_force:
         until = f" until {at(pause.until)}" if pause.until else ""
         reason = f": {pause.reason}" if pause.reason else ""
         return f"{pause.words} are paused by {pause.by} since {at(pause.paused_at)}{until}{reason}; {waiting}"
     budget = f", up to {counted(pause.budget, 'task')} per tick" if pause.budget else ""
-    return f"the pause of {pause.words} is over since {at(pause.resumed_at or pause.until)}; {waiting} for their turn{budget}"
+    return f"the pause of {pause.words} is over since {at(pause.resumed_at or pause.until)}; {waiting} for {'its' if is_one else 'their'} turn{budget}"
+
+
+def then(pause: Pause) -> str:
+    """Says how a pause kept a task waiting at a time in the past."""
+    until = f" to {at(pause.resumed_at)}" if pause.resumed_at else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return f"then: {pause.words} were paused by {pause.by} from {at(pause.paused_at)}{until}{reason}"

@@ -7,11 +7,12 @@ once       2026-05-01T09:00:00+02:00     a single time
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
@@ -150,16 +151,34 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
     return schedule.next_after(begin - MICROSECOND if begin > now else now)
 
 
+def first_by_default(row: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Returns the first time of a cron or calendar task that a trigger has created for a new owner. No trigger can compute it.
+
+    None means that the row stays due: it has no other time, or cannot be scheduled, which its push reports.
+    """
+    try:
+        first = first_run(
+            shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"]), now, row["starts_at"]
+        )
+    except BadInput:
+        return None
+    return None if first is None or (row["ends_at"] is not None and first > row["ends_at"]) else first
+
+
 def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:
     """Returns the milliseconds between the two closest of the next `look` times, or None if there are fewer than two."""
     return min(((b - a) // MILLISECOND for a, b in pairwise(times(schedule, now, look))), default=None)
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too."""
-    if now - task.occurrence <= late:
+    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too.
+
+    The interval of a task that was resumed counts from then on.
+    """
+    since = max(task.occurrence, task.resumed_at or task.occurrence) if task.kind is Kind.INTERVAL else task.occurrence
+    if now - since <= late:
         return False
-    later = of(task).next_after(task.occurrence)
+    later = of(task).next_after(since)
     return later is not None and later <= now
 
 

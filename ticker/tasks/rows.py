@@ -4,7 +4,7 @@ They run in the caller's transaction.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, cast
@@ -19,6 +19,7 @@ from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
 from ticker.tasks.queries import query
 
+TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 
 
@@ -154,6 +155,16 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
     """Returns a definition as the JSON from which PostgreSQL makes a row."""
     empty = {column: values[column] or None for column in ("starts_at", "ends_at", "limits")}
     return json.dumps({**values, **empty, **more}, ensure_ascii=False, default=datetime.isoformat)
+
+
+def first_times(resumed: Sequence[Row], before: Sequence[Row]) -> Steps[list[Row]]:
+    """Computes the first times of the resumed tasks that were paused because a trigger had created them. Returns the new rows."""
+    new = {row["id"] for row in before if row["paused_by"] == TEMPLATE}
+    now = (yield from instant()) if new else None
+    again = {row["id"]: at for row in resumed if now and row["id"] in new and (at := kinds.first_by_default(row, now))}
+    if again:
+        yield query("set_next_runs", ids=list(again), next_runs=list(again.values()))
+    return [{**row, "next_run": again.get(row["id"], row["next_run"])} for row in resumed]
 
 
 def registered(row: Row) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
 @as_json
 def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
     """List tasks."""
+    from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks
 
     if chosen["owner"] is not None and chosen["owner_type"] is not None:
@@ -94,7 +95,9 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
         return
     with database() as db:
         tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
+        paused = read_pauses.list_pauses(db)
     print_some(tasks[:limit], as_json)
+    render.warn([read_pauses.sentence(pause) for pause in paused])
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
 
@@ -150,7 +153,7 @@ def pause(
 @pauses.scoped
 @as_json
 def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> None:
-    """Resume TASK, all tasks of --owner, or the tasks of a pause of many.
+    """Resume TASK, all tasks of --owner, or many paused tasks.
 
     Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
     pushed within a budget in each tick. Tasks that were paused by themselves stay paused.
@@ -178,19 +181,22 @@ def run_now(task: str | None, owner: str | None, once_within: str | None, as_jso
 
     With --once-within, many calls are few runs, and an elastic interval returns to its lower bound.
     """
+    from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         planned = operations.run_now(db, named, owner=owner, once_within=once_within)
+        paused = [one for one in read_pauses.list_pauses(db) if one.scope == "all" and one.in_force]
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json({"run_ids": planned})
     else:
         for run in planned:
-            render.say(f"planned run {run}; the next tick pushes it")
+            render.say(f"planned run {run}; {'it waits for the pause' if paused else 'the next tick pushes it'}")
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
+    render.warn([read_pauses.sentence(one) for one in paused])
 
 
 @click.command()

@@ -91,7 +91,10 @@ def warn_if_unused(pause: "Pause") -> None:
 @click.command()
 @as_json
 def pauses(as_json: bool) -> None:
-    """List pauses of many tasks: those in force, and those that are over while tasks still wait for their turn."""
+    """List pauses of many tasks.
+
+    Includes those that are over while tasks still wait for their turn.
+    """
     from ticker.read import pauses as read_pauses
 
     with database() as db:

@@ -1,12 +1,14 @@
 -- name: end_pauses
--- Ends the pauses whose time has passed, as `resume_tasks` would.
+-- Ends the pauses whose time has passed, as `resume_tasks` would. A trigger has paused the cron and calendar tasks of a new owner
+-- (`is_new`): they need their first time.
 WITH over AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks WHERE paused_until <= %(now)s
+    SELECT id, paused_by = 'template' AS is_new FROM {schema}.tasks WHERE paused_until <= %(now)s
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = {resumed}
 FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms, over.is_new
 
 -- name: claim_due
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
@@ -86,7 +88,7 @@ WITH due AS MATERIALIZED (
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
                      FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-                     WHERE p.state = 'processing' AND {offered t} AND t.paused_by IS NULL AND NOT {covered t}) m, LATERAL (
+                     WHERE p.state = 'processing' AND {offered t} AND t.pause_id IS NULL AND NOT {kept_waiting t}) m, LATERAL (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
@@ -165,8 +167,9 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- rule: may_be_pushed
--- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused.
-NOT {all_paused} AND (r.kind = 'manual' OR t.paused_by IS NULL AND NOT {covered t})
+-- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused. A retry
+-- of a task that waits for its turn after a pause waits with it.
+NOT {all_paused} AND (r.kind = 'manual' OR t.pause_id IS NULL AND NOT {kept_waiting t})
 
 -- name: claim_planned
 -- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
@@ -185,7 +188,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-    WHERE p.state = 'processing' AND t.limits IS NULL AND t.paused_by IS NULL AND NOT {covered t}
+    WHERE p.state = 'processing' AND t.limits IS NULL AND t.pause_id IS NULL AND NOT {kept_waiting t}
       AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ), chosen AS MATERIALIZED (
     SELECT c.id, c.turn FROM made m, LATERAL (

@@ -717,7 +717,10 @@ class MemoryBatch:
                 spaced = task.last_run and soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
                 soonest = max(now, spaced or now)
                 next_run = min(next_run, soonest) if next_run > now else soonest
-            self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
+            resumed_at = now if task.enabled and task.owner_active else task.resumed_at
+            self._tasks.change(
+                task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run, resumed_at=resumed_at
+            )
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():

@@ -82,12 +82,13 @@ def backlog(task: Paused, pauses: Pauses) -> int | None:
 
 
 def grant(pauses: Iterable[Pause], now: datetime, period: int) -> bool:
-    """Whether this tick gets the budget of the pauses that are over."""
-    apart = timedelta(milliseconds=0.9 * period)
-    free = [p for p in pauses if p.is_over and not (p.granted_at and now - apart <= p.granted_at <= now)]
-    for pause in free:
+    """Whether this tick gets the budget of the pauses that are over. One of them may have just ended."""
+    apart, over = timedelta(milliseconds=0.9 * period), [pause for pause in pauses if pause.is_over]
+    if any(p.granted_at and now - apart <= p.granted_at <= now for p in over):
+        return False
+    for pause in over:
         pause.granted_at = now
-    return bool(free)
+    return bool(over)
 
 
 def budget_of(gaps: Iterable[int], tick: int, least: int) -> int:

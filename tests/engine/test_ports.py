@@ -883,6 +883,18 @@ def test_a_budget_is_granted_once_in_a_period(tables, store):
     assert granted(store, NOW + 28 * SECOND) is None
 
 
+def test_pauses_that_end_one_after_the_other_share_the_budget_of_a_period(tables, store):
+    over(tables, store, 1)
+    tables.add_task(queue="slow", next_run=NOW - SECOND)
+    other = tables.add_pause("queue", "slow")
+    store.withhold(NOW, 0, MANY)
+    assert granted(store) == 1_000
+    tables.end_pause(other, NOW + SECOND)
+    assert granted(tables.another(), NOW + SECOND) is None
+    assert granted(store, NOW + 28 * SECOND) == 1_000
+    assert granted(tables.another(), NOW + 29 * SECOND) is None
+
+
 def test_a_budget_is_granted_again_after_the_clock_was_set_back(tables, store):
     over(tables, store, 1, resumed_at=NOW - 10 * MINUTE)
     assert granted(store) == 1_000

@@ -59,6 +59,7 @@ class Judge:
             self.l3,
             self.l4,
             self.l5,
+            self.left_over,
         ):
             yield from check()
 
@@ -129,7 +130,8 @@ class Judge:
         alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
         returned = self.history.returned.get(job_id)
         if returned is not None:
-            return not spec.deleted and not alive and not self.may_be_moved(spec, last, returned)
+            first = min(push.t for push in self.history.pushes if push.job_id == job_id)
+            return not spec.deleted and not alive and not self.may_be_moved(spec, first, returned)
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
 
     def may_be_moved(self, spec: Spec, pushed: int, returned: int) -> bool:
@@ -273,6 +275,12 @@ class Judge:
 
     def was_just_pushed(self, run: RunRow) -> bool:
         return run.pushed_at is not None and self.now - run.pushed_at < timedelta(seconds=2 * self.period + 5)
+
+    def left_over(self) -> Iterator[str]:
+        """L4: after the end of all pauses, no task waits for one."""
+        for row in self.tasks.values():
+            if row.pause_id is not None:
+                yield f"L4: task {row.id} waits for pause {row.pause_id}, which is over"
 
     # -------------------------------------------------------------------------------------------------- questions
 

@@ -137,13 +137,14 @@ least(1, 20000 / greatest(c.reltuples, 1)) FROM pg_class c WHERE c.oid = '{schem
 
 -- name: grant_budget
 -- Returns how many of the tasks that wait for pauses that are over this tick may let go. Within `period_ms`, one tick gets the
--- budget. It is 1.2 times the number of runs that the schedules of all tasks of these pauses require per tick (by a sample of some
+-- budget, even if one of the pauses has just ended. (A statement that waited for a row sees what its own row says now, but not the
+-- other rows, so each row has its own condition, too.) The budget is 1.2 times the number of runs that the schedules of all tasks of these pauses require per tick (by a sample of some
 -- 20,000 tasks), and at least 1,000. Their tasks that are due without waiting count, unless their queue is full. If the row of the
 -- pause was deleted, the budget is the smallest one. The gap between two times of a cron or calendar task is at least twice its
 -- usual box.
 WITH RECURSIVE {waited_for}, free AS MATERIALIZED (
     SELECT p.id FROM {schema}.pauses p
-    WHERE {over p} AND coalesce(p.granted_at NOT BETWEEN %(now)s - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, true)
+    WHERE {over p} AND NOT {just_granted p} AND NOT EXISTS (SELECT FROM {schema}.pauses o WHERE {over o} AND {just_granted o})
     FOR NO KEY UPDATE SKIP LOCKED
 ), required AS MATERIALIZED (
     SELECT least(greatest(ceil(1.2 * %(tick_ms)s * (SELECT sum(1.0 / greatest(1, CASE t.kind WHEN 'interval'
@@ -162,6 +163,9 @@ SELECT greatest(budget / 10, 1, budget
 FROM required
 UNION ALL
 SELECT {least_budget} WHERE {waits_in_vain} AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})
+
+-- rule: just_granted
+coalesce(t.granted_at BETWEEN %(now)s - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, false)
 
 -- rule: of_an_ended_pause
 EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} AND {covers t})

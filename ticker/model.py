@@ -58,7 +58,7 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 
 
 class Reason(StrEnum):
-    """Why a job was not run, in the order in which the start statement checks the reasons.
+    """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
     Four are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited` or
     `postponed` starts later.

@@ -669,7 +669,7 @@ CREATE INDEX tasks_due ON ticker.tasks USING btree (next_run, id) WHERE (enabled
 CREATE INDEX tasks_due_limited ON ticker.tasks USING btree (next_run, id) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
 CREATE INDEX tasks_failing ON ticker.tasks USING btree (failures DESC, id) WHERE ((failures)::integer > 0);
 CREATE INDEX tasks_inactive ON ticker.tasks USING btree (id) WHERE ((NOT enabled) OR (NOT owner_active));
-CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE (paused_by IS NOT NULL);
+CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE ((paused_by IS NOT NULL) OR (pause_id IS NOT NULL));
 CREATE INDEX tasks_paused_until ON ticker.tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
 CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((waiting <> '{}'::timestamp with time zone[]) AND (limits IS NOT NULL));
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);

@@ -24,7 +24,7 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL AND t.pause_id IS NULL
 (t.paused_by IS NOT NULL AND (t.paused_until IS NULL OR t.paused_until > (SELECT {now})))
 
 -- rule: is_paused
--- The task is paused by itself, or waits for a pause of many tasks. The two have an index each.
+-- The task is paused by itself, or waits for a pause of many tasks. `tasks_paused` has the same condition.
 (t.paused_by IS NOT NULL OR t.pause_id IS NOT NULL)
 
 -- rule: in_force

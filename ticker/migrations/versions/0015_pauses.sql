@@ -107,6 +107,8 @@ CREATE INDEX tasks_due ON tasks (next_run, id)
 CREATE INDEX tasks_due_limited ON tasks (next_run, id)
     WHERE enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
 CREATE INDEX tasks_withheld ON tasks (pause_id, next_run) WHERE pause_id IS NOT NULL;
+DROP INDEX tasks_paused;
+CREATE INDEX tasks_paused ON tasks (id) WHERE paused_by IS NOT NULL OR pause_id IS NOT NULL;
 
 -- Edits of `during` are recorded like those of the other fields.
 DO $$

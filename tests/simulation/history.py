@@ -62,7 +62,8 @@ class Drama:
         self.world.on_tick = lambda: self.people.pauses.judge_tick(self.people.tasks)
         self.world.on_claim = self.people.judge_claim
         self.world.on_grant = lambda now: self.people.pauses.granted(now, self.people.tasks.values())
-        self.world.on_let_go, self.world.on_close = self.people.pauses.went, self.people.pauses.closed
+        self.world.on_open, self.world.on_close = self.people.pauses.opened, self.people.pauses.closed
+        self.world.on_let_go = self.people.pauses.went
         self._steps = steps
         self._lag = self.period if limits else 0.3  # seconds until a worker takes a job, at most
         self._acts = 18 if limits else 6
@@ -75,7 +76,7 @@ class Drama:
         for _ in range(draw.randint(3, 6) if limits else 0):
             every = max(2.0, self.period * draw.choice([1, 2, 3, 6]))
             self.people.register(every, explicit=True, limits=draw.choice(CHOICES))
-        for _ in range(draw.randint(3, 8) if pauses else 0):
+        for _ in range(draw.randint(3, 8) if pauses and not limits else 0):
             self.people.register(self.period * draw.choice([2, 3, 6, 10]), explicit=draw.random() < 0.5)
 
     def storm(self) -> None:

@@ -168,7 +168,7 @@ class Judge:
                 yield f"S15: {run.job.id} started at {run.started / SECOND:.3f} s; {places} runs of {key} were allowed"
 
     def places(self, key: str, run: Activity, runs: list[Activity]) -> float:
-        """How many runs were allowed at its start. After a hold one, and twice as many with each success."""
+        """How many runs were allowed at its start. After a hold one, and twice as many with each success, up to the limit of then."""
         limit = self.history.limit_of(key, run.started).concurrency
         hold = next((hold for hold in reversed(self.history.holds) if hold.key == key and hold.t <= run.started), None)
         most = float("inf") if limit is None else limit
@@ -176,6 +176,10 @@ class Judge:
             return most
         good = [one for one in runs if one.outcome in GOOD and hold.t <= (one.recorded or 0) <= run.started]
         later = [one for one in good if one.started >= hold.t or self.back_between(one.started, hold.t)]
+        for number, one in enumerate(sorted(later, key=lambda one: one.recorded or 0), 1):
+            then = self.history.limit_of(key, one.recorded).concurrency
+            if then is not None and 2**number >= then:
+                return most
         return min(most, 2 ** min(len(later), 20))
 
     def is_excused(self, one: Activity, two: Activity) -> bool:

@@ -42,6 +42,9 @@ class Wide:
     since: int
     until: datetime | None = None
     resumed: bool = False
+    """People have ended it, or a tick has seen its end."""
+    ended: tuple[int, datetime] | None = None
+    """When that was, by both clocks."""
     done: bool = False
     """It is over, and no task waits for it."""
     granted_at: datetime | None = None
@@ -86,7 +89,10 @@ class Pauses:
 
     def end(self, one: Wide) -> None:
         self._world.tables.resume_all(self._world.now(), one.scope, one.value)
-        one.resumed = True
+        self._end(one, self._world.now())
+
+    def _end(self, one: Wide, at: datetime) -> None:
+        one.resumed, one.ended = True, one.ended or (self._world.t, at)
 
     def end_all(self) -> None:
         """Also those whose time has passed: the clock may have been set back before a tick has seen it."""
@@ -113,12 +119,22 @@ class Pauses:
 
     # ---------------------------------------------------------------------------------------------------- the budget
 
+    def skips_its_turn(self, spec: Covered, row: Any, now: datetime, withheld: int | None) -> bool:
+        """Whether a due task is claimed for a push, and must have waited for the budget: it was due before the end of a pause, and was
+        not let go since. Only what had ended when the tick has `withheld` what is due counts; no clock may have been set."""
+        ends = [one.ended for one in self.all.values() if one.ended and not one.done and one.covers(spec)]
+        is_let_go = [row.resumed_at is not None and row.resumed_at >= min(at, now) for _, at in ends]
+        return not self._world.history.steps and any(
+            withheld is not None and t <= withheld and row.occurrence < at and not went
+            for (t, at), went in zip(ends, is_let_go, strict=True)
+        )
+
     def granted(self, now: datetime, specs: Iterable[Covered]) -> int:
         """A tick at `now` may let tasks go: so many. Without a pause that is over, they wait for one that was done too soon."""
         over, period = self.over(), self._world.period
         if not over:
             return LEAST_BUDGET
-        for one in over:
+        for one in (one for one in over if one.resumed):
             before, one.granted_at = one.granted_at, now
             if before is not None and timedelta(0) <= now - before < timedelta(seconds=0.9 * period):
                 self._world.history.complain("budget", f"it was granted at {before} and again at {now}")
@@ -132,12 +148,17 @@ class Pauses:
         if in_this_tick > budget:
             self._world.history.complain("budget", f"{in_this_tick} tasks went in one tick; the budget is {budget}")
 
-    def closed(self, now: datetime) -> None:
-        """A tick at `now` has noted as done what is over, and for which no task waits."""
+    def opened(self, now: datetime) -> None:
+        """A tick at `now` has ended the pauses whose time has passed."""
+        for one in self.all.values():
+            if not one.resumed and one.until is not None and one.until <= now:
+                self._end(one, one.until)
+
+    def closed(self) -> None:
+        """A tick has noted as done what is over, and for which no task waits."""
         waited_for = {row.pause_id for row in self._world.tables.task_rows()}
         for id_, one in self.all.items():
-            has_ended = one.resumed or (one.until is not None and one.until <= now)
-            one.done = one.done or (has_ended and id_ not in waited_for)
+            one.done = one.done or (one.resumed and id_ not in waited_for)
 
 
 def kind_of(world: World, run_id: Any) -> RunKind:

@@ -43,6 +43,7 @@ class Pass:
         self.answered: set[str] = set()
         self.let_go = 0  # tasks that waited for a pause
         self.budget = 0  # the most that may go
+        self.withheld: int | None = None  # when
         self.now = world.now()
         self.still_frozen = 0.0
 
@@ -120,12 +121,24 @@ class FaultyStore:
         )
 
     def wake(self, now: datetime, limit: int) -> None:
-        self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
+        self._pass.call("postgres", "wake", lambda: self._inner.wake(self._seen(now), limit))
 
-    def open_pauses(self, *args: Any) -> OpenPauses:
-        return self._pass.call("postgres", "open_pauses", lambda: self._inner.open_pauses(*args))
+    def open_pauses(self, now: datetime) -> OpenPauses:
+        def opened() -> OpenPauses:
+            pauses: OpenPauses = self._inner.open_pauses(self._seen(now))
+            self._pass.world.on_open(now)
+            return pauses
+
+        return self._pass.call("postgres", "open_pauses", opened)
+
+    def _seen(self, now: datetime) -> datetime:
+        """A ticker that was stopped while the clock was set back ends pauses by the time before that."""
+        if now > self._pass.world.now():
+            self._pass.world.history.peaks.append((self._pass.world.t, now))
+        return now
 
     def withhold(self, *args: Any) -> tuple[datetime, int] | None:
+        self._pass.withheld = self._pass.world.t
         return self._pass.call("postgres", "withhold", lambda: self._inner.withhold(*args))
 
     def grant_budget(self, now: datetime, look_ahead: int, _: int, __: int, full: Collection[str]) -> int | None:
@@ -152,7 +165,7 @@ class FaultyStore:
     def close_pauses(self, now: datetime) -> None:
         def closed() -> None:
             self._inner.close_pauses(now)
-            self._pass.world.on_close(now)
+            self._pass.world.on_close()
 
         self._pass.call("postgres", "close_pauses", closed)
 
@@ -196,7 +209,7 @@ class FaultyBatch:
         def called(*args: Any) -> Any:
             answer = method(*args)
             if name.startswith("claim_"):
-                self._pass.world.on_claim(name, answer, self._pass.now)
+                self._pass.world.on_claim(name, answer, self._pass.now, self._pass.withheld)
             return answer
 
         return lambda *args: self._pass.call("postgres", name, lambda: called(*args))

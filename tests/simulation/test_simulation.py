@@ -1,13 +1,13 @@
 """Whole histories with faults, on a simulated clock. A violation names its seed, and how to play it again."""
 
 from collections import Counter
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from tests import doubles
 from tests.doubles import NOW, SECOND, MemoryBatch, MemoryStore, is_due
-from tests.pauses import Pause
 from tests.simulation import memory
 from tests.simulation.__main__ import story
 from tests.simulation.history import play
@@ -118,20 +118,24 @@ def loses_what_is_postponed(self, row, reason, *args, right=MemoryTables._change
     return {} if reason is Reason.POSTPONED else right(self, row, reason, *args)
 
 
-def lets_all_go(self, pause_id, now, limit, right=MemoryBatch.let_go):
-    return right(self, pause_id, now, 1_000)
+def lets_all_go(self, now, limit, right=MemoryBatch.let_go):
+    return right(self, now, 1_000)
 
 
-def ends_the_own_pause(self, pause_id, now, limit, right=MemoryBatch.let_go):
-    went = right(self, pause_id, now, limit)
+def ends_the_own_pause(self, now, limit, right=MemoryBatch.let_go):
+    went = right(self, now, limit)
     for id_ in [*self._tasks._mine]:
         self._tasks.change(id_, paused_by=None)
     return went
 
 
-def grants_always(self, now, period, budget, right=Pause.grant):
-    self.granted_at = None
-    return right(self, now, period, budget)
+def claims_as_if_nothing_were_paused(self, *args, right=MemoryBatch.claim_waiting):
+    return [replace(task, is_paused=False) for task in right(self, *args)]
+
+
+def takes_off(self, occurrences):
+    for id_, due in occurrences:
+        self._tasks.change(id_, waiting=tuple(w for w in self._tasks[id_].waiting if w != due))
 
 
 def broken_by(breaks, **options):
@@ -150,11 +154,13 @@ def broken_by(breaks, **options):
         pytest.param("S9", MemoryTables, "_changes", loses_what_is_postponed, id="what is postponed is forgotten"),
         pytest.param("S6: test1234-t", MemoryTables, "_is_paused", lambda *_: False, id="starts ignore pauses"),
         pytest.param("S6: claim_due", MemoryBatch, "is_pushable", lambda self, *args: is_due(*args), id="claims ignore pauses"),
-        pytest.param("S6: claim_waiting", MemoryBatch, "covering", lambda *_: None, id="the sweep ignores pauses"),
+        pytest.param("S6: claim_waiting", MemoryBatch, "claim_waiting", claims_as_if_nothing_were_paused, id="the sweep ignores pauses"),
         pytest.param("S6: claim_planned", doubles, "may_be_pushed", lambda *_: True, id="planned runs ignore pauses"),
-        pytest.param("L4: a task still waits", MemoryStore, "grant_budgets", lambda *_: [], id="what waits never goes"),
+        pytest.param("S9", MemoryBatch, "put_back", takes_off, id="what the sweep finds without a job is forgotten"),
+        pytest.param("L4: a task still waits", MemoryStore, "grant_budget", lambda *_: None, id="what waits never goes"),
         pytest.param("the budget is", MemoryBatch, "let_go", lets_all_go, id="the budget is ignored"),
-        pytest.param("granted at", Pause, "grant", grants_always, id="each tick grants the budget"),
+        pytest.param("granted at", doubles, "grant", lambda *_: True, id="each tick grants the budget"),
+        pytest.param("which was not let go", doubles, "backlog", lambda *_: None, id="what no tick has withheld needs no budget"),
         pytest.param("S6", MemoryBatch, "let_go", ends_the_own_pause, id="own pauses end with those of many"),
         pytest.param("L1: task", memory, "leaves_its_pause", lambda *_: False, id="no edit takes a task out of its pause"),
     ],

@@ -96,6 +96,7 @@ class TaskRow:
     limits: tuple[str, ...] | None = None
     every_most_ms: int | None = None
     pace_ms: int | None = None
+    during: str = ""
 
 
 @dataclass(frozen=True)
@@ -475,7 +476,10 @@ class MemoryBatch:
             )
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
-        ahead = [t for t in self._tasks.free() if t.kind in (Kind.CRON, Kind.CALENDAR) and is_after(t.next_run, now)]
+        ahead = [
+            t for t in self._tasks.free()
+            if (t.kind in (Kind.CRON, Kind.CALENDAR) or t.during) and is_after(t.next_run, now)
+        ]  # fmt: skip
         pushed = [task for task in ahead if self._was_pushed(task, now)]
         return [due_task(task, now) for task in self._tasks.claim(self._next("ahead", pushed, limit))]
 
@@ -499,9 +503,9 @@ class MemoryBatch:
 
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None: ...
 
-    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
+    def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         for due, next_run in tasks:
-            self._tasks.change(due.id, next_run=next_run, push_after=None)
+            self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         for id_, error, after in failed:
@@ -594,7 +598,7 @@ class MemoryBatch:
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
             hold, following = self._held_for(task), now + timing.span(task.pace_ms or task.every_ms)
-            interval = task.kind is Kind.INTERVAL
+            interval = task.kind is Kind.INTERVAL and not task.during
             if (
                 is_after(task.last_run, now)
                 or (stepped and task.run_token is not None)
@@ -617,7 +621,7 @@ class MemoryBatch:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
         next_run = task.next_run
-        if task.kind is Kind.INTERVAL and self._was_pushed(task, now):
+        if task.kind is Kind.INTERVAL and not task.during and self._was_pushed(task, now):
             next_run = earlier(next_run, now + timing.span(task.pace_ms or task.every_ms))
         self._tasks.change(
             task.id, last_run=earlier(task.last_run, now),
@@ -784,7 +788,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
-        task.tolerance_ms, pace_ms=task.pace_ms,
+        task.tolerance_ms, pace_ms=task.pace_ms, during=task.during,
     )  # fmt: skip
 
 

@@ -137,6 +137,7 @@ class DueTask(NamedTuple):
     batch: int = 1  # how many tasks of its function one job may carry
     concurrency: int = 1  # how many of them run at the same time
     pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
+    during: str = ""  # the hours in which an interval task is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,7 @@ class Alarm:
     is_done: bool
     phase_ms: int | None = None
     pace_ms: int | None = None
+    during: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,6 +367,25 @@ def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, for
     assert (answer.status_code, answer.json()["field"]) == (422, "zone")
 
 
+def test_a_form_gives_an_interval_hours_in_a_zone_and_removes_them(client, form, db):
+    said = {"function": "poll", "schedule": "5m", "zone": "Europe/Berlin", "during": "9-17 mon-fri"}
+    assert form("/tasks/create", **said).status_code == 204
+    assert (ticker.get(db, 1).during, ticker.get(db, 1).zone) == ("9-17 mon-fri", "Europe/Berlin")
+    assert "every 5m during 9-17 mon-fri Europe/Berlin" in client.get("/tasks/1").text
+    assert form("/tasks/1/change", **shown(client, 1) | {"schedule": "10m"}).status_code == 204
+    assert (ticker.get(db, 1).every_ms, ticker.get(db, 1).zone) == (600_000, "Europe/Berlin")
+    answer = form("/tasks/1/change", **shown(client, 1) | {"during": "9-17 noon"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "during")
+    assert form("/tasks/1/change", **shown(client, 1) | {"during": ""}).status_code == 204
+    assert (ticker.get(db, 1).during, ticker.get(db, 1).zone) == ("", "UTC")
+
+
+def test_the_preview_of_a_form_knows_hours(client):
+    there = client.get("/tasks/preview?schedule=5m&during=9-17+mon-fri&zone=Europe/Berlin").text
+    assert "Every 5m, during 9-17 mon-fri" in there
+    assert "during" in client.get("/tasks/preview?schedule=5m&during=9").text
+
+
 @pytest.mark.parametrize(
     "value", ["{" * 60_000, "é" * 30_000, [1] * 20_000, [[[[1] * 10]] * 1000]], ids=["signs", "wide", "list", "deep"]
 )
@@ -399,7 +418,7 @@ BY_KIND = {
 TYPED = {
     name: (*BY_KIND[field.kind], field.column) for name, field in SETTINGS.items() if field.group and name != "within"
 } | {
-    "starts": (FAR, "", "starts_at"), "ends": (FAR, "", "ends_at"), "queue": ("slow", None, "queue"),
+    "starts": (FAR, "", "starts_at"), "ends": (FAR, "", "ends_at"), "during": ("9-17", "", "during"), "queue": ("slow", None, "queue"),
     "tolerance": ("9s", None, "tolerance_ms"), "box": ("2m", None, "box_ms"), "overlap": ("skip", None, "overlap"),
     "backoff": ("20s", None, "backoff"), "stretch": ("1h", "", "stretch_ms"), "probe": ("30m", "", "probe_ms"),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from ticker.engine.retries import Backoff
 from ticker.engine.sweep import Counts
 from ticker.errors import BadInput
 from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
-from ticker.schedules import kinds
+from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
 
 LEAST_BOX = timing.span(retries.LEAST_BOX)
@@ -272,8 +272,25 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 def too_late_at(task: Alarm) -> datetime:
     """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run time."""
     if task.kind is Kind.INTERVAL:
-        return timing.later(task.since, task.dead_man * (task.pace_ms or task.every_ms) + task.longest_run)
+        return too_late_in_hours(task) or timing.later(task.since, task.dead_man * every(task) + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
+
+
+def too_late_in_hours(task: Alarm) -> datetime | None:
+    """Returns the same for a task with hours, which has no due times outside them. None for any other task, and for a bad row."""
+    if not task.during:
+        return None
+    try:
+        last = hours.nth_due(task, task.dead_man)
+        at = timing.later(last, task.longest_run)
+        again = hours.in_hours(task, at)  # if the hours are over by then, a tick may have put the task off
+    except (BadInput, OverflowError):
+        return None
+    return at if again == at else timing.later(again, task.longest_run)
+
+
+def every(task: Alarm) -> int:
+    return task.pace_ms or task.every_ms
 
 
 def nth_time(task: Alarm) -> datetime:
@@ -296,7 +313,8 @@ def no_success(task: Alarm) -> str:
     )
     if task.kind is Kind.INTERVAL:
         many = "an interval" if task.dead_man == 1 else f"{task.dead_man} intervals"
-        return f"no success for {many} of {words(task.pace_ms or task.every_ms)}; {last}"
+        during = f" during {task.during}" if task.during else ""
+        return f"no success for {many} of {words(every(task))}{during}; {last}"
     many = "a time" if task.dead_man == 1 else f"{task.dead_man} times"
     return f"no success at {many} of {task.expression}; {last}"
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 IN_WORDS = {
     "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
     "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
+    "during",
 }  # fmt: skip
 """The fields for which `details` shows more than their value."""
 
@@ -108,9 +109,11 @@ def state_in_words(task: Task) -> str:
 
 
 def schedule(task: Task) -> str:
+    zone = f" {task.zone}" if task.zone != "UTC" else ""
     if task.kind == Kind.INTERVAL:
-        return f"every {Interval(task.every_ms, most_ms=task.every_most_ms).text}"
-    return f"{task.kind} {task.expression}" + (f" {task.zone}" if task.zone != "UTC" else "")
+        during = f" during {task.during}{zone}" if task.during else ""
+        return f"every {Interval(task.every_ms, most_ms=task.every_most_ms).text}{during}"
+    return f"{task.kind} {task.expression}{zone}"
 
 
 def in_words(task: Task) -> str:

@@ -137,7 +137,7 @@ SELECT id FROM ended
 -- name: claim_alarms
 -- Locks and returns the tasks whose last success must be checked now. A task that was never pushed waits for its first
 -- time. A time to check that was set by hand, without an alert, is ignored.
-SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, during, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
         THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,

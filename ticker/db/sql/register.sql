@@ -172,8 +172,8 @@ WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
 RETURNING {task t}
 
 -- name: set_next_runs
--- Sets when these tasks are due. The caller has computed their times.
-UPDATE {schema}.tasks t SET next_run = b.next_run
+-- Sets when these tasks are due. The caller has computed their times. Push errors concerned the earlier times.
+UPDATE {schema}.tasks t SET next_run = b.next_run, push_errors = 0, push_error = '', push_after = NULL
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 

@@ -124,7 +124,7 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.during
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.

@@ -29,6 +29,14 @@ RHYTHM = (
         (f"{ELASTIC}::test_a_clock_that_goes_well_leaves_it",),
     ),
     Mutant(
+        "stretch-from-the-lower-bound",
+        "ticker/engine/follow_up.py",
+        "every = min(interval(run) << min",
+        "every = min(run.every_ms << min",
+        "A failing task is slowed down from its interval in force.",
+        (f"{ELASTIC}::test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force",),
+    ),
+    Mutant(
         "asked-time-moved-by-the-end",
         RULES,
         " OR t.next_run IS NOT DISTINCT FROM t.again_at\n",

@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.sentences import sentence
 from ticker.db.store import PostgresStore
 from ticker.errors import BadInput
-from ticker.read.formatting import details
+from ticker.read.formatting import details, schedule_now
 from ticker.tasks.preview import of_task
 
 SECOND = timedelta(seconds=1)
@@ -31,6 +32,28 @@ def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_
     assert found == [(2, 120), (4, 360), (5, 660), (5, 960), (5, 1260)]
     play.run(1260, "succeeded")
     assert (pace(play), due(play)) == (1, 1320)
+
+
+def test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force(play):
+    ticker.register(play.db, "poll", every="1m..30m", stretch="1h")
+    for seconds in (0, 120):
+        play.run(seconds, "nothing_to_do")
+    play.run(360, "failed")
+    assert (pace(play), play.task().stretched_ms, due(play)) == (4, 8 * MINUTE, 840)
+    slowed = sentence("schedules.interval_while_it_fails", longer="8m", every="4m")
+    assert slowed.within(ticker.why(play.db, play.task()).next)
+    assert slowed.ends(f"its interval is {details(play.task())['interval now']}")
+    play.run(840, "nothing_to_do")
+    assert (pace(play), play.task().stretched_ms, due(play)) == (8, None, 840 + 480)
+
+
+def test_an_interval_in_force_beyond_the_stretch_stays(play):
+    ticker.register(play.db, "poll", every="1m..30m", stretch="2m")
+    for seconds in (0, 120):
+        play.run(seconds, "nothing_to_do")
+    play.run(360, "failed")
+    assert (pace(play), play.task().stretched_ms, due(play)) == (4, None, 600)
+    assert "slowed" not in play.events()
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "held_off"])
@@ -174,7 +197,8 @@ def test_people_read_the_range_and_what_is_in_force(play):
     play.run(0, "nothing_to_do")
     play.run(120, "nothing_to_do")
     shown = details(play.task())
-    assert (shown["schedule"], shown["interval now"]) == ("every 1m..30m", "4m")
+    assert (shown["schedule"], schedule_now(play.task())) == ("every 1m..30m", "every 1m..30m, now 4m")
+    assert shown["interval now"].startswith("4m because its last runs found nothing to do; it is 60 s again")
     preview = of_task(play.task(), play.begin + 121 * SECOND, 2)
     assert preview.words == "Every 1m to 30m"
     assert [play.since_begin(at) for at in preview.times] == [360, 600]

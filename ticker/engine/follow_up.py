@@ -173,7 +173,7 @@ def counts_here(verdict: Verdict) -> bool:
 
 
 def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
-    notes, every = [], run.pace_ms or run.every_ms
+    notes, every = [], interval(run)
     if run.stretched_ms is not None:
         next_run = (
             run.next_run and run.last_run and not run.is_asked and min(run.next_run, timing.later(run.last_run, every))
@@ -192,7 +192,7 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
     if not run.told:
         state = replace(state, told="failed")
         notes.append(Note(run.task_id, EventKind.FAILED, why, run.run_id))
-    if run.stretch_ms is not None and run.stretch_ms > run.every_ms and run.schedule is Kind.INTERVAL:
+    if run.stretch_ms is not None and run.stretch_ms > interval(run) and run.schedule is Kind.INTERVAL:
         state, slowed = stretched(run, state)
         notes += slowed
     if run.pause_after is not None and state.failures >= run.pause_after and not run.paused:
@@ -209,13 +209,18 @@ def why_failed(run: Ended) -> str:
 def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
     """Returns the task with its interval doubled for each failure, up to the limit. The interval counts from the last start."""
     assert run.stretch_ms is not None
-    every = min(run.every_ms << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
+    every = min(interval(run) << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
     due = run.last_run and run.next_run and max(run.next_run, timing.later(run.last_run, every))
     state = replace(state, stretched_ms=every, next_run=due or run.next_run)
     if every == run.stretched_ms:
         return state, []
-    change = f"every {words(every)} instead of {words(run.every_ms)}, after {in_a_row(state.failures)}"
+    change = f"every {words(every)} instead of {words(interval(run))}, after {in_a_row(state.failures)}"
     return state, [Note(run.task_id, EventKind.SLOWED, change, run.run_id)]
+
+
+def interval(of: Ended | Alarm) -> int:
+    """Returns the interval in force of a task that does not fail, in milliseconds."""
+    return of.pace_ms or of.every_ms
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
@@ -272,7 +277,7 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 def too_late_at(task: Alarm) -> datetime:
     """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run time."""
     if task.kind is Kind.INTERVAL:
-        return too_late_in_hours(task) or timing.later(task.since, task.dead_man * every(task) + task.longest_run)
+        return too_late_in_hours(task) or timing.later(task.since, task.dead_man * interval(task) + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
 
 
@@ -287,10 +292,6 @@ def too_late_in_hours(task: Alarm) -> datetime | None:
     except (BadInput, OverflowError):
         return None
     return at if again == at else timing.later(again, task.longest_run)
-
-
-def every(task: Alarm) -> int:
-    return task.pace_ms or task.every_ms
 
 
 def nth_time(task: Alarm) -> datetime:
@@ -314,7 +315,7 @@ def no_success(task: Alarm) -> str:
     if task.kind is Kind.INTERVAL:
         many = "an interval" if task.dead_man == 1 else f"{task.dead_man} intervals"
         during = f" during {task.during}" if task.during else ""
-        return f"no success for {many} of {words(every(task))}{during}; {last}"
+        return f"no success for {many} of {words(interval(task))}{during}; {last}"
     many = "a time" if task.dead_man == 1 else f"{task.dead_man} times"
     return f"no success at {many} of {task.expression}; {last}"
 

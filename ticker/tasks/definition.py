@@ -259,7 +259,7 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
 def slowed(task: Task) -> str:
     """Returns the interval in force, with the reason, if it is longer than the task's own. Otherwise, the text is empty."""
     if task.stretched_ms is not None:
-        return f"{figure(task.stretched_ms)} while it fails, otherwise {figure(task.every_ms)}"
+        return f"{figure(task.stretched_ms)} while it fails, otherwise {figure(task.pace_ms or task.every_ms)}"
     if task.pace_ms is None:
         return ""
     again = f"it is {figure(task.every_ms)} again after a run that finds work"

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import ticker
+from tests.harness import command
 from tests.sentences import sentence
 from tests.web.asking import SCREENS, SCRIPT, text_of
 from tests.web.payloads import PAYLOADS
@@ -378,6 +379,32 @@ def test_a_form_gives_an_interval_hours_in_a_zone_and_removes_them(client, form,
     assert (answer.status_code, answer.json()["field"]) == (422, "during")
     assert form("/tasks/1/change", **shown(client, 1) | {"during": ""}).status_code == 204
     assert (ticker.get(db, 1).during, ticker.get(db, 1).zone) == ("", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("change", "now", "reason"),
+    [
+        ("pace_ms = 240000", "4m", "4m because its last runs found nothing to do"),
+        ("pace_ms = 240000, stretched_ms = 480000", "8m", "8m while it fails, otherwise 4m"),
+    ],
+)
+def test_the_interval_in_force_is_shown_everywhere_with_its_reason(change, now, reason, environ, client, db):
+    ticker.register(db, "poll", every="1m..30m", stretch="1h")
+    db.execute(f"UPDATE ticker.tasks SET {change}")
+    screen = client.get("/tasks/1").text
+    assert f"every 1m..30m, now {now}" in screen and screen.count(f"its interval is {reason}") >= 1
+    assert f"<dt>interval now</dt><dd>{reason}" in screen
+    assert f"every 1m..30m, now {now}" in client.get("/tasks").text
+    found = client.get("/api/v1/tasks/1").json()
+    assert (found["every_most_ms"], found["pace_ms"], found["stretched_ms"]) == (
+        1_800_000,
+        240_000,
+        ticker.get(db, 1).stretched_ms,
+    )
+    assert f"every 1m..30m, now {now}" in command("list")[0]
+    assert reason in command("show", "poll")[0]
+    assert f"its interval is {reason}" in command("why", "poll")[0]
+    assert f"its interval is {reason}" in command("next", "poll")[1]
 
 
 def test_the_preview_of_a_form_knows_hours(client):

@@ -116,6 +116,12 @@ def schedule(task: Task) -> str:
     return f"{task.kind} {task.expression}{zone}"
 
 
+def schedule_now(task: Task) -> str:
+    """Returns the schedule, and the interval in force if that is longer."""
+    now = f", now {words(task.interval_ms)}" if task.interval_ms != task.every_ms else ""
+    return f"{schedule(task)}{now}"
+
+
 def in_words(task: Task) -> str:
     """Returns the schedule in English, or an empty text for an interval, or for an invalid row edited by hand."""
     if task.kind == Kind.INTERVAL:
@@ -198,7 +204,7 @@ def details(task: Task) -> dict[str, Any]:
     return {
         "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
         "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
-        "schedule": schedule(task), "interval now": words(task.pace_ms) if task.pace_ms else "",
+        "schedule": schedule(task), "interval now": definition.slowed(task),
         "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
@@ -241,7 +247,6 @@ def on_failure(task: Task) -> dict[str, Any]:
         "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
         "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
         "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
-        "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
         "pauses itself": _pause(task),
         "notifies": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
         "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",

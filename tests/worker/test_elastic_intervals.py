@@ -34,6 +34,23 @@ def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_
     assert (pace(play), due(play)) == (1, 1320)
 
 
+def test_the_polls_that_it_saves_are_those_of_its_lower_bound(play):
+    """Every minute until 1260 s are 22 polls. Of these, 6 are made."""
+    ticker.register(play.db, "poll", every="1m..5m")
+    made = saved = 0
+    for seconds in (0, 120, 360, 660, 960, 1260):
+        play.at(seconds)
+        pushed = play.tick().due
+        made, saved = made + pushed.enqueued, saved + pushed.saved
+        [taken] = play.take()
+        play.at(seconds + 1)
+        play.end(taken, "nothing_to_do")
+    assert (made, saved) == (6, 22 - 6)
+    play.run(due(play), "succeeded")
+    play.at(due(play))
+    assert play.tick().due.saved == 0
+
+
 def test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force(play):
     ticker.register(play.db, "poll", every="1m..30m", stretch="1h")
     for seconds in (0, 120):

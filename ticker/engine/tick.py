@@ -38,7 +38,8 @@ from ticker.schedules.hours import in_hours
 class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
-    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time.
+    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks were
+    outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused.
     """
 
     due: int = 0
@@ -46,6 +47,8 @@ class Pushed(Counts):
     held: int = 0
     errors: int = 0
     missed: int = 0
+    put_off: int = 0
+    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +303,10 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.skip(passed_over, now)
         rows.reschedule(put_off)
-    stored = sum(len(job.tasks) for job, receipt in sent if receipt.stored)
+    stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
-    return Pushed(len(tasks), stored, held, len(failed), len(passed_over))
+    saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
+    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved)
 
 
 def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:

@@ -63,10 +63,18 @@ RHYTHM = (
     Mutant(
         "bursts-follow-at-once",
         REGISTER,
-        "max(r.due_at) + %(within_ms)s::bigint * interval '1 millisecond'",
-        "max(r.due_at) + 0 * %(within_ms)s::bigint * interval '1 millisecond'",
+        "max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond'",
+        "max(least(r.due_at, i.now)) + 0 * %(within_ms)s::bigint * interval '1 millisecond'",
         "Runs that calls ask for keep their distance.",
         (f"{ONCE}::test_a_call_while_one_is_at_work_plans_another_which_keeps_away",),
+    ),
+    Mutant(
+        "long-distance-taken-for-a-clock-set-back",
+        "ticker/db/sql/sweep.sql",
+        "CASE reason WHEN '' THEN interval '61 minutes'",
+        "CASE reason WHEN '' THEN interval '1 minute'",
+        "A run that keeps its distance from the last one waits, also if no clock was set.",
+        (f"{ONCE}::test_a_long_distance_holds_through_ticks",),
     ),
     Mutant(
         "pushed-outside-its-hours",

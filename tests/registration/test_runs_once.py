@@ -59,6 +59,30 @@ def test_a_call_while_one_is_at_work_plans_another_which_keeps_away(quiet):
     assert [run.outcome for run in manual(quiet)] == ["succeeded", "succeeded"]
 
 
+def test_a_long_distance_holds_through_ticks(quiet):
+    once(quiet, "10m")
+    quiet.tick()
+    [taken] = quiet.take()
+    quiet.at(133)
+    once(quiet, "10m")
+    quiet.end(taken, "succeeded")
+    for seconds in (135, 200, 729):
+        quiet.at(seconds)
+        quiet.tick()
+        assert (quiet.since_begin(manual(quiet)[1].due_at), manual(quiet)[1].state) == (730, "planned")
+    quiet.at(730)
+    quiet.tick()
+    assert manual(quiet)[1].state == "pushed"
+
+
+def test_after_the_clock_was_set_back_it_keeps_its_distance_from_now(quiet):
+    once(quiet)
+    work_off(quiet)
+    quiet.at(130 - 4 * 3600)
+    once(quiet)
+    assert quiet.since_begin(manual(quiet)[1].due_at) == 130 - 4 * 3600 + 30
+
+
 def test_a_call_long_after_the_last_is_due_at_once(quiet):
     once(quiet)
     work_off(quiet)

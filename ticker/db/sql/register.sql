@@ -179,8 +179,8 @@ WHERE t.id = b.id
 
 -- name: plan_runs_once
 -- Plans one manual run of each of these locked tasks, unless one waits for its start. It is not due before `within_ms` after the
--- last one was. Reads the last 100 runs only: a task that ran more often in that time loses nothing by one more run. An elastic
--- interval returns to its lower bound.
+-- last one was (after now, if that lies ahead because the clock was set back). Reads the last 100 runs only: a task that ran more
+-- often in that time loses nothing by one more run. An elastic interval returns to its lower bound.
 WITH shortened AS (
     UPDATE {schema}.tasks t SET pace_ms = {pace t}, next_run = {paced t}
     FROM (VALUES ('succeeded', 'manual')) AS e (outcome, kind) WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
@@ -190,7 +190,7 @@ WITH shortened AS (
 ), planned AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'manual', 'planned', greatest(i.now, (
-        SELECT max(r.due_at) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
+        SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
             SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
         WHERE r.kind = 'manual')), i.now
     FROM {schema}.tasks t, (SELECT {now} AS now) i

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
+from tests.elastic import is_asked, longest_again, soonest_due
 from tests.slots import Key, give_back
 from ticker.engine import jobs as spec
 from ticker.engine import timing
@@ -38,12 +39,6 @@ NOWHERE: Uptime = (None, None)
 def too_early(now: datetime, last_run: datetime | None, every: int, tolerance: int) -> bool:
     """As db/sql/start.sql decides it."""
     return last_run is not None and now < timing.earliest_start(last_run, every, tolerance)
-
-
-def soonest_due(last_run: datetime, every: int, tolerance: int) -> datetime:
-    """As the rule of that name in db/sql/rules.sql."""
-    ahead = timing.horizon(timing.LONGEST_LOOK_AHEAD, tolerance)
-    return timing.earliest_start(last_run, every, tolerance) + timing.span(ahead)
 
 
 @dataclass(frozen=True)
@@ -96,6 +91,7 @@ class TaskRow:
     limits: tuple[str, ...] | None = None
     every_most_ms: int | None = None
     pace_ms: int | None = None
+    again_at: datetime | None = None
     during: str = ""
 
 
@@ -597,7 +593,7 @@ class MemoryBatch:
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
-            hold, following = self._held_for(task), now + timing.span(task.pace_ms or task.every_ms)
+            hold, latest = self._held_for(task), now + reach(task)
             interval = task.kind is Kind.INTERVAL and not task.during
             if (
                 is_after(task.last_run, now)
@@ -605,7 +601,7 @@ class MemoryBatch:
                 or is_after(task.last_occurrence, now + SECOND)
                 or is_after(task.running_until, now + hold)
                 or is_after(task.push_after, now + (timing.span(0) if stepped else LONGEST_DELAY))
-                or (interval and is_after(task.next_run, following + SECOND) and self._was_pushed(task, now))
+                or (interval and is_after(task.next_run, latest + SECOND) and self._was_pushed(task, now))
             ):
                 self._bring_back(task, now, here)
 
@@ -621,8 +617,9 @@ class MemoryBatch:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
         next_run = task.next_run
-        if task.kind is Kind.INTERVAL and not task.during and self._was_pushed(task, now):
-            next_run = earlier(next_run, now + timing.span(task.pace_ms or task.every_ms))
+        is_interval = task.kind is Kind.INTERVAL and not task.during
+        if is_interval and self._was_pushed(task, now) and is_after(next_run, now + reach(task)):
+            next_run = now + timing.span(task.pace_ms or task.every_ms)
         self._tasks.change(
             task.id, last_run=earlier(task.last_run, now),
             last_occurrence=earlier(task.last_occurrence, now), push_after=None, next_run=next_run,
@@ -637,7 +634,10 @@ class MemoryBatch:
                 self._runs.change(run.id, started_at=now, until=until, created_at=created)
             elif run.state == "planned" and (
                 run.created_at > now + SECOND
-                or (run.kind is RunKind.MANUAL and is_after(run.due_at, now + timing.span(60_000)))
+                or (
+                    run.kind is RunKind.MANUAL
+                    and is_after(run.due_at, now + timing.span(60_000 if run.reason else 3_660_000))
+                )
             ):
                 self._runs.change(run.id, due_at=now, created_at=created)
 
@@ -790,6 +790,12 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
         task.tolerance_ms, pace_ms=task.pace_ms, during=task.during,
     )  # fmt: skip
+
+
+def reach(task: TaskRow) -> timedelta:
+    """How far ahead an interval task may be due."""
+    asked = longest_again(task) if is_asked(task) else 0
+    return timing.span(max(task.every_ms, task.pace_ms or 0, asked))
 
 
 def is_of(name: str, queue: str | None, without: Collection[str]) -> bool:

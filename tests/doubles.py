@@ -794,8 +794,10 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
 
 def reach(task: TaskRow) -> timedelta:
     """How far ahead an interval task may be due."""
-    asked = longest_again(task) if is_asked(task) else 0
-    return timing.span(max(task.every_ms, task.pace_ms or 0, asked))
+    usual = timing.span(max(task.every_ms, task.pace_ms or 0))
+    if not is_asked(task) or task.next_run is None:
+        return usual
+    return max(usual, timing.span(longest_again(task)) if task.last_run is None else task.next_run - task.last_run)
 
 
 def is_of(name: str, queue: str | None, without: Collection[str]) -> bool:

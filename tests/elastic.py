@@ -33,6 +33,8 @@ class Row(Protocol):
     def waiting(self) -> tuple[datetime, ...]: ...
     @property
     def again_at(self) -> datetime | None: ...
+    @property
+    def last_occurrence(self) -> datetime | None: ...
 
 
 def pace(row: Row, outcome: Outcome, kind: RunKind = RunKind.SCHEDULED) -> int | None:
@@ -46,13 +48,19 @@ def pace(row: Row, outcome: Outcome, kind: RunKind = RunKind.SCHEDULED) -> int |
 
 def paced(row: Row, new: int | None) -> datetime | None:
     """Returns when the task is due after its interval in force has become `new`."""
-    if row.every_most_ms is None or row.next_run is None or row.waiting or is_asked(row):
+    if row.every_most_ms is None or row.next_run is None or next_is_pushed(row) or is_asked(row):
         return row.next_run
     longer = (new or row.every_ms) - (row.pace_ms or row.every_ms)
     if not longer:
         return row.next_run
     moved = row.next_run + timing.span(longer)
     return moved if row.last_run is None else max(moved, soonest_due(row.last_run, row.every_ms, row.tolerance_ms))
+
+
+def next_is_pushed(row: Row) -> bool:
+    """Returns whether an occurrence between the last one that started and the next one is in the queue."""
+    waiting = [waits for waits in row.waiting if row.next_run is not None and waits < row.next_run]
+    return any(row.last_occurrence is None or waits > row.last_occurrence for waits in waiting)
 
 
 def is_asked(row: Row) -> bool:

@@ -37,6 +37,22 @@ RHYTHM = (
         (f"{ELASTIC}::test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force",),
     ),
     Mutant(
+        "held-up-by-a-dead-worker",
+        RULES,
+        "WHERE coalesce(w > t.last_occurrence, true) AND w < t.next_run)",
+        "WHERE true)",
+        "An earlier job in the hands of a dead worker does not keep the interval in force from being used.",
+        (f"{ELASTIC}::test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up",),
+    ),
+    Mutant(
+        "asked-time-kept-though-the-clock-was-set-back",
+        "ticker/db/sql/sweep.sql",
+        "coalesce(1000 * extract(epoch FROM t.next_run - t.last_run), {longest_again t})",
+        "{longest_again t}",
+        "After the clock was set back, a task does not wait for a time that a run asked for before.",
+        (f"{AGAIN}::test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time",),
+    ),
+    Mutant(
         "asked-time-moved-by-the-end",
         RULES,
         " OR t.next_run IS NOT DISTINCT FROM t.again_at\n",

@@ -344,7 +344,7 @@ class MemoryTables:
 
     def again(self, now: datetime, task_id: int, token: str, after: float) -> datetime | None:
         row, ms = self._unlocked(task_id), round(1000 * after)
-        if row is None or row.run_token != UUID(token) or row.next_run is None or row.waiting:
+        if row is None or row.run_token != UUID(token) or row.next_run is None or elastic.next_is_pushed(row):
             return None
         if ms > elastic.longest_again(row):
             return None

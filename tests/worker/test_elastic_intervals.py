@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.harness import QUEUE
 from tests.sentences import sentence
 from ticker.db.store import PostgresStore
 from ticker.errors import BadInput
@@ -71,6 +72,19 @@ def test_an_interval_in_force_beyond_the_stretch_stays(play):
     play.run(360, "failed")
     assert (pace(play), play.task().stretched_ms, due(play)) == (4, None, 600)
     assert "slowed" not in play.events()
+
+
+@pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", 240), ("succeeded", 60)])
+def test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up(outcome, after, play):
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.at(0)
+    play.tick()
+    play.redis.lpop(QUEUE)  # the worker dies before it asks for the start
+    play.run(60, "nothing_to_do")
+    assert (len(play.task().waiting), due(play)) == (1, 180)
+    play.put(next_run=play.begin + 120 * SECOND)
+    play.run(120, outcome)
+    assert (len(play.task().waiting), due(play)) == (1, 120 + after)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "held_off"])

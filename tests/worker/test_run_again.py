@@ -144,6 +144,17 @@ def test_only_an_interval_can_be_moved(play):
     assert play.task() == before
 
 
+@pytest.mark.parametrize(("every", "back"), [("1m", 4 * 3600), ("1m..30m", 600)])
+def test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time(every, back, play, environ):
+    taken = begun(play, every=every)
+    play.at(1)
+    ask(play, taken, "5m")
+    play.end(taken, "succeeded")
+    play.at(-back)
+    PostgresStore(environ["DATABASE_URL"]).clamp(play.now, 1000)
+    assert due(play) <= 301 - back
+
+
 def test_clocks_that_go_well_leave_it(play, environ):
     taken = begun(play, every="1m")
     play.at(1)

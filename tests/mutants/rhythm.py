@@ -37,6 +37,14 @@ RHYTHM = (
         (f"{ELASTIC}::test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force",),
     ),
     Mutant(
+        "late-as-soon-as-the-interval-is-shorter",
+        RULES,
+        "least(0, -floor(1000 * extract(epoch FROM t.next_run - e.ended_at)))::bigint) AS ms",
+        "-9000000000000) AS ms",
+        "A task is not late because its interval in force became shorter.",
+        (f"{ONCE}::test_a_quiet_task_whose_lower_bound_has_passed_is_due_now_and_not_late",),
+    ),
+    Mutant(
         "held-up-by-a-dead-worker",
         RULES,
         "WHERE coalesce(w > t.last_occurrence, true) AND w < t.next_run)",

@@ -1,5 +1,6 @@
 """`run_now(once_within=)`: many calls are few runs, and none of the calls is without a run that starts after it."""
 
+from datetime import timedelta
 from threading import Barrier, Thread
 
 import psycopg
@@ -98,6 +99,25 @@ def test_the_interval_is_its_lower_bound_again_whatever_the_run_finds(outcome, q
     assert (quiet.task().pace_ms, quiet.since_begin(quiet.task().next_run)) == (None, 180)
     work_off(quiet, outcome)
     assert quiet.task().pace_ms is None
+
+
+@pytest.mark.parametrize("says", ["call", "manual run"])
+def test_a_quiet_task_whose_lower_bound_has_passed_is_due_now_and_not_late(says, quiet):
+    ticker.edit(quiet.db, quiet.task(), catch_up="none")
+    if says == "call":
+        quiet.at(320)
+        once(quiet)
+    else:
+        quiet.at(310)
+        once(quiet)
+        ticker.edit(quiet.db, quiet.task(), every="1m..20m")
+        quiet.put(pace_ms=240_000, next_run=quiet.begin + timedelta(seconds=360))
+        quiet.at(320)
+        work_off(quiet)
+    assert (quiet.task().pace_ms, quiet.since_begin(quiet.task().next_run)) == (None, 320)
+    quiet.tick()
+    assert [run.reason for run in quiet.runs() if run.reason == "missed"] == []
+    assert len(quiet.task().waiting) == 1
 
 
 def test_a_plain_interval_stays_as_it_is(play):

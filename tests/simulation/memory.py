@@ -116,7 +116,7 @@ class MemoryTables:
         if once_within is None:
             return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
         if row.pace_ms is not None:
-            self._put(task_id, pace_ms=None, next_run=elastic.paced(row, None))
+            self._put(task_id, pace_ms=None, next_run=elastic.paced(row, None, now))
         kinds = (RunKind.SCHEDULED, RunKind.MANUAL)
         runs = sorted(
             (run for run in self.rows.runs() if run.task_id == task_id and run.kind in kinds), key=lambda run: run.id

@@ -62,7 +62,7 @@ def freed(row: TaskRow, run: RunRow, outcome: Outcome, now: datetime, *, alone: 
     values: dict[str, Any] = {
         "run_token": None, "running_until": None, "last_run_id": run.id, "last_outcome": outcome, "last_ended_at": now,
         "failures": 0 if outcome in GOOD else row.failures + (outcome not in NO_FAILURE),
-        "alone_until": alone_until(row, outcome, now, alone), "pace_ms": pace, "next_run": elastic.paced(row, pace),
+        "alone_until": alone_until(row, outcome, now, alone), "pace_ms": pace, "next_run": elastic.paced(row, pace, now),
     }  # fmt: skip
     if outcome in GOOD:
         values["last_success_at"] = now

@@ -35,6 +35,20 @@ def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_
     assert (pace(play), due(play)) == (1, 1320)
 
 
+def test_a_task_with_a_phase_is_due_at_the_next_one_if_its_lower_bound_has_passed(play):
+    ticker.register(play.db, "poll", every="1m..30m", spread=True)
+    play.put(pace_ms=30 * MINUTE, last_run=play.begin, next_run=play.task().next_run + 30 * MINUTE * SECOND / 1000)
+    place = due(play) % 60
+    play.at(600)
+    ticker.run_now(play.db, play.task(), once_within="30s")
+    play.tick()
+    [taken] = play.take()
+    play.at(601)
+    play.end(taken, "succeeded")
+    assert play.task().pace_ms is None
+    assert 600 <= due(play) < 661 and due(play) % 60 == pytest.approx(place, abs=1e-3)
+
+
 def test_the_polls_that_it_saves_are_those_of_its_lower_bound(play):
     """Every minute until 1260 s are 22 polls. Of these, 6 are made."""
     ticker.register(play.db, "poll", every="1m..5m")

@@ -116,7 +116,7 @@ WITH complete AS MATERIALIZED (
     UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
         follow_up = j.needs_follow_up IS NOT NULL AND (j.outcome = 'failed' OR (j.outcome IN {good_outcomes} AND j.needs_follow_up))
     FROM judged j WHERE r.id = j.id
-    RETURNING r.id, r.kind, r.outcome
+    RETURNING r.id, r.kind, r.outcome, r.ended_at
 ), noted AS (
     UPDATE {schema}.tasks t SET
         last_run_id = CASE WHEN j.latest THEN e.id ELSE t.last_run_id END,

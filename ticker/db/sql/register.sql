@@ -183,7 +183,7 @@ WHERE t.id = b.id
 -- often in that time loses nothing by one more run. An elastic interval returns to its lower bound.
 WITH shortened AS (
     UPDATE {schema}.tasks t SET pace_ms = {pace t}, next_run = {paced t}
-    FROM (VALUES ('succeeded', 'manual')) AS e (outcome, kind) WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
+    FROM (SELECT 'succeeded' AS outcome, 'manual' AS kind, {now} AS ended_at) e WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
 ), waits AS MATERIALIZED (
     SELECT r.task_id, max(r.id) AS id FROM {schema}.runs r
     WHERE r.task_id = ANY (%(ids)s::bigint[]) AND r.kind = 'manual' AND r.state IN ('planned', 'pushed') GROUP BY r.task_id

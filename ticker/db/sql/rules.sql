@@ -104,13 +104,14 @@ EXISTS (SELECT FROM unnest(t.waiting) w WHERE coalesce(w > t.last_occurrence, tr
 -- rule: paced
 -- When the elastic task t is due after its interval in force has become this pace. The push of its last run has counted on the
 -- earlier one. A spread task moves by whole lower bounds, to another of its phases. Nothing moves if a later occurrence was
--- pushed already, or if a run asked for this time (`again`).
+-- pushed already, or if a run asked for this time (`again`). If the shorter interval has passed, the task is due now: it is not late.
 CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR {next_is_pushed t} OR t.next_run IS NOT DISTINCT FROM t.again_at
         THEN t.next_run
         ELSE (SELECT CASE WHEN n.at > t.ends_at THEN NULL ELSE n.at END FROM (SELECT CASE WHEN m.ms = 0 THEN t.next_run
             ELSE greatest(t.starts_at, {soonest_due t}, t.next_run + m.ms * interval '1 millisecond') END AS at
             FROM (SELECT CASE WHEN t.phase_ms IS NULL THEN d.ms ELSE d.ms / t.every_ms * t.every_ms END AS ms
-                FROM (SELECT coalesce({pace t}, t.every_ms) - coalesce(t.pace_ms, t.every_ms) AS ms) d) m) n) END
+                FROM (SELECT greatest(coalesce({pace t}, t.every_ms) - coalesce(t.pace_ms, t.every_ms),
+                    least(0, -floor(1000 * extract(epoch FROM t.next_run - e.ended_at)))::bigint) AS ms) d) m) n) END
 
 -- rule: resumed
 -- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than

@@ -48,7 +48,7 @@ def pace(row: Row, outcome: Outcome, kind: RunKind = RunKind.SCHEDULED) -> int |
 
 def paced(row: Row, new: int | None, now: datetime) -> datetime | None:
     """Returns when the task is due after its interval in force has become `new`, at the end of a run or at a call."""
-    if row.every_most_ms is None or row.next_run is None or next_is_pushed(row) or is_asked(row):
+    if row.every_most_ms is None or row.next_run is None or is_asked(row):
         return row.next_run
     until = (row.next_run - now) // timing.span(1)
     longer = max((new or row.every_ms) - (row.pace_ms or row.every_ms), min(0, -until))

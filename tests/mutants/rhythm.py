@@ -45,12 +45,23 @@ RHYTHM = (
         (f"{ONCE}::test_a_quiet_task_whose_lower_bound_has_passed_is_due_now_and_not_late",),
     ),
     Mutant(
-        "held-up-by-a-dead-worker",
+        "held-up-by-a-job-in-the-queue",
+        RULES,
+        "OR t.next_run IS NULL OR t.next_run IS NOT",
+        "OR t.next_run IS NULL OR t.waiting <> '{}' OR t.next_run IS NOT",
+        "A job in the queue, or in the hands of a dead worker, does not keep the interval in force from being used.",
+        (
+            f"{ELASTIC}::test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up",
+            f"{ELASTIC}::test_a_late_run_that_finds_work_shortens_the_time_after_the_occurrence_in_the_queue",
+        ),
+    ),
+    Mutant(
+        "no-time-because-of-a-dead-worker",
         RULES,
         "WHERE coalesce(w > t.last_occurrence, true) AND w < t.next_run)",
         "WHERE true)",
-        "An earlier job in the hands of a dead worker does not keep the interval in force from being used.",
-        (f"{ELASTIC}::test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up",),
+        "An earlier job in the hands of a dead worker does not keep a run from setting the next due time.",
+        (f"{AGAIN}::test_an_earlier_job_in_the_hands_of_a_dead_worker_does_not_count",),
     ),
     Mutant(
         "asked-time-kept-though-the-clock-was-set-back",

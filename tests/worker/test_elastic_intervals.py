@@ -132,7 +132,7 @@ def test_a_start_that_waited_long_keeps_its_distance(play):
     assert due(play) == 390 + 55 + 1
 
 
-def test_an_occurrence_that_was_pushed_already_stays_the_next(play):
+def test_the_time_after_an_occurrence_in_the_queue_moves(play):
     ticker.register(play.db, "poll", every="1m..5m")
     play.tick()
     play.at(40)
@@ -141,7 +141,23 @@ def test_an_occurrence_that_was_pushed_already_stays_the_next(play):
     play.tick()
     play.at(62)
     play.end(taken, "nothing_to_do")
-    assert (pace(play), due(play), len(play.task().waiting)) == (2, 120, 1)
+    assert (pace(play), due(play), len(play.task().waiting)) == (2, 180, 1)
+
+
+def test_a_late_run_that_finds_work_shortens_the_time_after_the_occurrence_in_the_queue(play):
+    """Its worker was late by the whole interval in force. The run of that occurrence would be too early."""
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.put(pace_ms=5 * MINUTE)
+    play.at(0)
+    play.tick()
+    play.at(300)
+    play.tick()
+    play.at(301)
+    late = play.take()
+    assert [taken.refusal for taken in late] == [None, "still_running"]
+    play.at(302)
+    play.end(late[0], "succeeded")
+    assert (pace(play), due(play)) == (1, 360)
 
 
 @pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", (4, 360)), ("succeeded", (1, 180))])

@@ -3,6 +3,7 @@
 import pytest
 
 import ticker
+from tests.harness import QUEUE
 from tests.running import work
 from tests.sentences import sentence
 from ticker.db.store import PostgresStore
@@ -113,6 +114,16 @@ def test_a_later_occurrence_in_the_queue_stays(play):
     before = play.task()
     assert ask(play, taken, "10m") is None
     assert play.task() == before
+
+
+def test_an_earlier_job_in_the_hands_of_a_dead_worker_does_not_count(play):
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.tick()
+    play.redis.lpop(QUEUE)
+    play.at(60)
+    play.tick()
+    [taken] = play.take()
+    assert play.since_begin(ask(play, taken, "10m")) == 660
 
 
 def test_nothing_is_due_after_the_end_of_the_schedule(play):

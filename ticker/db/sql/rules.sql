@@ -103,9 +103,9 @@ EXISTS (SELECT FROM unnest(t.waiting) w WHERE coalesce(w > t.last_occurrence, tr
 
 -- rule: paced
 -- When the elastic task t is due after its interval in force has become this pace. The push of its last run has counted on the
--- earlier one. A spread task moves by whole lower bounds, to another of its phases. Nothing moves if a later occurrence was
--- pushed already, or if a run asked for this time (`again`). If the shorter interval has passed, the task is due now: it is not late.
-CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR {next_is_pushed t} OR t.next_run IS NOT DISTINCT FROM t.again_at
+-- earlier one. A spread task moves by whole lower bounds, to another of its phases. Nothing moves if a run asked for this time
+-- (`again`). If the shorter interval has passed, the task is due now: it is not late.
+CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR t.next_run IS NOT DISTINCT FROM t.again_at
         THEN t.next_run
         ELSE (SELECT CASE WHEN n.at > t.ends_at THEN NULL ELSE n.at END FROM (SELECT CASE WHEN m.ms = 0 THEN t.next_run
             ELSE greatest(t.starts_at, {soonest_due t}, t.next_run + m.ms * interval '1 millisecond') END AS at

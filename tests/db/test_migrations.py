@@ -49,7 +49,7 @@ from ticker.settings import Settings
 
 TABLES = (
     "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation", "limits", "limited_keys",
-    "slots",
+    "slots", "pauses",
 )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def leftovers(db):
     return db.execute(
         "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace"
         " AND proname LIKE 'owner\\_%%'"
-        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^(tasks|limits)_'"
+        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^(tasks|limits|pauses)_'"
         " ORDER BY 1, 2"
     ).fetchall()
 

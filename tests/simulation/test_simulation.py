@@ -101,9 +101,7 @@ def chosen_but_the_oldest(tasks, *args, right=key_limits.choose):
 @pytest.mark.timeout(300)
 def test_histories_with_many_pauses_keep_every_promise():
     counts = judged(range(80), MemoryTables, size=0.5, pauses=True)
-    assert (
-        counts["drop: postponed"] > 100 and counts["tasks let go"] > 500 and counts["ticks that met the budget"] > 100
-    )
+    assert counts["drop: postponed"] > 100 and counts["tasks let go"] > 500 and counts["ticks that met the budget"] > 50
 
 
 @pytest.mark.slow

@@ -86,6 +86,24 @@ def test_what_is_due_outside_its_hours_for_any_reason_is_put_off_without_a_recor
     assert overview.counts(day.db).late == 0
 
 
+def test_a_task_that_waited_for_a_pause_until_its_hours_had_ended_is_put_off(day):
+    register(day, CLOSES - 120)
+    day.run(CLOSES - 120, "succeeded")
+    with day.clock():
+        ticker.pause_all(day.db)
+    day.at(CLOSES - 60)
+    day.tick()
+    assert day.column("pause_id") is not None
+    day.at(CLOSES + 600)
+    with day.clock():
+        ticker.resume_all(day.db)
+    assert day.tick().enqueued == 0
+    day.at(CLOSES + 630)
+    assert day.tick().enqueued == 0
+    assert TOMORROW <= due(day) < TOMORROW + 60
+    assert (len(day.runs()), day.column("pause_id")) == (1, None)
+
+
 def test_many_that_are_due_outside_are_put_off_in_one_pass_and_share_the_interval_after_the_beginning():
     """The double is enough here. The pass goes on until it finds less than a batch."""
     store, queue = MemoryStore(), MemoryQueue()

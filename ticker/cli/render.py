@@ -13,7 +13,7 @@ import click
 from ticker.cli import fit
 from ticker.cli.fit import Line, Row, shown
 from ticker.model import Outcome
-from ticker.read.formatting import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
+from ticker.read.formatting import details, moment, outcome, owner_of, schedule_now, state, state_in_words, took, why
 from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
@@ -49,7 +49,7 @@ def print_tasks(tasks: Iterable[Task]) -> None:
     table = columns("id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)",
                     "last outcome", "state")  # fmt: skip
     for task in tasks:
-        add(table, task.id, task.name, task.owner, task.function, schedule(task), task.queue, moment(task.runs_next),
+        add(table, task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
             moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)))  # fmt: skip
     print_table(table)
 

@@ -230,7 +230,7 @@ _ALWAYS = ("due", "enqueued", "errors")
 def counts(report: Report) -> dict[str, int]:
     """Returns what a pass did, as counts under the names that the log, the heartbeat and the metrics use."""
     return {
-        "due": report.due.due + report.planned.due,
+        "due": report.due.due - report.due.put_off + report.planned.due,
         "enqueued": report.enqueued,
         "errors": report.errors,
         "held": report.due.held + report.planned.held,

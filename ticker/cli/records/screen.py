@@ -169,7 +169,7 @@ def ahead(task: Task, view: View) -> Row:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
         when = f"due since {at}" + ("" if task.push_errors else f": {pushed(view)}")
-    text = f"{when}, {formatting.in_words(task) or formatting.schedule(task)}"
+    text = f"{when}, {formatting.in_words(task) or formatting.schedule_now(task)}"
     return row(task.id, task.name, task.owner, text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
 
 

@@ -12,7 +12,7 @@ RETURNING id
 -- for it. Writes nothing if a later occurrence was pushed already, the schedule is over, or the time is too long.
 WITH held AS MATERIALIZED (
     SELECT t.id, t.kind, {longest_again t} AS longest_ms, n.at,
-        t.kind = 'interval' AND t.next_run IS NOT NULL AND t.waiting = '{}' AND coalesce(n.at <= t.ends_at, true) AS may_move
+        t.kind = 'interval' AND t.next_run IS NOT NULL AND NOT {next_is_pushed t} AND coalesce(n.at <= t.ends_at, true) AS may_move
     FROM {schema}.tasks t, LATERAL (
         SELECT greatest({soonest_due t}, t.starts_at, {now} + %(after_ms)s::bigint * interval '1 millisecond') AS at) n
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid FOR NO KEY UPDATE OF t

@@ -4,12 +4,16 @@
 -- itself, by its uptime. Reads `limit` rows in the order of their ids, and returns the last id.
 -- A hold that was taken on this host is measured by the uptime. Otherwise only times that are too far ahead are moved
 -- back, back-offs included; the longest back-off is an hour. After an outage, a task with a phase may wait for it up to
--- two intervals. A task that was never pushed keeps its `first`, unless the task itself was registered in the future.
+-- two intervals. A task that was never pushed keeps its `first`, unless the task itself was registered in the future. A task
+-- with hours may wait for them for a week: `claim_ahead` claims it. A time that a run asked for is at most as far ahead as it was
+-- at the start of that run.
 -- The planner expects almost no rows after the list of ids, so from there on each row is looked up by its own id. A
 -- second list would be scanned once per row, 5,000 times 5,000, after a step that affects all rows.
 WITH measured AS MATERIALIZED (
-    SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms, t.stretched_ms,
-            CASE WHEN t.next_run = t.again_at THEN {longest_again t} END) * interval '1 millisecond' AS reach
+    SELECT t.id, i.now, CASE WHEN t.during = '' THEN
+        greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms, t.stretched_ms,
+            CASE WHEN t.next_run = t.again_at THEN coalesce(1000 * extract(epoch FROM t.next_run - t.last_run), {longest_again t}) END
+            ) * interval '1 millisecond' END AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
@@ -93,31 +97,28 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
     WHERE last_tick_at > {now} + interval '1 second') AS set_back
 
 -- name: claim_ahead
--- Claims cron and calendar tasks that wait for a time ahead, after the clock was set back. Only tasks that were pushed
--- before are claimed, because a new task may wait for its `first`. The clamp cannot tell when they are due; a pass can.
+-- Claims cron and calendar tasks, and tasks with hours, that wait for a time ahead, after the clock was set back. Only tasks
+-- that were pushed before are claimed, because a new task may wait for its `first`. The clamp cannot tell when they are due; a
+-- pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
+    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms, pace_ms, during
 FROM {schema}.tasks t
-WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
+WHERE (kind IN ('cron', 'calendar') OR during <> '') AND next_run > %(now)s AND id > %(after)s::bigint
   AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
 ORDER BY id
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
--- name: bring_forward
-UPDATE {schema}.tasks t SET next_run = b.next_run, push_after = NULL
-FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
-WHERE t.id = b.id AND t.next_run > b.next_run
-
 -- name: clamp_runs
 -- Moves runs that began, or were planned, in the future to the present. Each run is changed only once. Pieces are claimed
--- anyway.
+-- anyway. A manual run may be due up to an hour ahead (`plan_runs_once`), or half a minute if its push failed (`reason`).
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
        OR ({planned} AND (created_at > %(now)s::timestamptz + interval '1 second'
-                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
+                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz
+                                      + CASE reason WHEN '' THEN interval '61 minutes' ELSE interval '1 minute' END)))
     LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET

@@ -22,8 +22,24 @@ RIGHTS = {
     "slots": ("SELECT", "INSERT", "UPDATE"),
 }
 """The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
-RIGHTS_OF_TICKER = {"tasks": ("SELECT", "UPDATE", "DELETE"), "functions": ("SELECT",)} | dict.fromkeys(
-    ("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE")
+RIGHTS_OF_TICKER = {
+    "tasks": ("SELECT", "UPDATE", "DELETE"),
+    "functions": ("SELECT",),
+    "minute_changes": ("SELECT", "UPDATE", "DELETE"),
+} | dict.fromkeys(
+    (
+        "runs",
+        "events",
+        "notices",
+        "tickers",
+        "minutes",
+        "hours",
+        "queue_minutes",
+        "queue_hours",
+        "closed_minutes",
+        "needs",
+    ),
+    ("SELECT", "INSERT", "UPDATE", "DELETE"),
 )
 
 FACTS = """

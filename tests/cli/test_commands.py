@@ -39,7 +39,7 @@ TASK = {
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
 SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
-HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased"}
+HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased", "warnings"}
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
 

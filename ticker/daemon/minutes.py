@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from ticker import clock
+from ticker.daemon import needs
 from ticker.db.store import PostgresStore
 from ticker.errors import TickerError
 from ticker.model import Outcome, Reason
@@ -74,6 +75,7 @@ class Roller(threading.Thread):
             for seconds in closed(self._store, self._settings):
                 if self._stopping.wait(REST * seconds):
                     return
+            needs.measure(self._store, self._settings)
         except TickerError as error:
             log.warning("minutes are closed later: %s", error)
         except Exception:

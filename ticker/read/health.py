@@ -15,9 +15,10 @@ from ticker.db import connections, installation, sql
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
-from ticker.read import entries, formatting, overview, tasks
+from ticker.read import entries, formatting, overview, tasks, workers
 from ticker.read.explain import span
 from ticker.read.tasks import TickerStatus
+from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 
@@ -63,7 +64,7 @@ class Health:
 
     `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
     `last_stop`: says when the last ticker stopped, if no other one ticked after it.
-    `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
+    `needs`: how many workers each queue needs. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
     """
 
     database_error: str
@@ -75,6 +76,12 @@ class Health:
     foreign: str = ""
     leased: dict[str, str] = field(default_factory=dict)
     last_stop: str = ""
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Returns sentences about queues with too few workers. A restart of a process does not help, so these are no problems."""
+        return tuple(need.sentence for need in self.needs if need.has_too_few and need.queue not in self.unattended)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -123,7 +130,7 @@ def data(health: Health) -> dict[str, Any]:
         "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
         "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
         "tickers": [formatting.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
-        "leased": health.leased,
+        "leased": health.leased, "warnings": list(health.warnings),
     }  # fmt: skip
 
 
@@ -168,7 +175,8 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             "", tickers=tuple(one for one in known if not one.has_ended), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
-            leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
+            leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))},
+            needs=tuple(workers.needs(db)), **rest,
         )  # fmt: skip
 
 

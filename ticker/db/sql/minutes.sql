@@ -32,9 +32,10 @@ WITH RECURSIVE types_of_runs AS (
     FROM types_of_drops d WHERE d.owner_type IS NOT NULL
 )
 
--- rule: counts_for
--- What the end t counts for, and its lateness and duration. A manual run, a retry or a piece is late after its own due time.
-t.function, t.queue, t.outcome, CASE t.outcome WHEN 'dropped' THEN t.reason ELSE '' END AS reason, t.kind,
+-- rule: measured_end
+-- What the end t counts for besides its outcome, and its lateness and duration. A manual run, a retry or a piece is late after its
+-- own due time.
+t.function, t.queue, t.kind,
     CASE WHEN t.started_at IS NOT NULL THEN greatest(0, 1000 * date_part('epoch',
         t.started_at - CASE t.kind WHEN 'scheduled' THEN t.occurrence ELSE t.due_at END))::bigint END AS late_ms,
     CASE WHEN t.started_at IS NOT NULL AND t.pieces IS NULL AND t.outcome <> 'lost'
@@ -47,8 +48,8 @@ width_bucket(t.late_ms, ARRAY[1000, 2000, 4000, 8000, 16000, 32000, 64000, 12800
         1638400]::bigint[]) AS took
 
 -- rule: group_in_buckets
--- The ends with the same key and buckets. A `sign` of -1 takes an end away. A histogram with one value ends at its bucket.
-function, queue, outcome, reason, kind, sum(sign) AS count, CASE WHEN late IS NULL THEN 0 ELSE sum(sign) END AS started,
+-- Ends with the same outcome, key and buckets. A `sign` of -1 takes an end away. A histogram with one value ends at its bucket.
+function, queue, kind, sum(sign) AS count, CASE WHEN late IS NULL THEN 0 ELSE sum(sign) END AS started,
     coalesce(sum(sign * late_ms), 0) AS late_ms, coalesce(sum(sign * took_ms), 0) AS took_ms,
     CASE WHEN late IS NULL THEN '{}' ELSE array_fill(0, ARRAY[late]) || sum(sign)::integer END AS late,
     CASE WHEN took IS NULL THEN '{}' ELSE array_fill(0, ARRAY[took]) || sum(sign)::integer END AS took
@@ -103,22 +104,22 @@ WITH unsettled AS MATERIALIZED (
 )
 SELECT at FROM unsettled UNION ALL SELECT at FROM begun
 
+-- rule: ended_in_minute
+-- Groups the ends t of an owner type and an outcome. So each query reads its own range of the index, and few texts are compared.
+SELECT {group_in_buckets} FROM (SELECT e.*, 1 AS sign, {buckets e} FROM (
+            SELECT {measured_end r} FROM {schema}.runs r WHERE r.owner_type = t.owner_type
+                AND r.ended_at >= %(at)s::timestamptz AND r.ended_at < %(at)s::timestamptz + interval '1 minute'
+
 -- name: close_minute
--- Counts what ended in the minute, in one snapshot. OFFSET 0 keeps each query to the range of one owner type and one outcome in
--- the index, however many rows there are.
-{types_of_owners}, ended AS (
-    SELECT r.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
-        SELECT {counts_for r} FROM {schema}.runs r
-        WHERE r.owner_type = t.owner_type AND r.outcome = o.outcome AND r.outcome <> 'dropped'
-          AND r.ended_at >= %(at)s::timestamptz AND r.ended_at < %(at)s::timestamptz + interval '1 minute' OFFSET 0) r
+-- Counts what ended in the minute, in one snapshot.
+{types_of_owners}, groups AS MATERIALIZED (
+    SELECT o.outcome, '' AS reason, g.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+        {ended_in_minute t} AND r.outcome = o.outcome AND r.outcome <> 'dropped' OFFSET 0) e) e
+        GROUP BY function, queue, kind, late, took) g
     UNION ALL
-    SELECT d.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
-        SELECT {counts_for r} FROM {schema}.runs r
-        WHERE r.owner_type = t.owner_type AND r.reason = o.reason AND r.outcome = 'dropped'
-          AND r.ended_at >= %(at)s::timestamptz AND r.ended_at < %(at)s::timestamptz + interval '1 minute' OFFSET 0) d
-), groups AS MATERIALIZED (
-    SELECT {group_in_buckets} FROM (SELECT e.*, 1 AS sign, {buckets e} FROM ended e) e
-    GROUP BY function, queue, outcome, reason, kind, late, took
+    SELECT 'dropped', o.reason, g.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+        {ended_in_minute t} AND r.reason = o.reason AND r.outcome = 'dropped' OFFSET 0) e) e
+        GROUP BY function, queue, kind, late, took) g
 ), counted AS (
     INSERT INTO {schema}.minutes {rolled_up}
 )
@@ -148,9 +149,10 @@ WITH asked AS MATERIALIZED (
     WHERE c.id = a.id AND (m.at IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.closed_minutes o WHERE o.at = a.at))
     RETURNING c.*, NOT pg_visible_in_snapshot(c.xact::text::xid8, m.snapshot::pg_snapshot) AS is_missing
 ), groups AS MATERIALIZED (
-    SELECT at, {group_in_buckets} FROM (
-        SELECT e.*, {buckets e} FROM (SELECT c.at, c.sign, {counts_for c} FROM done c WHERE c.is_missing) e) e
-    GROUP BY at, function, queue, outcome, reason, kind, late, took
+    SELECT at, outcome, reason, {group_in_buckets} FROM (SELECT e.*, {buckets e} FROM (
+        SELECT c.at, c.sign, c.outcome, CASE c.outcome WHEN 'dropped' THEN c.reason ELSE '' END AS reason, {measured_end c}
+        FROM done c WHERE c.is_missing) e) e
+    GROUP BY at, outcome, reason, function, queue, kind, late, took
 ), changed AS (
     INSERT INTO {schema}.minutes AS m
     SELECT g.at, {key}, {sums} FROM groups g, LATERAL (

@@ -245,6 +245,14 @@ def test_a_late_end_whose_transaction_is_open_while_its_minute_is_closed_counts_
     assert db.execute("SELECT count(*) FROM ticker.minute_changes").fetchone() == (0,)
 
 
+def test_a_late_end_that_is_in_the_snapshot_of_its_minute_counts_once(db, store, task):
+    begin_at(db, NINE)
+    a_run(db, task)
+    assert db.execute("SELECT count(*) FROM ticker.minute_changes").fetchone() == (1,)
+    roll(store, NINE + OVER)
+    assert counts(db) == {("poll", "succeeded"): 1}
+
+
 def test_a_corrected_end_moves_to_its_minute(db, store, task):
     begin_at(db, NINE)
     id_ = a_run(db, task, outcome="lost", ended_at=NINE + MINUTE)

@@ -1,0 +1,130 @@
+"""Faults in the count of minutes, and in the number of workers that is needed."""
+
+from tests.mutants.mutant import Mutant
+
+SQL = "ticker/db/sql/minutes.sql"
+EXACT = "tests/daemon/test_minutes.py"
+NEEDS = "tests/daemon/test_needs.py"
+
+MINUTES = (
+    Mutant(
+        "counted-end-is-applied-again",
+        SQL,
+        "NOT pg_visible_in_snapshot(c.xact::text::xid8, m.snapshot::pg_snapshot) AS is_missing",
+        "m.at IS NOT NULL AS is_missing",
+        "A late end that was in the snapshot of its minute counts once.",
+        (f"{EXACT}::test_a_late_end_that_is_in_the_snapshot_of_its_minute_counts_once",),
+    ),
+    Mutant(
+        "late-end-is-lost",
+        "ticker/migrations/versions/0016_minutes.sql",
+        "WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds' OR NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')",
+        "WHEN (NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')",
+        "An end that is written after its minute was closed counts.",
+        (f"{EXACT}::test_a_late_end_whose_transaction_is_open_while_its_minute_is_closed_counts_once",),
+    ),
+    Mutant(
+        "open-transaction-is-not-waited-for",
+        SQL,
+        "WHEN c.horizon IS NULL AND {oldest_at_work} < s.horizon THEN s.horizon END",
+        "WHEN false THEN s.horizon END",
+        "An end that is not late, and whose transaction is open while its minute is closed, counts once it is committed.",
+        (f"{EXACT}::test_an_end_whose_transaction_is_open_while_its_minute_is_closed_counts_once_it_is_committed",),
+    ),
+    Mutant(
+        "minute-is-counted-again-on-top",
+        SQL,
+        "DELETE FROM {schema}.minutes m USING unsettled u WHERE m.at = u.at",
+        "DELETE FROM {schema}.minutes m USING unsettled u WHERE m.at < u.at - interval '1 year'",
+        "A minute that is counted again replaces its first count.",
+        (f"{EXACT}::test_a_change_waits_while_its_minute_is_counted_again",),
+    ),
+    Mutant(
+        "two-tickers-close-a-minute",
+        SQL,
+        "SELECT at FROM {schema}.closed_minutes ORDER BY at DESC LIMIT 1 FOR UPDATE SKIP LOCKED",
+        "SELECT at FROM {schema}.closed_minutes ORDER BY at DESC LIMIT 1",
+        "A ticker neither closes a minute that another is closing, nor waits for it.",
+        (f"{EXACT}::test_two_tickers_do_not_close_the_same_minute",),
+    ),
+    Mutant(
+        "deletion-is-like-any-end",
+        "ticker/migrations/versions/0016_minutes.sql",
+        "WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds' OR NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')",
+        "WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds')",
+        "What a deletion ends counts, however long the caller's transaction takes.",
+        (f"{EXACT}::test_what_a_deletion_ends_counts_however_long_its_transaction_takes",),
+    ),
+    Mutant(
+        "minutes-ahead-stay-closed",
+        SQL,
+        "DELETE FROM {schema}.closed_minutes WHERE at > {newest_to_close} RETURNING at",
+        "DELETE FROM {schema}.closed_minutes WHERE at > {newest_to_close} + interval '1 year' RETURNING at",
+        "After the clock was set back, minutes are closed again when they are over again.",
+        (f"{EXACT}::test_after_the_clock_was_set_back_minutes_are_closed_again_when_they_are_over_again",),
+    ),
+    Mutant(
+        "hour-keeps-its-first-sum",
+        SQL,
+        "UPDATE {schema}.closed_minutes SET is_summed = false WHERE at IN (SELECT at FROM hours) AND EXISTS (SELECT FROM groups)",
+        "SELECT FROM hours",
+        "An hour is added up again after a change of one of its minutes.",
+        (f"{EXACT}::test_an_hour_adds_up_its_minutes_and_does_so_again_after_a_change",),
+    ),
+    Mutant(
+        "uncounted-record-is-pruned",
+        "ticker/db/sql/prune.sql",
+        "least(n.now - interval '2 hours', (SELECT max(at) + interval '1 minute' FROM {schema}.closed_minutes),",
+        "least(n.now - interval '2 hours',",
+        "No record is pruned before its minute is closed.",
+        (f"{EXACT}::test_no_record_is_pruned_before_its_minute_is_closed",),
+    ),
+    Mutant(
+        "every-function-has-its-rows",
+        SQL,
+        "ORDER BY sum(count) DESC, function LIMIT 200) f",
+        "ORDER BY sum(count) DESC, function) f",
+        "The functions beyond the 200 with most ends are added up as `(other)`.",
+        (f"{EXACT}::test_functions_beyond_the_first_200_count_as_others",),
+    ),
+    Mutant(
+        "work-of-a-limit-is-demand",
+        "ticker/db/sql/needs.sql",
+        "CASE WHEN t.kind = 'interval' AND t.limits IS NULL THEN",
+        "CASE WHEN t.kind = 'interval' THEN",
+        "Work that a limit holds back does not count as demand for workers.",
+        (f"{NEEDS}::test_of_tasks_with_limits_and_other_schedules_what_has_started_counts",),
+    ),
+    Mutant(
+        "anything-hangs-by-chance",
+        "ticker/engine/workers.py",
+        "is_hung = share >= 1 or not ends or chance.random() < share",
+        "is_hung = not ends or chance.random() < hang / tasks",
+        "A task whose runs hang, hangs each time.",
+        ("tests/engine/test_workers.py::test_a_task_that_hangs_hangs_each_time_and_the_others_do_not",),
+    ),
+    Mutant(
+        "group-has-one-slot",
+        "ticker/engine/workers.py",
+        "slots[worker] = [start + OVERHEAD] * load.functions[group].concurrency",
+        "slots[worker] = [start + OVERHEAD]",
+        "A worker runs as many tasks of a group at the same time as its function allows.",
+        ("tests/engine/test_workers.py::test_the_slots_of_a_group_count",),
+    ),
+    Mutant(
+        "unknown-durations-are-nothing",
+        "ticker/daemon/needs.py",
+        "enough=need.enough if is_known else None",
+        "enough=need.enough",
+        "Without a measured duration of each function, no number of workers is given.",
+        (f"{NEEDS}::test_a_task_whose_durations_are_unknown_has_no_number",),
+    ),
+    Mutant(
+        "shared-workers-count-twice",
+        "ticker/read/workers.py",
+        "sum(share * crew[1] for share, crew in zip(shares, crews, strict=True)) if known else None",
+        "sum(crew[1] for share, crew in zip(shares, crews, strict=True)) if known else None",
+        "A worker that listens to several queues counts for its share of each.",
+        ("tests/read/test_workers.py::test_workers_of_several_queues_are_shared_by_the_needs",),
+    ),
+)

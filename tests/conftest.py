@@ -247,14 +247,14 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Any], A
 CATALOGS = ("pg_namespace", "pg_class", "pg_attribute", "pg_constraint", "pg_index", "pg_proc", "pg_trigger", "pg_type",
             "pg_attrdef", "pg_db_role_setting", "pg_policy", "pg_rewrite", "pg_event_trigger")  # fmt: skip
 TABLES = (
-    "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "limits", "limited_keys", "slots", "minutes", "hours",
+    "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "limits", "limited_keys", "slots", "pauses", "minutes", "hours",
     "queue_minutes", "queue_hours", "closed_minutes", "minute_changes", "needs",
 )  # fmt: skip
 
 TRUNCATE = f"TRUNCATE {', '.join(f'ticker.{name}' for name in TABLES)} RESTART IDENTITY"
 DELETE = "; ".join(
     [f"DELETE FROM ticker.{name}" for name in TABLES]
-    + [f"SELECT setval('ticker.{name}_id_seq', 1, false)" for name in ("tasks", "runs", "events")]
+    + [f"SELECT setval('ticker.{name}_id_seq', 1, false)" for name in ("tasks", "runs", "events", "pauses")]
 )
 """A tenth of the time of a TRUNCATE."""
 SIZE = "SELECT pg_table_size('ticker.tasks') + pg_table_size('ticker.runs') + pg_table_size('ticker.events')"

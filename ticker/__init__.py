@@ -25,23 +25,26 @@ if TYPE_CHECKING:
     from ticker.read.journal import Drops, drops, journal
     from ticker.read.limits import LimitStatus, list_limits
     from ticker.read.owners import OwnerStatus, list_owners
+    from ticker.read.pauses import list_pauses
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_runs, list_tasks
     from ticker.read.why import Why, why
     from ticker.registration.defaults import defaults
     from ticker.registration.limits import Limit, limit, release, unlimit
     from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
+    from ticker.registration.pauses import pause_all, resume_all
     from ticker.registration.stops import stop
     from ticker.tasks.definition import Wanted
     from ticker.tasks.fields import Task
     from ticker.tasks.identity import Owner
+    from ticker.tasks.pauses import Pause
     from ticker.tasks.preview import Preview, validate
 
     Line = JournalEntry  # its former name, until 1.0
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "stop", "defaults", "limit", "unlimit", "release",
-    "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops", "validate",
-    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Limit", "LimitStatus",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
+    "get", "list_tasks", "list_owners", "list_limits", "list_pauses", "list_runs", "get_run", "why", "journal", "drops", "validate",
+    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
     "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
@@ -50,17 +53,20 @@ __all__ = [
 _HOMES = {
     "registration.operations": ("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"),
     "registration.defaults": ("defaults",),
+    "registration.pauses": ("pause_all", "resume_all"),
     "registration.stops": ("stop",),
     "registration.limits": ("limit", "unlimit", "release", "Limit"),
     "read.tasks": ("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"),
     "read.limits": ("list_limits", "LimitStatus"),
     "read.owners": ("list_owners", "OwnerStatus"),
+    "read.pauses": ("list_pauses",),
     "read.why": ("why", "Why"),
     "read.journal": ("journal", "drops", "Drops"),
     "read.entries": ("JournalEntry",),
     "tasks.preview": ("Preview", "validate"),
     "tasks.definition": ("Wanted",),
     "tasks.identity": ("Owner",),
+    "tasks.pauses": ("Pause",),
     "tasks.fields": ("Task",),
     "model": ("Kind", "Outcome", "Reason"),
 }

@@ -7,11 +7,13 @@ from ticker.db.steps import asynchronous
 from ticker.read import journal as _journal
 from ticker.read import limits as _limit_statuses
 from ticker.read import owners as _owners
+from ticker.read import pauses as _pause_list
 from ticker.read import tasks as _tasks
 from ticker.read import why as _why
 from ticker.registration import defaults as _defaults
 from ticker.registration import limits as _limits
 from ticker.registration import operations as _operations
+from ticker.registration import pauses as _pauses
 from ticker.registration import stops as _stops
 
 register = asynchronous(_operations.register)
@@ -20,6 +22,8 @@ reconcile = asynchronous(_operations.reconcile)
 edit = asynchronous(_operations.edit)
 pause = asynchronous(_operations.pause)
 resume = asynchronous(_operations.resume)
+pause_all = asynchronous(_pauses.pause_all)
+resume_all = asynchronous(_pauses.resume_all)
 run_now = asynchronous(_operations.run_now)
 stop = asynchronous(_stops.stop)
 defaults = asynchronous(_defaults.defaults)
@@ -30,6 +34,7 @@ get = asynchronous(_tasks.get)
 list_tasks = asynchronous(_tasks.list_tasks)
 list_owners = asynchronous(_owners.list_owners)
 list_limits = asynchronous(_limit_statuses.list_limits)
+list_pauses = asynchronous(_pause_list.list_pauses)
 list_runs = asynchronous(_tasks.list_runs)
 get_run = asynchronous(_tasks.get_run)
 why = asynchronous(_why.why)
@@ -37,8 +42,8 @@ journal = asynchronous(_journal.journal)
 drops = asynchronous(_journal.drops)
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "stop", "defaults", "limit", "unlimit", "release",
-    "get", "list_tasks", "list_owners", "list_limits", "list_runs", "get_run", "why", "journal", "drops",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
+    "get", "list_tasks", "list_owners", "list_limits", "list_pauses", "list_runs", "get_run", "why", "journal", "drops",
 ]  # fmt: skip
 
 

@@ -58,10 +58,10 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 
 
 class Reason(StrEnum):
-    """Why a job was not run, in the order in which the start statement checks the reasons.
+    """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
-    Three are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`
-    starts later.
+    Four are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited` or
+    `postponed` starts later.
     """
 
     GONE = "gone"
@@ -76,7 +76,8 @@ class Reason(StrEnum):
     STILL_RUNNING = "still_running"
     TOO_EARLY = "too_early"
     LIMITED = "limited"  # a key of the task has no room: it starts later
-    SUPERSEDED = "superseded"  # a key of the task has no room, and a newer occurrence waits
+    POSTPONED = "postponed"  # the task is paused: it starts later
+    SUPERSEDED = "superseded"  # a key of the task has no room, or the task is paused, and a newer occurrence waits
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
@@ -87,7 +88,7 @@ class Reason(StrEnum):
 class EventKind(StrEnum):
     """The kind of an event in the life of a task, apart from its runs. Triggers of the tables write the first nine.
 
-    `stale` and `adopted` concern the installation: their `task_id` is 0.
+    `stale` and `adopted` concern the installation: their `task_id` is 0. So is that of a pause of many tasks.
     """
 
     PAUSED = "paused"
@@ -137,6 +138,7 @@ class DueTask(NamedTuple):
     batch: int = 1  # how many tasks of its function one job may carry
     concurrency: int = 1  # how many of them run at the same time
     pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
+    resumed_at: datetime | None = None  # when it was last resumed, enabled, or let go after a pause of many tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,7 @@ class WaitingTask:
     batch_jobs: Mapping[str, str] | None = None
     batch: int = 1  # how many tasks of its function one job may carry when it is pushed again
     concurrency: int = 1  # how many of them run at the same time
+    is_paused: bool = False  # by itself, or by a pause of many tasks
 
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""

@@ -34,12 +34,14 @@ TASK = {
     *DEFAULTS, "id", "guid", "owner", "owner_type", "owner_id", "name", "grace_ms", "owner_active", "paused_by", "paused_reason", "paused_until", "next_run", "waiting", "push_errors", "push_error",
     "push_after", "last_run", "last_occurrence", "running_until", "cursor", "last_run_id", "last_outcome",
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state",
-    "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at",
+    "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming",
 }  # fmt: skip
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
-SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
+SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
-HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased", "warnings"}
+HEALTH = {
+    "healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased", "warnings", "pauses",
+}  # fmt: skip
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
 

@@ -60,8 +60,8 @@ LIMITED_STARTS = (
     Mutant(
         "older-occurrence-goes-back",
         SQL,
-        "WHEN NOT %(waits)s::boolean AND (",
-        "WHEN false AND (",
+        "WHEN NOT %(waits)s::boolean AND {outlived j}",
+        "WHEN false AND {outlived j}",
         "Of the occurrences without room, only the newest goes back to the table.",
         (f"{TESTS}test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded",),
     ),

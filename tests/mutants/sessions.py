@@ -58,7 +58,7 @@ SESSIONS = (
     Mutant(
         "jsonb-by-the-driver",
         "ticker/tasks/queries.py",
-        'f"t.{name}::text AS {name}" if name in JSON_COLUMNS else f"t.{name}"',
+        'f"t.{name}::text" if name in JSON_COLUMNS else f"t.{name}"',
         'f"t.{name}"',
         "JSON is read as it was written, whatever codec the application has set for its connection.",
         (f"{CONTRACT}::test_json_is_what_was_written",),

@@ -30,8 +30,8 @@ STARTS = (
     Mutant(
         "disabled-task-starts",
         "ticker/db/sql/start.sql",
-        "        WHEN {inactive l}\n             OR (l.paused_by IS NOT NULL AND (l.paused_until",
-        "        WHEN (l.paused_by IS NOT NULL AND (l.paused_until",
+        "WHEN {inactive l} THEN 'paused'",
+        "WHEN false THEN 'paused'",
         "Nothing starts after its task was disabled or its owner became inactive.",
         ("tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
@@ -81,8 +81,8 @@ STARTS = (
     Mutant(
         "planned-run-of-another-task",
         "ticker/db/sql/start.sql",
-        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s\n\n",
-        "WHERE r.id = %(run_id)s\n\n",
+        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r",
+        "WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r",
         "A planned job runs only the task to which its run belongs.",
         (
             (
@@ -101,16 +101,16 @@ STARTS = (
     Mutant(
         "no-still-running-check",
         "ticker/db/sql/start.sql",
-        "THEN 'still_running'\n        WHEN",
-        "AND false THEN 'still_running'\n        WHEN",
+        "THEN 'still_running'\n        WHEN l",
+        "AND false THEN 'still_running'\n        WHEN l",
         "No overlap: nothing starts while another run holds the task.",
         ("tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
         "no-still-running-check-for-planned-runs",
         "ticker/db/sql/start.sql",
-        "THEN 'still_running'\n        END",
-        "AND false THEN 'still_running'\n        END",
+        "THEN 'still_running'\n        WHEN b.run_kind <> 'manual'",
+        "AND false THEN 'still_running'\n        WHEN b.run_kind <> 'manual'",
         "No overlap: a planned run also respects the hold of another run.",
         ("tests/db/test_start.py::test_a_manual_run_obeys_enabled_and_the_hold",),
     ),

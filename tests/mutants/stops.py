@@ -34,8 +34,8 @@ STOPS = (
     Mutant(
         "last-request-to-stop-wins",
         "ticker/db/sql/register.sql",
-        "        stop_requested_by, %(by)s, left",
-        "        %(by)s, left",
+        "coalesce(stop_requested_by, %(by)s, {author})",
+        "coalesce(%(by)s, {author})",
         "The first request to stop a run stays.",
         (f"{REQUESTS}test_a_request_is_recorded_with_its_author_and_its_time_and_the_first_one_stays",),
     ),

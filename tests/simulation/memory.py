@@ -25,6 +25,7 @@ from tests.doubles import (
     too_early,
     uptime_since,
 )
+from tests.simulation.pauses import LEAST_BUDGET
 from tests.simulation.rows import (
     GOOD,
     columns,
@@ -32,6 +33,7 @@ from tests.simulation.rows import (
     hold,
     is_paused,
     judged_by,
+    leaves_its_pause,
     running,
     timing_of_resumed,
     verdict,
@@ -57,6 +59,7 @@ class MemoryTables:
     def __init__(self) -> None:
         self.queue = MemoryQueue()
         self.rows = MemoryStore()
+        self.rows.least_budget = LEAST_BUDGET
         self._names: dict[str, int] = {}
         self._registered: dict[int, dict[str, Any]] = {}
 
@@ -90,15 +93,29 @@ class MemoryTables:
         row = self._unlocked(task_id)
         if row.paused_by is not None:
             self._put(
-                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now)
-            )
+                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now),
+                resumed_at=now if row.enabled else row.resumed_at,
+            )  # fmt: skip
+
+    def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
+        for id_, pause in self.rows.pauses.items():
+            if (pause.scope, pause.value, pause.resumed_at) == (scope, value, None):
+                pause.until = until
+                return id_
+        return self.rows.add_pause(scope, value, until=until)
+
+    def resume_all(self, now: datetime, scope: str, value: str) -> None:
+        for id_, pause in self.rows.pauses.items():
+            if (pause.scope, pause.value) == (scope, value) and pause.in_force(now):
+                self.rows.end_pause(id_, now)
 
     def delete(self, now: datetime, task_id: int) -> None:
         plans = [run for run in self.rows.plans.open.values() if run.task_id == task_id and run.state in OPEN]
         if any(run.id in self.rows.plans.held for run in plans):
             raise RowLocked(f"task {task_id}")
         gone = {"state": "ended", "outcome": Outcome.DROPPED, "reason": str(Reason.GONE), "ended_at": now}
-        for due in sorted(self._unlocked(task_id).waiting):
+        row = self._unlocked(task_id)
+        for due in sorted({*row.waiting, row.returned} - {None}):
             record = RunRow(task_id=task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now)
             self.rows.plans.add(replace(record, **gone))
         for run in plans:
@@ -136,6 +153,11 @@ class MemoryTables:
             values["next_run"] = min(row.next_run, now + timing.span(values["every_ms"]))
         elif values["enabled"] and not row.enabled and row.kind is Kind.INTERVAL and row.next_run is not None:
             values["next_run"] = max(row.next_run, now)
+        pause = self.rows.pauses.get(row.pause_id or 0)
+        if pause is not None and pause.resumed_at is None and leaves_its_pause(row, values):
+            values["pause_id"] = None
+        if values["enabled"] and not row.enabled and row.paused_by is None:
+            values["resumed_at"] = now
         self._put(id_, **values, push_after=None)
 
     # -------------------------------------------------------------------------------------------- started and ended
@@ -154,7 +176,7 @@ class MemoryTables:
             return verdict(row, None, self.rows.plans.recorded[job.task_id, due])
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
-            reason = self._without_room(row, due, now)
+            reason = self._put_back(row, due, now, Reason.LIMITED)
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
         judged = judged_by(row, now)
@@ -163,7 +185,7 @@ class MemoryTables:
         )
         waiting = tuple(waits for waits in row.waiting if waits != due)
         self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
-        if reason in (Reason.REDELIVERED, Reason.LIMITED):
+        if reason in (Reason.REDELIVERED, Reason.LIMITED, Reason.POSTPONED):
             return verdict(row, reason, self.rows.plans.recorded.get((row.id, due)))
         if reason is not None:
             ended = replace(record, state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now)
@@ -178,7 +200,7 @@ class MemoryTables:
             return Reason.STALE
         if row.function not in FUNCTIONS:
             return Reason.UNKNOWN_FUNCTION
-        if not row.enabled or not row.owner_active or is_paused(row, now):
+        if not row.enabled or not row.owner_active:
             return Reason.PAUSED
         if is_after(row.last_run, now):
             return Reason.CLOCK
@@ -188,8 +210,12 @@ class MemoryTables:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
-        early = row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms)
-        return Reason.TOO_EARLY if early else None
+        if row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms):
+            return Reason.TOO_EARLY
+        return self._put_back(row, due, now, Reason.POSTPONED) if self._is_paused(row, now) else None
+
+    def _is_paused(self, row: TaskRow, now: datetime) -> bool:
+        return is_paused(row, now) or any(one.in_force(now) and one.covers(row) for one in self.rows.pauses.values())
 
     def _takes_slots(self, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> bool:
         """A slot of each of its keys, or none."""
@@ -203,10 +229,11 @@ class MemoryTables:
             return False
         return run.state == "running" and since <= run.until - run.started_at
 
-    def _without_room(self, row: TaskRow, due: datetime, now: datetime) -> Reason:
+    def _put_back(self, row: TaskRow, due: datetime, now: datetime, reason: Reason) -> Reason:
         """Only the newest occurrence goes back to the row."""
         is_newer_due = row.next_run is not None and due < row.next_run <= now
-        return Reason.SUPERSEDED if is_newer_due or due < max(row.waiting, default=due) else Reason.LIMITED
+        is_ahead = row.kind is Kind.INTERVAL and is_after(due, row.next_run or due)  # the clock was set back
+        return Reason.SUPERSEDED if is_newer_due or is_ahead or due < max(row.waiting, default=due) else reason
 
     def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:
         run = self._holder(row)
@@ -236,8 +263,8 @@ class MemoryTables:
             if row.kind is Kind.INTERVAL and due > now + SECOND:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
-        if reason is Reason.LIMITED:
-            return {"next_run": due}
+        if reason in (Reason.LIMITED, Reason.POSTPONED):
+            return {"next_run": min(due, row.next_run or due), "returned": due}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:
@@ -263,8 +290,10 @@ class MemoryTables:
         if plan is None or not fresh:
             return verdict(row, reason, plan and plan.id)
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
+            reason = Reason.LIMITED
+        if reason in (Reason.LIMITED, Reason.POSTPONED):
             self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None)
-            return verdict(row, Reason.LIMITED, run_id)
+            return verdict(row, reason, run_id)
         judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
         if reason is not None or row is None:
             self.rows.plans[run_id] = replace(judged, state="ended", outcome=Outcome.DROPPED, ended_at=now)
@@ -284,9 +313,16 @@ class MemoryTables:
             return Reason.REDELIVERED
         if row.function not in FUNCTIONS:
             return Reason.UNKNOWN_FUNCTION
-        if not row.enabled or not row.owner_active or (plan.kind is not RunKind.MANUAL and is_paused(row, now)):
+        if not row.enabled or not row.owner_active:
             return Reason.PAUSED
-        return Reason.STILL_RUNNING if self._is_held(row, now, here) else None
+        if self._is_held(row, now, here):
+            return Reason.STILL_RUNNING
+        return Reason.POSTPONED if self._keeps_waiting(row, plan, now) else None
+
+    def _keeps_waiting(self, row: TaskRow, plan: RunRow, now: datetime) -> bool:
+        if plan.kind is not RunKind.MANUAL:
+            return self._is_paused(row, now)
+        return any(one.scope == "all" and one.in_force(now) for one in self.rows.pauses.values())
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
         row = self._unlocked(task_id)

@@ -87,7 +87,9 @@ class History:
     waits: list[tuple[int, int, int]] = field(default_factory=list)
     limits: dict[str, list[tuple[int, Limit]]] = field(default_factory=dict)  # of each key: since when, oldest first
     holds: list[Hold] = field(default_factory=list)
-    returned: dict[str, int] = field(default_factory=dict)  # jobs that met a full limit, and when they last did
+    returned: dict[str, int] = field(
+        default_factory=dict
+    )  # jobs that met a full limit or a pause, and when they last did
     moved: dict[int, int] = field(default_factory=dict)  # when people last enabled or resumed a task
     complaints: list[str] = field(default_factory=list)
     lines: list[tuple[int, datetime, str]] = field(default_factory=list)

@@ -20,6 +20,7 @@ SCREENS = (
     "/tasks/new",
     "/owners",
     "/limits",
+    "/pauses",
     "/runs",
     "/drops",
     "/processes",
@@ -30,7 +31,19 @@ JSON = {"Content-Type": "application/json"}
 SCRIPT = {"HX-Request": "true"}
 """What the page's script sends with each request, and no form of another site can."""
 FOREIGN = {"Origin": "https://evil.example"}
-TABLES = ("tasks", "runs", "events", "tickers", "functions", "templates", "notices", "limits", "limited_keys", "slots")
+TABLES = (
+    "tasks",
+    "runs",
+    "events",
+    "tickers",
+    "functions",
+    "templates",
+    "notices",
+    "limits",
+    "limited_keys",
+    "slots",
+    "pauses",
+)
 
 
 @dataclass(frozen=True)

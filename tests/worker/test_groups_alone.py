@@ -351,10 +351,10 @@ def calls_through(proxy: Proxy, database_url: str, tasks: list[ticker.Task]) -> 
 def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
     announced, db, proxy, database_url, monkeypatch
 ):
-    """One of three tasks is paused, so its record is a drop."""
+    """One of three tasks is disabled, so its record is a drop."""
     monkeypatch.setitem(registry._functions, "together", None)
     tasks = register(db, *"abc")
-    db.execute("UPDATE ticker.tasks SET paused_by = 'anna' WHERE name = 'c'")
+    db.execute("UPDATE ticker.tasks SET enabled = false WHERE name = 'c'")
     calls, tokens = calls_through(proxy, database_url, tasks), [str(uuid4()) for _ in tasks]
     calls[0].database.open()
     proxy.swallow_commit()

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Piece = tuple[str, str]
 WIDE = 100_000  # columns: the terminal itself wraps long lines, so that copied words and ids stay whole
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
-YELLOW = {"paused", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED}
+YELLOW = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED}
 
 
 def print_json(value: Any) -> None:

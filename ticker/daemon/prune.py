@@ -64,7 +64,8 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
         _walk(store, "prune_events", "next_event", settings, dry),
     )
     minutes = (Pruned(seconds=seconds) for seconds in closed(store, settings))
-    for part in walks if dry else (minutes, *walks, _prune_minutes(store, settings), _prune_keys(store)):
+    rest = (_prune_minutes(store, settings), _prune_keys(store), _prune_pauses(store, settings))
+    for part in walks if dry else (minutes, *walks, *rest):
         try:
             yield from part
         except TickerError as error:
@@ -94,6 +95,12 @@ def _prune_keys(store: PostgresStore) -> Iterator[Pruned]:
             execute("prune_keys", now=clock.now(), keys=keys)
         if keys:
             yield Pruned(seconds=clock.monotonic() - began)
+
+
+def _prune_pauses(store: PostgresStore, settings: Settings) -> Iterator[Pruned]:
+    began = clock.monotonic()
+    store.execute("prune_pauses", now=clock.now(), keep_ms=settings.keep_failures_ms)
+    yield Pruned(seconds=clock.monotonic() - began)
 
 
 def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, dry: bool) -> Iterator[Pruned]:

@@ -20,26 +20,14 @@ RIGHTS = {
     "events": ("INSERT",),
     "limited_keys": ("SELECT", "UPDATE"),
     "slots": ("SELECT", "INSERT", "UPDATE"),
+    "pauses": ("SELECT",),
 }
 """The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
-RIGHTS_OF_TICKER = {
-    "tasks": ("SELECT", "UPDATE", "DELETE"),
-    "functions": ("SELECT",),
-    "minute_changes": ("SELECT", "UPDATE", "DELETE"),
-} | dict.fromkeys(
-    (
-        "runs",
-        "events",
-        "notices",
-        "tickers",
-        "minutes",
-        "hours",
-        "queue_minutes",
-        "queue_hours",
-        "closed_minutes",
-        "needs",
-    ),
-    ("SELECT", "INSERT", "UPDATE", "DELETE"),
+MINUTES = ("minutes", "hours", "queue_minutes", "queue_hours", "closed_minutes", "needs")
+RIGHTS_OF_TICKER = (
+    dict.fromkeys(("tasks", "pauses", "minute_changes"), ("SELECT", "UPDATE", "DELETE"))
+    | dict.fromkeys(("runs", "events", "notices", "tickers", *MINUTES), ("SELECT", "INSERT", "UPDATE", "DELETE"))
+    | {"functions": ("SELECT",)}
 )
 
 FACTS = """

@@ -13,6 +13,7 @@ from functools import lru_cache
 from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, MINUTE, SECOND, words
 
+USUAL_TICK = 30 * SECOND
 SHORTEST_INTERVAL = 1 * SECOND
 LONGEST_INTERVAL = 366 * DAY
 SHORTEST_BOX = 100  # ms: a shorter box would be used up by the start statement alone

@@ -157,8 +157,7 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
     if run.pushed_at is not None:
         return f"pushed {span(now - run.pushed_at)} ago, not started yet"
     later = planned_for(run) - now
-    then = f"in {span(later)}" if later > timedelta(0) else "the next tick pushes it"
-    return f"planned for {when}, {then}"
+    return f"planned for {when}" + (f", in {span(later)}" if later > timedelta(0) else "; it is due")
 
 
 def pieces(count: Pieces | None, made: int | None = None) -> str:
@@ -197,11 +196,11 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.STILL_RUNNING:
             return because or "another run held the task"
         case Reason.PAUSED:
-            return because or "the task was paused or disabled, or its owner was inactive"
+            return because or "the task was disabled, or its owner was inactive"
         case Reason.DUPLICATE:
             return duplicate(run)
         case Reason.SUPERSEDED:
-            return "a limit of the task had no room, and a newer occurrence was waiting" + last_start(run)
+            return "a limit or a pause kept it waiting, and a newer occurrence was waiting" + last_start(run)
         case Reason.OVERLAP:
             return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:

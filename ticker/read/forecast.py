@@ -274,6 +274,10 @@ def stops_now(task: Task, now: datetime) -> Iterator[str]:
     if task.paused_by is not None:
         until = f" until {time_of_day(task.paused_until, now)}" if task.paused_until else "; ticker resume TASK ends it"
         yield f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
+    if task.is_resuming:
+        yield f"due since {time_of_day(task.next_run or now, now)}; it waits for its turn after the pause of {task.pause}"
+    elif task.pause is not None:
+        yield f"paused with {task.pause}"
 
 
 def done(task: Task) -> str:

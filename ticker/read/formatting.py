@@ -82,7 +82,8 @@ def state(task: Task) -> str:
         "done": task.next_run is None,
         "disabled": not task.enabled,
         "owner_inactive": not task.owner_active,
-        "paused": task.paused_by is not None,
+        "paused": task.paused_by is not None or (task.pause is not None and not task.is_resuming),
+        "resuming": task.is_resuming,
         "not_pushed": task.push_errors > 0,
         "running": task.running_until is not None,
         "waiting": bool(task.waiting),
@@ -97,6 +98,10 @@ def state_in_words(task: Task) -> str:
     match word:
         case "running" | "waiting" if task.failures:
             return f"{word}, {failing}"
+        case "paused" if task.paused_by is None:
+            return f"paused with {task.pause}"
+        case "resuming":
+            return f"waits for its turn after the pause of {task.pause}"
         case "paused":
             until = f" until {at(task.paused_until)}" if task.paused_until else ""
             return f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")

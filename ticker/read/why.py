@@ -15,7 +15,7 @@ from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import UnknownTask
 from ticker.model import EventKind, Reason, RunKind
-from ticker.read import explain, tasks
+from ticker.read import explain, pauses, tasks
 from ticker.read.entries import (
     JournalEntry,
     check_past,
@@ -32,6 +32,7 @@ from ticker.read.keys import waits
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR
 from ticker.tasks.fields import Task
+from ticker.tasks.pauses import pause_from
 from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref
 
@@ -75,12 +76,13 @@ def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int 
     shown = around(sorted([*lines, *waiting(row, now)], key=due_of), at, limit)
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
     tickers = yield from tasks.tickers.steps(ended=True)
+    paused = (yield query("pauses_at", task_id=task_id, at=at, now=now)) if at else []
     still_open = yield from open_runs(newest)
     guilty = (yield query("guilty_tasks", function=row.function, now=now))[0]["count"] if row else 0
     limited = yield from waits(row, now)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
-        tuple(then(row, events, runs, tickers, at)) if at else (),
+        (*map(pauses.then, map(pause_from, paused)), *then(row, events, runs, tickers, at)) if at else (),
         tuple(following(row, still_open, tickers, now, guilty=guilty, waits=limited)) if row
         else (gone(runs, events, now),),
     )  # fmt: skip

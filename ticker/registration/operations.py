@@ -163,12 +163,13 @@ def pause(
 ) -> Steps[list[Task]]:
     """Pauses tasks until `resume`, or until the time `until`: no job is pushed, and no waiting job starts.
 
+    Nothing that waits is lost: a job that a worker takes meanwhile goes back to the table, and is pushed again after the pause.
     `by` and `reason` are displayed. Returns the paused tasks. Raises UnknownTask, or BadInput if `until` has passed.
     """
     checked = {
         "by": None if by is None else checks.plain("by", by),
         "reason": checks.prose("reason", reason),
-        "until": (yield from _ahead("until", until)),
+        "until": (yield from ahead("until", until)),
     }
     ids = _ids((yield from _known(task, owner)))
     return _tasks((yield query("pause_tasks", ids=ids, **checked)))
@@ -178,11 +179,12 @@ def pause(
 def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
     """Ends the pause of tasks and returns them; tasks that were not paused are left out.
 
-    An interval task is then due as soon as its spacing allows, and any other task at its next time. Raises UnknownTask.
+    An interval task is then due as soon as its spacing allows. Any other task that missed its time is due at once, for a single late
+    run (`catch_up`). Raises UnknownTask.
     """
-    ids = _ids((yield from _known(task, owner)))
-    resumed = yield from task_rows.written("resume_tasks", by=by, ids=ids, now=clock.now())
-    resumed = yield from task_rows.wait_for_their_times(resumed)
+    before = yield from _known(task, owner)
+    resumed = yield from task_rows.written("resume_tasks", by=by, ids=_ids(before), now=clock.now())
+    resumed = yield from task_rows.first_times(resumed, before)
     yield from task_rows.wake_up()
     return _tasks(resumed)
 
@@ -285,7 +287,7 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
     return Wanted(**item)
 
 
-def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
+def ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
     """Raises BadInput unless the time is in the future, by the database's clock."""
     if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
         raise BadInput(

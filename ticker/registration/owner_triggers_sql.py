@@ -16,7 +16,7 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 # the new task for the DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled
 # at the same time: the trigger would not see the task, and the task would not see the change.
 # added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
-# first time of a cron or calendar task: the task is created paused until now, and a task whose pause ends waits for its time.
+# first time of a cron or calendar task: the task is created paused until now, by `template`.
 # The first statement makes PostgreSQL refuse outdated tables of the ticker here, rather than at the first new owner.
 # The last one updates tasks that were registered earlier or under another condition. It also makes PostgreSQL refuse an
 # invalid condition.

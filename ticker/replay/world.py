@@ -160,7 +160,7 @@ class World:
         _, occurrence, *planned = job.args
         with self.store.transaction() as execute:
             if planned:
-                return execute("start_planned", task_id=self.task.id, run_id=planned[0], token=token, job_id=job.job_id,
+                return execute("start_planned", task_id=self.task.id, run_id=planned[0], token=token, job_id=job.job_id, waits=False,
                                **common)[0]  # fmt: skip
             return execute("start", task_ids=[self.task.id], occurrences=[engine_jobs.instant(occurrence)], tokens=[token],
                            job_ids=[job.job_id], **common)[0]  # fmt: skip

@@ -151,14 +151,16 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
     return schedule.next_after(begin - MICROSECOND if begin > now else now)
 
 
-def after_pause(row: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Returns the next time of a resumed cron or calendar task that would be due at once, or None for any other task."""
-    if row["kind"] not in (Kind.CRON, Kind.CALENDAR) or row["next_run"] is None or row["next_run"] > now:
-        return None
+def first_by_default(row: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Returns the first time of a cron or calendar task that a trigger has created for a new owner. No trigger can compute it.
+
+    None means that the row stays due: it has no other time, or cannot be scheduled, which its push reports.
+    """
     try:
-        schedule = shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"])
-        first = first_run(schedule, now, row["starts_at"])
-    except BadInput:  # a row edited by hand: the push reports the error
+        first = first_run(
+            shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"]), now, row["starts_at"]
+        )
+    except BadInput:
         return None
     return None if first is None or (row["ends_at"] is not None and first > row["ends_at"]) else first
 
@@ -169,10 +171,14 @@ def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | No
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too."""
-    if now - task.occurrence <= late:
+    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too.
+
+    The interval of a task that was resumed counts from then on.
+    """
+    since = max(task.occurrence, task.resumed_at or task.occurrence) if task.kind is Kind.INTERVAL else task.occurrence
+    if now - since <= late:
         return False
-    later = of(task).next_after(task.occurrence)
+    later = of(task).next_after(since)
     return later is not None and later <= now
 
 

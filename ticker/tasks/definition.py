@@ -16,7 +16,6 @@ from ticker.schedules.kinds import Schedule
 from ticker.tasks import checks, fields
 from ticker.tasks.fields import DEFAULTS, Task
 
-USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms; above it, other tasks of the queue wait for a long time
 
 Given = Mapping[str, Any]
@@ -206,7 +205,7 @@ def has_usual_box(before: Task, now: datetime) -> bool:
     return before.box_ms in (timing.box_between(gap, before.retries), timing.LONGEST_BOX_BY_DEFAULT)
 
 
-def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
+def warnings(task: Task, tick: int = timing.USUAL_TICK) -> tuple[str, ...]:
     """Returns warnings about allowed but unusual values. `tick` is in milliseconds."""
     warnings = []
     if task.kind is Kind.INTERVAL and not keeps_place(task, tick) and (rounded := rounded_up(task.every_ms, tick)):
@@ -224,7 +223,7 @@ def keeps_place(task: Task, tick: int) -> bool:
     return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
 
 
-def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
+def rounded_up(every: int, tick: int = timing.USUAL_TICK) -> str:
     """Returns a warning if an interval is not a multiple of the tick, and is therefore rounded up to one."""
     if every % tick == 0:
         return ""
@@ -250,7 +249,7 @@ def alone(task: Task, until: str) -> str:
 
 
 def tick_in_words(tick: int) -> str:
-    return f"the {'usual tick' if tick == USUAL_TICK else 'tick'} of {tick / 1000:g} s"
+    return f"the {'usual tick' if tick == timing.USUAL_TICK else 'tick'} of {tick / 1000:g} s"
 
 
 def has_usual_tolerance(before: Task | None) -> bool:

@@ -173,7 +173,11 @@ OF_NEW = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC."""
+    """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
+
+    `pause` describes the pause of many tasks that is in force for it. If that pause is over and the task still waits for its turn,
+    `is_resuming` is True.
+    """
 
     id: int
     guid: UUID
@@ -245,6 +249,8 @@ class Task:
     every_most_ms: int | None
     pace_ms: int | None
     again_at: datetime | None
+    pause: str | None
+    is_resuming: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -255,7 +261,8 @@ class Task:
     @property
     def runs_next(self) -> datetime | None:
         """`next_run`, or None if the task is not pushed then: it is disabled or paused, or its owner is inactive."""
-        return self.next_run if self.enabled and self.owner_active and self.paused_by is None else None
+        is_paused = self.paused_by is not None or self.pause is not None
+        return self.next_run if self.enabled and self.owner_active and not is_paused else None
 
 
 # -------------------------------------------------------------------------------------- checks and schemas

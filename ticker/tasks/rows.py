@@ -19,6 +19,7 @@ from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
 from ticker.tasks.queries import query
 
+TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 
 
@@ -156,10 +157,11 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
     return json.dumps({**values, **empty, **more}, ensure_ascii=False, default=datetime.isoformat)
 
 
-def wait_for_their_times(resumed: Sequence[Row]) -> Steps[list[Row]]:
-    """Moves cron and calendar tasks that became due during a pause to their next time. Returns the new rows."""
-    now = yield from instant()
-    again = {row["id"]: next_run for row in resumed if (next_run := kinds.after_pause(row, now)) is not None}
+def first_times(resumed: Sequence[Row], before: Sequence[Row]) -> Steps[list[Row]]:
+    """Computes the first times of the resumed tasks that were paused because a trigger had created them. Returns the new rows."""
+    new = {row["id"] for row in before if row["paused_by"] == TEMPLATE}
+    now = (yield from instant()) if new else None
+    again = {row["id"]: at for row in resumed if now and row["id"] in new and (at := kinds.first_by_default(row, now))}
     if again:
         yield query("set_next_runs", ids=list(again), next_runs=list(again.values()))
     return [{**row, "next_run": again.get(row["id"], row["next_run"])} for row in resumed]

@@ -1,18 +1,22 @@
 """Gives handlers the settings and the database, and hides the values that must not be shown."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from starlette.requests import Request
 
+from ticker.errors import Unavailable
 from ticker.read import explain, formatting, health
 from ticker.read.entries import JournalEntry
 from ticker.read.journal import Drops
+from ticker.read.pauses import list_pauses
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
+from ticker.tasks.pauses import Pause
 from ticker.web.access import Access
 from ticker.web.database import Database
 
@@ -36,6 +40,12 @@ class Site:
     def look(self) -> health.Health:
         """Returns the health. Does not wait for a server that has just kept another request waiting."""
         return health.look(self.settings, breaker=self.breaker)
+
+    def pauses(self) -> list[Pause]:
+        """Returns the pauses of many tasks for the banner of each screen. Returns none if PostgreSQL does not answer."""
+        with suppress(Unavailable), self.database.reading() as db:
+            return list_pauses(db)
+        return []
 
     def task_data(self, task: Task) -> dict[str, Any]:
         schedule = {"schedule": formatting.schedule(task), "in_words": formatting.in_words(task)}

@@ -197,8 +197,8 @@ def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mappi
     else:
         began, since, common = _asked(call)
         planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
-        [verdict] = call.database.execute("start_planned", **planned, **common)
-        if verdict["refusal"] == "has_limits":
+        [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
+        if verdict["refusal"] == "undecided":
             [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
     if verdict["refusal"] == "locked":
         raise RowLocked(LOCKED)
@@ -223,11 +223,11 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> 
     asked = [*zip(calls, tokens, strict=True)]
     is_limited = any(call.function in _limited for call in calls)
     rows = [] if is_limited else execute("start", **sets(asked))
-    left = {str(row["token"]) for row in rows if row["refusal"] == "has_limits"}
+    left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
     if left or is_limited:
         rows = [row for row in rows if str(row["token"]) not in left]
         asked = [(call, token) for call, token in asked if is_limited or token in left]
-        _limited.update(call.function for call, _ in asked if call.function)
+        _limited.update(call.function for call, token in asked if call.function and left.get(token))
         rows += execute("start_limited", **sets(asked), waits=waits)
     return began, since, rows
 
@@ -244,12 +244,12 @@ def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job, which RQ sees as a success. A drop has a record; `redelivered`, `stale` and `limited` have none."""
+    """Logs a refused job, which RQ sees as a success. A drop has a record; what has a word of its own here has none."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
-    if reason is Reason.LIMITED:
-        log.info("limited task=%s job=%s: %s", call.task_id, call.job_id, detail)
-        return f"limited: {detail}"
+    if reason in (Reason.LIMITED, Reason.POSTPONED):
+        log.info("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
+        return f"{reason}: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE):
         log.warning("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
         return f"{reason}: {detail}"
@@ -281,7 +281,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.STALE:
             return "the task is not waiting for this job"
         case Reason.PAUSED:
-            return "the task is paused or disabled, or its owner is inactive"
+            return "the task is disabled, or its owner is inactive"
         case Reason.DONE:
             return "the task has had all its runs"
         case Reason.MISSED:
@@ -294,8 +294,10 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "it was stopped before it started"
         case Reason.LIMITED:
             return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
+        case Reason.POSTPONED:
+            return "the task is paused; it is pushed again after the pause"
         case Reason.SUPERSEDED:
-            return "a limit has no room, and a newer occurrence waits"
+            return "a limit or a pause kept it waiting, and a newer occurrence waits"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

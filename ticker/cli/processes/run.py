@@ -106,6 +106,7 @@ def health(max_age: str | None, as_json: bool) -> None:
     are measured by the database's clock. The command is suitable for container health checks.
     """
     from ticker.read import health as health_check
+    from ticker.read import pauses
 
     most = None if max_age is None else milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
     status = health_check.look(configured(), max_age_ms=most)
@@ -118,6 +119,8 @@ def health(max_age: str | None, as_json: bool) -> None:
             silent = " (silent)" if health_check.silent_ms(ticker, status.max_age_ms) else ""
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
         render.warn(status.warnings)
+        for pause in status.pauses:
+            render.say(pauses.sentence(pause))
     if not status.ok:
         raise click.ClickException("; ".join(status.problems))
 

@@ -9,7 +9,7 @@ from ticker.cli import fit
 from ticker.cli.fit import Line, Row, row
 from ticker.cli.render import colour
 from ticker.model import NO_FAILURE
-from ticker.read import explain, formatting, health
+from ticker.read import explain, formatting, health, pauses
 from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
 from ticker.read.journal import Drops
@@ -71,6 +71,8 @@ def head(view: View) -> Iterator[tuple[str, str]]:
         subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
         sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
         yield sentence + silent(overview.tickers, most), ""
+    for pause in view.health.pauses:
+        yield pauses.sentence(pause), "bold yellow"
     for problem in view.health.problems:
         yield f"problem: {problem}", "bold red"
     for warning in view.health.warnings:

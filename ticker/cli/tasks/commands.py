@@ -9,6 +9,7 @@ import click
 from ticker.cli import options, render, watching
 from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, owner_hint, ref
+from ticker.cli.tasks import pauses
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
 from ticker.read import formatting
@@ -82,6 +83,7 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
 @as_json
 def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
     """List tasks."""
+    from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks
 
     if chosen["owner"] is not None and chosen["owner_type"] is not None:
@@ -93,7 +95,9 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
         return
     with database() as db:
         tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
+        paused = read_pauses.list_pauses(db)
     print_some(tasks[:limit], as_json)
+    render.warn([read_pauses.sentence(pause) for pause in paused])
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
 
@@ -116,6 +120,7 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 @click.command()
 @task_or_owner
 @options.owner
+@pauses.scoped
 @click.option("--reason", metavar="TEXT", default="", help="The reason for the pause, shown with the task.")
 @click.option("--until", metavar="TIME", help="When the pause ends: a time, or a duration from now, such as 2h.")
 @click.option(
@@ -123,14 +128,18 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 )
 @as_json
 def pause(
-    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool
-) -> None:  # fmt: skip
-    """Pause TASK, or all tasks of --owner.
+    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool, **scope: Any
+) -> None:
+    """Pause TASK, all tasks of --owner, or many tasks at once.
 
-    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until.
+    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual runs wait, too.
+    Runs at work go on. What is due waits, and is pushed after the pause.
     """
     from ticker.registration import operations
 
+    if (many := pauses.chosen(task, owner, **scope)) is not None:
+        pauses.pause_many(many, by=user() if by is None else by, reason=reason, until=until, as_json=as_json)
+        return
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
@@ -141,14 +150,19 @@ def pause(
 @click.command()
 @task_or_owner
 @options.owner
+@pauses.scoped
 @as_json
-def resume(task: str | None, owner: str | None, as_json: bool) -> None:
-    """Resume TASK, or all tasks of --owner.
+def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> None:
+    """Resume TASK, all tasks of --owner, or many paused tasks.
 
-    Paused tasks become due at once; other tasks do not change.
+    Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
+    pushed within a budget in each tick. Tasks that were paused by themselves stay paused.
     """
     from ticker.registration import operations
 
+    if (many := pauses.chosen(task, owner, **scope)) is not None:
+        pauses.resume_many(many, by=user(), as_json=as_json)
+        return
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())
@@ -167,19 +181,22 @@ def run_now(task: str | None, owner: str | None, once_within: str | None, as_jso
 
     With --once-within, many calls are few runs, and an elastic interval returns to its lower bound.
     """
+    from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         planned = operations.run_now(db, named, owner=owner, once_within=once_within)
+        paused = [one for one in read_pauses.list_pauses(db) if one.scope == "all" and one.in_force]
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json({"run_ids": planned})
     else:
         for run in planned:
-            render.say(f"planned run {run}; the next tick pushes it")
+            render.say(f"planned run {run}; {'it waits for the pause' if paused else 'the next tick pushes it'}")
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
+    render.warn([read_pauses.sentence(one) for one in paused])
 
 
 @click.command()

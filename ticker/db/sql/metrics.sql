@@ -56,6 +56,10 @@ SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(great
     WHERE {unlimited} AND next_run <= (SELECT now FROM instant)
     ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
 
+-- name: use_of_pauses
+SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE pause_id IS NOT NULL LIMIT %(most)s) t) AS waiting
+
 -- name: waiting_in_queues
 -- Returns, for each queue with waiting jobs of tasks, how many seconds ago its oldest occurrence was due.
 SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8

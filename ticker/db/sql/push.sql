@@ -1,20 +1,20 @@
 -- name: end_pauses
--- Ends the pauses whose time has passed, as `resume_tasks` would.
+-- Ends the pauses whose time has passed, as `resume_tasks` would. A trigger has paused the cron and calendar tasks of a new owner
+-- (`is_new`): they need their first time.
 WITH over AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks WHERE paused_until <= %(now)s
+    SELECT id, paused_by = 'template' AS is_new FROM {schema}.tasks WHERE paused_until <= %(now)s
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = {resumed}
 FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
-RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms, over.is_new
 
 -- name: claim_due
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
 SELECT {claimed t}
 FROM {schema}.tasks t {announced t}
-WHERE {unlimited}
-  AND {due} AND queue <> ALL (%(without)s::text[])
+WHERE {unlimited t} AND {due t} AND NOT {covered t} AND queue <> ALL (%(without)s::text[])
 ORDER BY next_run
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -25,10 +25,8 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
 WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
-    FROM {schema}.tasks
-    WHERE {unlimited}
-      AND {due}
-      AND queue = %(queue)s
+    FROM {schema}.tasks t
+    WHERE {unlimited t} AND {due t} AND NOT {covered t} AND queue = %(queue)s
 ), chosen AS MATERIALIZED (
     SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
 )
@@ -86,11 +84,11 @@ WITH due AS MATERIALIZED (
 {with_parents}, plans AS MATERIALIZED (
     (SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= %(limit)s AS more
      FROM (SELECT r.* FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-           WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} ORDER BY r.due_at, r.id LIMIT %(limit)s) r)
+           WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} AND {may_be_pushed t} ORDER BY r.due_at, r.id LIMIT %(limit)s) r)
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
                      FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-                     WHERE p.state = 'processing' AND {offered t}) m, LATERAL (
+                     WHERE p.state = 'processing' AND {offered t} AND t.pause_id IS NULL AND NOT {kept_waiting t}) m, LATERAL (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
@@ -107,7 +105,7 @@ t.limits IS NOT NULL AND t.limits[1] <> ALL (%(full)s::text[]) AND coalesce(t.li
 -- their limits: an index of limited tasks would be read for all of them.
 SELECT {claimed t}
 FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS c (id, n) JOIN {schema}.tasks t ON t.id = c.id {announced t}
-WHERE {runnable t} AND {due t}
+WHERE {runnable t} AND {due t} AND NOT {covered t}
 ORDER BY c.n
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
@@ -168,12 +166,17 @@ UPDATE {schema}.tasks t SET
 FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
 WHERE t.id = b.id
 
+-- rule: may_be_pushed
+-- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused. A retry
+-- of a task that waits for its turn after a pause waits with it.
+NOT {all_paused} AND (r.kind = 'manual' OR t.pause_id IS NULL AND NOT {kept_waiting t})
+
 -- name: claim_planned
 -- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
 -- needs. With `queue`, claims only those of this queue; otherwise those of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL
+WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL AND {may_be_pushed t}
   AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
 LIMIT %(limit)s
@@ -185,7 +188,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-    WHERE p.state = 'processing' AND t.limits IS NULL
+    WHERE p.state = 'processing' AND t.limits IS NULL AND t.pause_id IS NULL AND NOT {kept_waiting t}
       AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ), chosen AS MATERIALIZED (
     SELECT c.id, c.turn FROM made m, LATERAL (
@@ -205,9 +208,10 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_at > %(now)s::timestamptz + interval '1 second')
 
 -- name: claim_chosen_planned
+-- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned'
+WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t}
 ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 

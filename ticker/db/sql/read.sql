@@ -18,7 +18,7 @@ WITH instant AS MATERIALIZED (
     (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
         AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
-    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
     UNION ALL
@@ -40,7 +40,7 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
        WHEN 'late' THEN {unlimited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
        WHEN 'limited' THEN {limited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
-       WHEN 'paused' THEN paused_by IS NOT NULL WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
+       WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
 LIMIT %(limit)s
@@ -59,7 +59,7 @@ SELECT count(*) > %(most)s AS is_crowded FROM (
     (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
         AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
-    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
     UNION ALL
@@ -112,6 +112,12 @@ SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id 
 -- Lists the runs at work, the longest-running first.
 SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s
 
+-- rule: running
+(SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r)
+
+-- name: running
+SELECT {running t} AS running
+
 -- name: counts
 -- Counts the tasks, in total and in each state. Counting stops after %(most)s, and the size of a larger table is
 -- estimated.
@@ -126,10 +132,10 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {limited}
         AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS limited,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
-    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
-    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
+    {running t} AS running,
     (SELECT count(*) FROM (
         SELECT FROM {schema}.runs WHERE {planned}
         UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}
@@ -173,7 +179,7 @@ WITH instant AS MATERIALIZED (
        AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE paused_by IS NOT NULL AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+     WHERE {is_paused} AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
      WHERE {inactive} AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
@@ -194,7 +200,7 @@ WITH instant AS MATERIALIZED (
     HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
         OR ({unlimited} AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)
             AND (SELECT late FROM asked))
-        OR ((paused_by IS NOT NULL OR {inactive}) AND (SELECT paused FROM asked)))
+        OR (({is_paused} OR {inactive}) AND (SELECT paused FROM asked)))
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 ), first AS MATERIALIZED (
     SELECT 0 AS rank, * FROM few UNION ALL SELECT 0 AS rank, * FROM many
@@ -212,7 +218,7 @@ SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY ran
     LATERAL (
         SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
             count(*) FILTER (WHERE {unlimited} AND next_run < i.late AND coalesce(resumed_at < i.late, true))::int AS late,
-            count(*) FILTER (WHERE paused_by IS NOT NULL)::int AS paused,
+            count(*) FILTER (WHERE {is_paused})::int AS paused,
             count(*) FILTER (WHERE {inactive})::int AS inactive,
             max(last_success_at) AS last_success,
             min(next_run) FILTER (WHERE {runnable}) AS next_run
@@ -225,17 +231,17 @@ ORDER BY o.rank, o.owner_type, o.owner_id
 -- Lists, without locks, the tasks that a tick would push: tasks that are due, also those that wait for room under
 -- a limit, and tasks whose pause has expired.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
-SELECT {task} FROM {schema}.tasks
-WHERE {unlimited} AND next_run <= (SELECT now FROM instant)
+SELECT {task t} FROM {schema}.tasks t
+WHERE {unlimited t} AND next_run <= (SELECT now FROM instant) AND NOT {covered t}
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 UNION ALL
-SELECT {task} FROM {schema}.tasks
-WHERE {limited} AND next_run <= (SELECT now FROM instant)
+SELECT {task t} FROM {schema}.tasks t
+WHERE {limited t} AND next_run <= (SELECT now FROM instant) AND NOT {covered t}
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 UNION ALL
-SELECT {task} FROM {schema}.tasks
-WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND next_run IS NOT NULL
-  AND (kind = 'interval' OR next_run <= (SELECT now FROM instant))
+SELECT {task t} FROM {schema}.tasks t
+WHERE enabled AND owner_active AND pause_id IS NULL AND NOT {covered t} AND paused_until <= (SELECT now FROM instant)
+  AND (kind = 'interval' AND next_run IS NOT NULL OR next_run <= (SELECT now FROM instant))
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 ORDER BY next_run
 LIMIT %(limit)s

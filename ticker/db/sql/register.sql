@@ -156,7 +156,7 @@ SELECT {task} FROM gone ORDER BY id
 
 -- name: pause_tasks
 -- Pauses tasks: nothing is pushed and nothing starts until they are resumed, or `until` passes.
-UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user),
+UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, {author}),
     paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
 WHERE id = ANY (%(ids)s::bigint[])
 RETURNING {task}
@@ -212,8 +212,7 @@ RETURNING id
 -- name: request_stop
 -- Asks to stop a run that has not ended. The first request stays. Returns the run as it was, or no row if there is no such run.
 WITH requested AS (
-    UPDATE {schema}.runs SET stop_requested_at = coalesce(stop_requested_at, {now}), stop_requested_by = coalesce(
-        stop_requested_by, %(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user)
+    UPDATE {schema}.runs SET stop_requested_at = coalesce(stop_requested_at, {now}), stop_requested_by = coalesce(stop_requested_by, %(by)s, {author})
     WHERE id = %(id)s AND state <> 'ended'
 )
 SELECT state, outcome, ended_at FROM {schema}.runs WHERE id = %(id)s

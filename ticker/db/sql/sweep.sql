@@ -58,7 +58,7 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 -- Returns whether a pass might find work: the condition of each step, as roughly as an index can answer it. A pass that
 -- finds nothing costs a few milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
 -- because the planner expects an EXISTS to find a row at once, and would read the table.
-WITH instant AS MATERIALIZED (
+WITH RECURSIVE {waited_for}, instant AS MATERIALIZED (
     SELECT {now} AS now
 )
 SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
@@ -80,6 +80,8 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
     OR (SELECT id FROM {schema}.tasks WHERE alarm_at <= i.now AND {runnable}
         ORDER BY alarm_at LIMIT 1) IS NOT NULL
     OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
+    OR EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} OR p.resumed_at IS NULL AND p.until <= i.now)
+    OR {waits_in_vain}
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN {good_outcomes})
     OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy
@@ -274,11 +276,21 @@ WITH looked_at AS MATERIALIZED (
 )
 SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
     ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto,
-    CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency
+    CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency,
+    {kept_waiting t} AS is_paused
 FROM {schema}.tasks t {announced t}
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id
 FOR NO KEY UPDATE OF t SKIP LOCKED
+
+-- name: put_back
+-- Makes occurrences of different, paused tasks the next runs again, because their jobs are gone. After the clock was set back, a task
+-- that is due before its occurrence goes on waiting.
+UPDATE {schema}.tasks t SET waiting = array_remove(t.waiting, b.occurrence),
+    batch_jobs = nullif(t.batch_jobs - {schema}.micros(b.occurrence), '{}'),
+    next_run = b.occurrence, returned = b.occurrence
+FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS b (id, occurrence)
+WHERE t.id = b.id AND coalesce(t.next_run >= b.occurrence, true)
 
 -- name: settle_waiting
 -- Records occurrences that will not start any more, each with its outcome and reason. A worker may still have the job,
@@ -313,7 +325,7 @@ WHERE t.id = f.id
 -- Claims planned runs that were pushed and have not started, with locks, for the same call to Redis.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.state = 'pushed' AND r.id > %(after)s
+WHERE r.state = 'pushed' AND r.id > %(after)s AND {may_be_pushed t}
 ORDER BY r.id
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -362,6 +374,7 @@ SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
      WHERE {limited} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
+    (SELECT min(until) FROM {schema}.pauses WHERE done_at IS NULL AND until > %(now)s::timestamptz),
     (SELECT min(due_at) FROM {schema}.runs
      WHERE {planned} AND due_at > %(now)s::timestamptz)
 ) - %(now)s::timestamptz)::float8 AS seconds

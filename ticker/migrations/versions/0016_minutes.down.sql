@@ -8,5 +8,7 @@ DROP FUNCTION add_counts(integer[], integer[]);
 DO $$ BEGIN
     EXECUTE replace(replace(pg_get_functiondef('note_deletion'::regproc), 'ended_at, created_at, queue)', 'ended_at, created_at)'),
         '''gone'', now, now, queue', '''gone'', now, now');
+    EXECUTE replace(replace(pg_get_functiondef('note_return'::regproc), 'every_ms, tolerance_ms, queue)', 'every_ms, tolerance_ms)'),
+        'OLD.tolerance_ms, OLD.queue FROM', 'OLD.tolerance_ms FROM');
 END $$;
 ALTER TABLE runs DROP COLUMN queue;

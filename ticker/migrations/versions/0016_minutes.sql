@@ -7,6 +7,8 @@ ALTER TABLE runs
 DO $$ BEGIN
     EXECUTE replace(replace(pg_get_functiondef('note_deletion'::regproc), 'ended_at, created_at)', 'ended_at, created_at, queue)'),
         '''gone'', now, now', '''gone'', now, now, queue');
+    EXECUTE replace(replace(pg_get_functiondef('note_return'::regproc), 'every_ms, tolerance_ms)', 'every_ms, tolerance_ms, queue)'),
+        'OLD.tolerance_ms FROM', 'OLD.tolerance_ms, OLD.queue FROM');
 END $$;
 
 -- Adds the counts of two histograms, bucket by bucket. The shorter one has no values in the other buckets.

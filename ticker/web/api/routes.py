@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
-from ticker.web.api import limits, openapi, owners, runs, schedules, state, tasks
+from ticker.web.api import limits, openapi, owners, pauses, runs, schedules, state, tasks
 from ticker.web.api.operation import Operation
 from ticker.web.api.reading import body_of, path_of, query_of
 from ticker.web.problems import answer
@@ -22,7 +22,7 @@ def description(site: Site) -> dict[str, Any]:
 
 
 OPERATIONS = (
-    *tasks.OPERATIONS, *runs.OPERATIONS, *schedules.OPERATIONS, *owners.OPERATIONS, *limits.OPERATIONS,
+    *tasks.OPERATIONS, *runs.OPERATIONS, *schedules.OPERATIONS, *owners.OPERATIONS, *limits.OPERATIONS, *pauses.OPERATIONS,
     *state.OPERATIONS,
     Operation("GET", "/openapi.json", description, {200: {"type": "object"}}, offline=True),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from ticker.read.tasks import FullRun, RunRecord, TickerStatus
 from ticker.read.why import Why
 from ticker.registration.limits import Limit
 from ticker.tasks.fields import Task, columns_as_returned
+from ticker.tasks.pauses import Pause
 from ticker.tasks.preview import Preview
 from ticker.web.api.fields import FLAG, INSTANT, TEXT, WHOLE, Schema, doc, one_of
 from ticker.web.site import OF_RUNS, OF_TASKS
@@ -30,9 +31,11 @@ PLAIN: Mapping[Any, Schema] = {
 NAMES: Mapping[type, str] = {
     Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
     TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview", Why: "Why", FullRun: "FullRun",
-    Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus",
+    Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus", Pause: "Pause",
 }  # fmt: skip
-STATES = ("done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok")
+STATES = (
+    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "running", "waiting", "failing", "ok",
+)  # fmt: skip
 
 
 def ref(name: str) -> Schema:
@@ -76,7 +79,7 @@ def task_schema(hidden: Collection[str]) -> Schema:
 
 def components() -> dict[str, Any]:
     """Returns the named schemas."""
-    return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why, Limit, LimitStatus)} | {
+    return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why, Limit, LimitStatus, Pause)} | {
         "Task": task_schema(OF_TASKS),
         "Run": shown(RunRecord, OF_RUNS, owner=str, took_ms=int | None, early_ms=int | None),
         "FullRun": FULL_RUN, "Line": shown(JournalEntry, owner=str), "Owner": shown(OwnerStatus, owner=str),
@@ -91,7 +94,7 @@ FULL_RUN = {"allOf": [of(RunRecord), MORE]}
 SERVER = object_of(answers=bool, error=str | None)
 HEALTH = object_of(
     healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
-    unattended=dict[str, int], leased=dict[str, str], warnings=list[str],
+    unattended=dict[str, int], leased=dict[str, str], warnings=list[str], pauses=list[Pause],
 )  # fmt: skip
 PROBLEM = object_of(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
 PROBLEM["properties"]["field"] = doc(

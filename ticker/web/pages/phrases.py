@@ -19,7 +19,14 @@ MARKS = {
 }  # fmt: skip
 OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}
 UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}  # seconds
-TONES = {"failing": "bad", "not_pushed": "bad", "paused": "warn", "disabled": "warn", "owner_inactive": "warn"}
+TONES = {
+    "failing": "bad",
+    "not_pushed": "bad",
+    "paused": "warn",
+    "resuming": "warn",
+    "disabled": "warn",
+    "owner_inactive": "warn",
+}
 
 
 def mark(what: str) -> str:

@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from ticker.web.pages import actions, forms, limits, now, owners, processes, runs, task, tasks
+from ticker.web.pages import actions, forms, limits, now, owners, pauses, processes, runs, task, tasks
 
 routes = [
     Route("/", now.now, name="now"),
@@ -20,6 +20,9 @@ routes = [
     Route("/limits/set", limits.declare, methods=["POST"]),
     Route("/limits/remove", limits.remove, methods=["POST"]),
     Route("/limits/release", limits.release, methods=["POST"]),
+    Route("/pauses", pauses.pauses, name="pauses"),
+    Route("/pauses/pause", pauses.pause, methods=["POST"]),
+    Route("/pauses/resume", pauses.resume, methods=["POST"]),
     Route("/runs", runs.runs, name="runs"),
     Route("/runs/{id}", runs.run, name="run"),
     Route("/runs/{id}/texts", runs.texts),

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ticker.errors import BadInput, UnknownTask, quoted
-from ticker.read import formatting
+from ticker.read import formatting, pauses
 from ticker.schedules import duration
 from ticker.web.access import SAFE
 from ticker.web.api.fields import id_in
@@ -34,7 +34,8 @@ def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
     def made(handler: Handler) -> Callable[[Request], Response]:
         def served(request: Request) -> Response:
             try:
-                return render(request, template, handler(site(request), request))
+                here = site(request)
+                return render(request, template, {"pauses": here.pauses()} | handler(here, request))
             except Exception as error:
                 return answer(error, request.scope, error_page)
 
@@ -70,7 +71,7 @@ def render(request: Request, template: str, shown: Shown, status: int = 200) -> 
         "root": here.root, "address": request.url.path.removeprefix(here.root), "query_text": request.url.query,
         "read_only": here.access.read_only, "words_of": here.words, "version": version("rq-ticker"),
     }  # fmt: skip
-    return HTMLResponse(templates().get_template(template).render(about | shown), status)
+    return HTMLResponse(templates().get_template(template).render(about | {"pauses": ()} | shown), status)
 
 
 def error_page(request: Request, problem: Mapping[str, Any]) -> Response:
@@ -89,7 +90,7 @@ def templates() -> Environment:
         "moment": formatting.moment, "words": duration.words, "schedule": phrases.schedule, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
         "lateness": phrases.lateness, "took": formatting.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
-        "status": phrases.status, "first_line": phrases.first_line, "rate": formatting.rate,
+        "status": phrases.status, "first_line": phrases.first_line, "rate": formatting.rate, "paused": pauses.sentence,
         "owner_of": formatting.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
     }  # fmt: skip
     return made

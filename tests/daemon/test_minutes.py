@@ -212,6 +212,19 @@ def test_what_a_deletion_ends_counts_however_long_its_transaction_takes(db, data
     ]
 
 
+def test_what_an_edit_ends_counts_however_long_its_transaction_takes(db, database_url, store, task):
+    db.execute("UPDATE ticker.tasks SET returned = next_run")
+    with another(database_url) as other:
+        other.execute("UPDATE ticker.tasks SET next_run = next_run + interval '1 hour'")
+        roll(store, store_now(db) + 5 * MINUTE)
+        db.execute("UPDATE ticker.closed_minutes SET horizon = NULL")  # as if it had been too old to be counted again
+        other.execute("COMMIT")
+    roll(store, store_now(db) + 5 * MINUTE)
+    assert db.execute("SELECT outcome, reason, queue, count FROM ticker.minutes").fetchall() == [
+        ("dropped", "superseded", "mail", 1)
+    ]
+
+
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
 def test_an_end_whose_transaction_is_open_while_its_minute_is_closed_counts_once_it_is_committed(
     ends, db, database_url, store, task

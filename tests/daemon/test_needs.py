@@ -63,6 +63,27 @@ def test_a_task_that_does_not_run_is_no_demand(why, db, measure):
     assert measure() == {}
 
 
+def test_a_task_that_a_pause_of_many_will_hold_back_is_no_demand(db, measure):
+    ran(db, ticker.register(db, "poll", every="1h", group="imports"))
+    assert [*measure()] == ["polling"]
+    ticker.pause_all(db, group="imports", by="me", reason="why")
+    assert measure() == {}
+
+
+def test_tasks_that_waited_for_a_pause_are_expected_within_their_interval(db, measure):
+    """120 runs of a second in each hour, and not all at once."""
+    ran(db, ticker.register(db, "poll", every="1h"))
+    db.execute(
+        "INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run, pause_id)"
+        " SELECT 'task ' || n, 'poll', 'interval', 3600000, 5000, 30000, 1000, 'polling', clock_timestamp() - interval '5 min', 1"
+        " FROM generate_series(2, 120) n"
+    )
+    ticker.pause_all(db, by="me", reason="why")
+    ticker.resume_all(db)
+    _, enough, functions = measure()["polling"]
+    assert (enough, functions["poll"]["starts_per_minute"]) == (1, 2)
+
+
 def test_retries_and_manual_runs_count_as_measured(db, measure):
     task = ticker.register(db, "poll", every="10m")
     ran(db, task, took=30.0)

@@ -47,7 +47,7 @@ def scale(queue: str) -> None:
     found = [need for need in read() if need.queue == queue]
     if not found:
         raise click.ClickException(
-            f"no ticker has measured the need of queue {queue}: no task uses it, or ticker run has just started"
+            f"no ticker has measured the need of queue {queue}: no task that may run uses it, or ticker run has just started"
         )
     if found[0].why_unknown:
         raise click.ClickException(found[0].why_unknown)

@@ -124,8 +124,8 @@ CREATE TABLE needs (
 );
 
 -- Writes the change of an end. The conditions of the triggers are evaluated for each run, and the function is called for few. An
--- end that is not late has a transaction that began at most 10 s after it: `horizon` takes care of those. A deletion is part of
--- its caller's transaction, which may take longer than any horizon waits.
+-- end that is not late has a transaction that began at most 10 s after it: `horizon` takes care of those. A deletion or an edit is
+-- part of its caller's transaction, which may take longer than any horizon waits: no worker has recorded what it drops.
 CREATE FUNCTION note_late_end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -135,7 +135,8 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER runs_note_late_end AFTER INSERT ON runs FOR EACH ROW
-WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds' OR NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')
+WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds'
+    OR NEW.ended_at IS NOT NULL AND (NEW.reason = 'gone' OR NEW.reason = 'superseded' AND NEW.worker = ''))
 EXECUTE FUNCTION note_late_end();
 CREATE TRIGGER runs_note_change_of_end AFTER UPDATE OF ended_at, outcome ON runs FOR EACH ROW
 WHEN (OLD.ended_at IS NOT NULL AND (NEW.ended_at, NEW.outcome) IS DISTINCT FROM (OLD.ended_at, OLD.outcome)

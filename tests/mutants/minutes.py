@@ -18,8 +18,8 @@ MINUTES = (
     Mutant(
         "late-end-is-lost",
         "ticker/migrations/versions/0016_minutes.sql",
-        "WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds' OR NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')",
-        "WHEN (NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')",
+        "NEW.ended_at < clock_timestamp() - interval '10 seconds'\n    OR NEW.ended_at IS NOT NULL AND (NEW.reason = 'gone' OR",
+        "NEW.ended_at IS NOT NULL AND (NEW.reason = 'gone' OR",
         "An end that is written after its minute was closed counts.",
         (f"{EXACT}::test_a_late_end_whose_transaction_is_open_while_its_minute_is_closed_counts_once",),
     ),
@@ -50,10 +50,18 @@ MINUTES = (
     Mutant(
         "deletion-is-like-any-end",
         "ticker/migrations/versions/0016_minutes.sql",
-        "WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds' OR NEW.ended_at IS NOT NULL AND NEW.reason = 'gone')",
-        "WHEN (NEW.ended_at < clock_timestamp() - interval '10 seconds')",
+        "(NEW.reason = 'gone' OR NEW.reason = 'superseded' AND NEW.worker = '')",
+        "(NEW.reason = 'superseded' AND NEW.worker = '')",
         "What a deletion ends counts, however long the caller's transaction takes.",
         (f"{EXACT}::test_what_a_deletion_ends_counts_however_long_its_transaction_takes",),
+    ),
+    Mutant(
+        "edit-is-like-any-end",
+        "ticker/migrations/versions/0016_minutes.sql",
+        "(NEW.reason = 'gone' OR NEW.reason = 'superseded' AND NEW.worker = '')",
+        "(NEW.reason = 'gone')",
+        "What an edit ends counts, however long the caller's transaction takes.",
+        (f"{EXACT}::test_what_an_edit_ends_counts_however_long_its_transaction_takes",),
     ),
     Mutant(
         "minutes-ahead-stay-closed",
@@ -94,6 +102,14 @@ MINUTES = (
         "CASE WHEN t.kind = 'interval' THEN",
         "Work that a limit holds back does not count as demand for workers.",
         (f"{NEEDS}::test_of_tasks_with_limits_and_other_schedules_what_has_started_counts",),
+    ),
+    Mutant(
+        "work-of-a-pause-is-demand",
+        "ticker/db/sql/needs.sql",
+        "NOT {kept_waiting t}",
+        "t.paused_by IS NULL",
+        "Work that a pause of many tasks holds back does not count as demand for workers.",
+        (f"{NEEDS}::test_a_task_that_a_pause_of_many_will_hold_back_is_no_demand",),
     ),
     Mutant(
         "anything-hangs-by-chance",

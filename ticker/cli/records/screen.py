@@ -63,7 +63,7 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]
 
 
 def head(view: View) -> Iterator[tuple[str, str]]:
-    """Yields sentences and their styles: the counts, the running tickers, and all problems."""
+    """Yields sentences and their styles: the counts, the running tickers, and all problems and warnings."""
     overview, most = view.overview, view.health.max_age_ms
     yield f"{formatting.moment(overview.now)} UTC  {counted(overview.counts)}", "bold"
     alive = [ticker for ticker in overview.tickers if health.ticks([ticker], most)]
@@ -75,6 +75,8 @@ def head(view: View) -> Iterator[tuple[str, str]]:
         yield pauses.sentence(pause), "bold yellow"
     for problem in view.health.problems:
         yield f"problem: {problem}", "bold red"
+    for warning in view.health.warnings:
+        yield f"warning: {warning}", "bold yellow"
 
 
 def silent(tickers: Iterable[TickerStatus], most: int) -> str:

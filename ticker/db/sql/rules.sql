@@ -231,7 +231,7 @@ WITH RECURSIVE parents AS (
 t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.parent_id, t.item::text AS item, t.occurrence,
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
     t.created_at, t.checked_last_run, coalesce(t.checked_at, t.started_at) AS checked_at, t.every_ms, t.tolerance_ms,
-    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at
+    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at, t.queue
 
 -- rule: event
 -- The columns of an event that people read.

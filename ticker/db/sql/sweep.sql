@@ -301,9 +301,9 @@ WITH settled AS MATERIALIZED (
         AS s (id, occurrence, outcome, reason)
 ), recorded AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
-        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, follow_up)
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue, follow_up)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
-        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, s.outcome = 'lost'
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue, s.outcome = 'lost'
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
     ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
     RETURNING task_id, outcome
@@ -394,6 +394,19 @@ WITH silent AS (
 INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
+
+-- name: sample
+-- Adds what a tick saw of the queues to the minute, and stores the workers in the ticker's row: which of them listen to the same
+-- queues, and how many are busy.
+WITH noted AS (
+    UPDATE {schema}.tickers SET last_report = last_report || jsonb_build_object('crews', %(crews)s::jsonb) WHERE id = %(id)s::uuid
+)
+INSERT INTO {schema}.queue_minutes AS m (at, queue, samples, listening, busy, waiting)
+SELECT date_trunc('minute', %(now)s::timestamptz, 'UTC'), s.queue, 1, s.listening, s.busy, s.waiting
+FROM unnest(%(queues)s::text[], %(listening)s::bigint[], %(busy)s::bigint[], %(waiting)s::bigint[]) AS s (queue, listening, busy, waiting)
+ORDER BY s.queue
+ON CONFLICT (at, queue) DO UPDATE SET samples = m.samples + 1, listening = m.listening + excluded.listening,
+    busy = m.busy + excluded.busy, waiting = m.waiting + excluded.waiting
 
 -- name: deregister
 -- Records that a ticker ended cleanly. Its row stays for a day: a heartbeat ahead of the clock shows that the clock was

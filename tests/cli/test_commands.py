@@ -36,7 +36,7 @@ TASK = {
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state",
     "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming",
 }  # fmt: skip
-PUSHED = {"due", "enqueued", "held", "errors", "missed"}
+PUSHED = {"due", "enqueued", "held", "errors", "missed", "put_off", "saved"}
 SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
 HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased", "pauses"}

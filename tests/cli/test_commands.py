@@ -39,7 +39,18 @@ TASK = {
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
 SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
-HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased", "pauses"}
+HEALTH = {
+    "healthy",
+    "problems",
+    "max_age_ms",
+    "postgresql",
+    "redis",
+    "tickers",
+    "unattended",
+    "late",
+    "leased",
+    "pauses",
+}
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
 

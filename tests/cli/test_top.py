@@ -178,7 +178,7 @@ def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, m
     make(db, "late", next_run=NINE - 15 * MINUTE)
     lines = drawn(db)
     assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[1])
-    assert sentence("cli.top_next_tick_pushes", span="15m").within(lines[3])
+    assert sentence("cli.top_not_pushed_yet", span="15m").within(lines[3])
 
 
 def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):

@@ -18,7 +18,8 @@ from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
-from ticker.read.tasks import RunRecord, TickerStatus, late_ms
+from ticker.read.lateness import late_ms
+from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 from ticker.tasks.rows import tasks_from
@@ -32,8 +33,9 @@ NAMED = 10  # functions named in a warning, the most similar first
 class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
-    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
-    `limited`: the same for tasks with limits, which `late` does not count. Usually a key has no room.
+    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at least
+    30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: the same for tasks with
+    limits that have not been pushed, which `late` does not count. Usually a key has no room.
     """
 
     tasks: int
@@ -103,7 +105,7 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     return Overview(
         now, (yield from counts.steps()),
         next=_tasks((yield query("next_tasks", **late, limit=most))),
-        late=_tasks((yield query("late_tasks", **late, limit=most))),
+        late=_tasks((yield query("late_tasks", **late, most=COUNTED_AT_MOST, limit=most))),
         failing=_tasks((yield query("failing_tasks", limit=most))),
         running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
         drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
@@ -115,6 +117,12 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
 def counts() -> Steps[Counts]:
     [row] = yield query("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
     return Counts(**row)
+
+
+@reads
+def late() -> Steps[int]:
+    """Counts the late tasks."""
+    return int((yield query("late", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST))[0]["late"])
 
 
 @reads

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ticker import clock, settings
+from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import Outcome, RunKind
+from ticker.read.lateness import late_ms
 from ticker.tasks import identity, reference
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
@@ -140,7 +141,8 @@ def list_tasks(
 ) -> Steps[list[Task]]:  # fmt: skip
     """Returns up to `limit` tasks with ids over `after`, by id.
 
-    `state` is one of `STATES`; `late` means due for longer than two ticks. A task with limits is `limited` instead of late.
+    `state` is one of `STATES`; `late` means due for longer than a tick
+    (at least 30 s) and its tolerance, and not started. A task that waits for room under its limits is `limited` instead.
     `search` is a part of the name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table,
     `page_of_tasks` is faster.
     """
@@ -270,11 +272,6 @@ def _run(row: Row) -> RunRecord:
     values["kind"] = RunKind(row["kind"])
     values["outcome"] = Outcome(row["outcome"]) if row["outcome"] else None
     return RunRecord(**values)
-
-
-def late_ms() -> int:
-    """Returns how many milliseconds after its due time a task counts as late: two ticks."""
-    return 2 * settings.current().tick_ms
 
 
 def limited(limit: int) -> int:

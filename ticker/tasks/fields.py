@@ -261,8 +261,11 @@ class Task:
     @property
     def runs_next(self) -> datetime | None:
         """`next_run`, or None if the task is not pushed then: it is disabled or paused, or its owner is inactive."""
-        is_paused = self.paused_by is not None or self.pause is not None
-        return self.next_run if self.enabled and self.owner_active and not is_paused else None
+        return self.next_run if self.is_runnable else None
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.enabled and self.owner_active and self.paused_by is None and self.pause is None
 
 
 # -------------------------------------------------------------------------------------- checks and schemas

@@ -120,6 +120,8 @@ def health(max_age: str | None, as_json: bool) -> None:
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
         for pause in status.pauses:
             render.say(pauses.sentence(pause))
+        if status.late:
+            render.say(f"late: {counted(status.late, 'task')}; ticker top says why")
     if not status.ok:
         raise click.ClickException("; ".join(status.problems))
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--type", "type_", metavar="TYPE", callback=options.printable, help="Only owners of this type.")
 @click.option("--failing", is_flag=True, help="Only owners with a failing task.")
-@click.option("--late", is_flag=True, help="Only owners with a task that has been due for longer than two ticks.")
+@click.option(
+    "--late",
+    is_flag=True,
+    help="Only owners with a late task: due for longer than a tick and its tolerance, and not started.",
+)
 @click.option("--paused", is_flag=True, help="Only owners with a paused, disabled or inactive task.")
 @options.limit(100)
 @as_json

@@ -40,7 +40,7 @@ def run_owner(_: Site, db: Any, owner: Owner, *, once_within: str | float | None
 FILTERS = {
     "owner_type": doc("Owners of this type.", NAME),
     "failing": doc("Owners with a task that is failing.", FLAG),
-    "late": doc("Owners with a task that has been due for longer than two ticks.", FLAG),
+    "late": doc("Owners with a task that is late: due for longer than a tick and its tolerance, and not started.", FLAG),
     "paused": doc("Owners with a task that is paused, disabled or inactive. Matching any of `failing`, `late` and `paused` is enough.", FLAG),
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip

@@ -7,13 +7,15 @@ import pytest
 import ticker
 from tests.harness import command
 from tests.sentences import sentence
+from ticker import settings
 from ticker.db import steps
 from ticker.metrics import standing
 from ticker.read import health, lateness, overview
-from ticker.settings import Settings
 
 AGO = "clock_timestamp() - interval '{}'"
-IN_QUEUE = "next_run = clock_timestamp() + interval '1 m', waiting = ARRAY[clock_timestamp() - interval '{}']"
+NOT_DUE = "next_run = clock_timestamp() + interval '1 m'"
+WAITS = "waiting = ARRAY[clock_timestamp() - interval '{}']"
+IN_QUEUE = f"{NOT_DUE}, {WAITS}"
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def numbers(db):
     [owner] = ticker.list_owners(db)
     return [
         page.counts.late, len(page.late), owner.late, len(ticker.list_owners(db, late=True)), len(ticker.list_tasks(db, state="late")),
-        health.look(Settings.from_environ()).late, int(steps.run(db, standing.tasks())["ticker_tasks_late"][()]),
+        health.look(settings.current()).late, int(steps.run(db, standing.tasks())["ticker_tasks_late"][()]),
         sum(lateness.late_since(task, page.now) is not None for task in ticker.list_tasks(db)),
     ]  # fmt: skip
 
@@ -43,7 +45,7 @@ def numbers(db):
         (IN_QUEUE.format("40 s"), 1),
         (IN_QUEUE.format("40 s") + ", enabled = false", 0),
         (IN_QUEUE.format("40 s") + ", limits = '{a}'", 1),
-        (IN_QUEUE.format("5 m") + f", next_run = {AGO.format('4 m')}", 1),
+        (WAITS.format("5 m") + f", next_run = {AGO.format('4 m')}", 1),
     ],
     ids=[
         "just due", "due", "resumed", "paused", "just pushed", "in the queue", "disabled", "limited and in the queue", "both",
@@ -69,7 +71,7 @@ def test_a_job_that_no_worker_takes_is_late_and_its_queue_is_the_cause(poll, db)
     command("tick")
     now = ticker.get(db, poll).waiting[0] + timedelta(minutes=2)
     db.execute(f"UPDATE ticker.tasks SET waiting = ARRAY[{AGO.format('2 m')}]")
-    look = health.look(Settings.from_environ())
+    look = health.look(settings.current())
     [task] = overview.overview(db).late
     assert sentence("cli.top_late_unattended", span="2m", queue="polling") == f"for 2m: {health.cause(task, look)}"
     assert lateness.late_since(task, now) == task.waiting[0]

@@ -143,12 +143,16 @@ def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int
 
 @reads
 def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
-    """Returns the last failed run of each task, or the occurrence lost before its start, by task id.
+    """Returns the last failed run of each task, by task id. Omits tasks whose last end was not a failure."""
+    ended: dict[int, RunRecord] = yield from last_ends.steps(t for t in tasks if t.last_outcome not in NO_FAILURE)
+    return ended
 
-    Omits tasks whose last end was not a failure, or whose record was pruned.
-    """
-    ids = [task.id for task in tasks if task.last_outcome not in NO_FAILURE]
-    task_ids = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
+
+@reads
+def last_ends(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
+    """Returns the run that ended last of each task, or the occurrence lost before its start, by task id. It may have been pruned."""
+    rows = yield query("last_ends", ids=[task.id for task in tasks])
+    task_ids = {row["run_id"]: row["task_id"] for row in rows if row["run_id"]}
     return {task_ids[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in task_ids))}
 
 

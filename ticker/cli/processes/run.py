@@ -127,12 +127,13 @@ def health(max_age: str | None, as_json: bool) -> None:
 
 
 def print_due(as_json: bool) -> None:
-    from ticker.read import tasks
+    from ticker.read import overview, tasks
 
     with database() as db:
         due = tasks.due_tasks(db)
+        ends = overview.last_ends(db, due if as_json else [])
     if as_json:
-        render.print_json([formatting.task_data(task) for task in due])
+        render.print_json([formatting.task_data(task, ends) for task in due])
     elif due:
         render.print_tasks(due)
     else:

@@ -424,7 +424,7 @@ WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: drops
--- Counts the drops from `since` on in groups (`by`), with the newest drop of each group as an example. First finds the
+-- Counts the drops from `since` on and before `until` in groups (`by`), with the newest drop of each group as an example. First finds the
 -- existing pairs of an owner's type and a reason, each after the previous one. The index is then read from `since` on
 -- for each pair.
 WITH RECURSIVE pairs AS (
@@ -439,7 +439,8 @@ SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
 FROM pairs p, LATERAL (
     SELECT id, task_id, function, owner_id, ended_at FROM {schema}.runs
     WHERE outcome = 'dropped' AND owner_type = p.owner_type AND reason = p.reason
-      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') OFFSET 0) r, LATERAL (
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') AND ended_at < coalesce(%(until)s::timestamptz, 'infinity')
+    OFFSET 0) r, LATERAL (
     SELECT CASE %(by)s WHEN 'reason' THEN p.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text
         ELSE concat_ws(':', nullif(p.owner_type, ''), nullif(r.owner_id, '')) END AS key) k
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from ticker.errors import BadInput
-from ticker.read import forecast, formatting, journal, overview, tasks, timeline
+from ticker.read import forecast, formatting, journal, overview, timeline
 from ticker.read import why as read_why
 from ticker.tasks.fields import Task
 from ticker.tasks.preview import Preview
@@ -26,7 +26,7 @@ def task(here: Site, request: Request) -> Shown:
     wanted = id_of(request)
     with here.database.reading() as db:
         why = read_why.why(db, wanted)
-        runs = tasks.list_runs(db, task=wanted, limit=RUNS)
+        runs = journal.list_runs(db, task=wanted, limit=RUNS)
         if why.task is None:
             gone = journal.deleted(db, [wanted])[wanted]
             return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from starlette.requests import Request
 
+from ticker.model import TASK_STATES
 from ticker.read import entries, overview
 from ticker.read import tasks as read_tasks
 from ticker.read.lateness import late_since
@@ -24,7 +25,7 @@ def tasks(here: Site, request: Request) -> Shown:
         now = entries.instant(db)
     return {
         "tasks": page.tasks, "strips": strips, "now": now, "overdue": {task.id: overdue(task, now) for task in page.tasks},
-        "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES,
+        "looked_through": page.looked_through, "wanted": wanted, "states": TASK_STATES,
     } | paging(request, "after", page.next)  # fmt: skip
 
 

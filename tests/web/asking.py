@@ -74,7 +74,11 @@ class Asking:
         return client.request(self.method, self.path, **({"json": self.body} | more))
 
 
-HELD = "INSERT INTO ticker.limited_keys (key, held_until) VALUES ('imap.gmail.com', '2100-01-01Z')"
+PREPARED = """
+INSERT INTO ticker.limited_keys (key, held_until) VALUES ('imap.gmail.com', '2100-01-01Z');
+INSERT INTO ticker.pauses (scope, value, by, reason) VALUES ('group', 'news', 'ann', 'upgrade');
+"""
+"""A key to release, and a pause of no task to end."""
 ALL = [Asking(operation) for operation in OPERATIONS]
 WRITES = [one for one in ALL if one.method != "GET" and one.operation.name != "validate_schedule"]
 WITH_BODY = [one for one in ALL if one.body is not None]

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.web.asking import HELD, HERE, TOKEN
+from tests.web.asking import HERE, PREPARED, TOKEN
 from ticker.tasks.fields import Task
 from ticker.web import application
 
@@ -47,7 +47,7 @@ def with_token(serve: Serve) -> TestClient:
 def task(environ: dict[str, str], db: Db) -> Task:
     """`mail.fetch` of mail_channels:5, each minute, with one run planned: both have the id 1. A limit is declared as well."""
     ticker.limit(db, "imap.gmail.com", concurrency=1)
-    db.execute(HELD)
+    db.execute(PREPARED)
     found = ticker.register(db, "mail.fetch", owner="mail_channels:5", every="1m", kwargs={"channel_id": 5})
     ticker.run_now(db, found)
     return found

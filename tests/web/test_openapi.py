@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.harness import Played
-from tests.web.asking import ALL, API, BEARER, HELD, Asking, named
+from tests.web.asking import ALL, API, BEARER, PREPARED, Asking, named
 from tests.web.conftest import Serve
 from ticker.read import formatting
 from ticker.tasks import fields
@@ -119,7 +119,7 @@ def test_an_example_fits_its_description_and_is_taken(one: Asking, document: Doc
 def full(play: Played) -> Played:
     """Something of everything: a run that ended, a drop, an event, a ticker, a function, a limit."""
     ticker.limit(play.db, "imap.gmail.com", concurrency=1, rate="300/1m")
-    play.db.execute(HELD)
+    play.db.execute(PREPARED)
     ticker.register(play.db, "poll", owner="mail_channels:5", every="1m", kwargs={"a": 1})
     play.run(0, "failed", "no route to host")
     play.at(60)

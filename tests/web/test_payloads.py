@@ -93,14 +93,15 @@ def test_in_a_body_it_is_stored_as_the_text_that_it_is_or_refused(
             said = json.dumps({**base, field: payload})
             answer = client.request(one.method, one.path, content=said, headers=JSON)
             found = told(answer)
-            if answer.status_code == 422:
+            if answer.status_code in (422, 404):
                 assert rows(db) == before, (field, payload)
                 continue
             if one.operation.name == "stop_run":
                 assert found["stop_requested_by"] == payload
                 db.execute("UPDATE ticker.runs SET stop_requested_by = NULL")  # the first request stays
             elif "tasks" not in found and "normalized" not in found:
-                assert found[STORED.get(field, field)] in (payload, [payload])
+                of_many = {"by": "by", "reason": "reason"}.get(field, "value")
+                assert found[of_many if "scope" in found else STORED.get(field, field)] in (payload, [payload])
             if answer.status_code == 201:
                 client.delete(answer.headers["location"])
             before = rows(db)

@@ -71,4 +71,4 @@ def succeeds(status: int, kind: Any) -> dict[str, Any]:
 def failures(operation: Operation) -> list[int]:
     """Returns the statuses of the problems with which the operation may answer."""
     named = {404: operation.of, 409: operation.method != "GET", 415: operation.body is not None}
-    return sorted([401, 403, 413, 422, 503, *(status for status, can_be in named.items() if can_be)])
+    return sorted([401, 403, 413, 422, 503, *operation.fails, *(status for status, can_be in named.items() if can_be)])

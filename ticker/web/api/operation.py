@@ -1,6 +1,6 @@
 """Declares an operation of the API: its address, input and answers. The server and the OpenAPI document both use it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ class Operation:
     The handler takes the site, an open connection (unless `offline`), the values in the path, and the query and the body as
     keywords. It returns data for JSON, or a response. `answers` maps each status to the type of its data (or a schema), with
     the usual status first. `of` and `query` map names in the path and the query to schemas. `body` is the schema of an object.
-    If `body` is None, no body is read.
+    If `body` is None, no body is read. `fails` has statuses of problems that only this operation has.
     """
 
     method: str
@@ -26,6 +26,7 @@ class Operation:
     body: Schema | None = None
     example: Mapping[str, Any] | None = None
     offline: bool = False
+    fails: Collection[int] = ()
 
     @property
     def name(self) -> str:

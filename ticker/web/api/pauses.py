@@ -54,5 +54,5 @@ OPERATIONS = (
     Operation("GET", "/pauses", list_pauses, {200: object_of(pauses=list[Pause])}),
     Operation("POST", "/pauses", pause_many, {200: Pause}, body=body({**SCOPE, **PAUSE}),
               example={"function": "mail.fetch", "reason": "upgrade", "until": "2030-01-01T06:00:00Z"}),
-    Operation("POST", "/pauses/resume", resume_many, {200: Pause}, body=body(SCOPE), example={"function": "mail.fetch"}),
+    Operation("POST", "/pauses/resume", resume_many, {200: Pause}, body=body(SCOPE), example={"group": "news"}, fails=[404]),
 )  # fmt: skip

@@ -223,7 +223,7 @@ def test_a_count_that_is_cut_says_so(db, drop):
     out, err = ticker("drops", "--limit", "1")
     assert (len(out.splitlines()), err) == (
         2,
-        sentence("cli.warning_more_entries", number=1, remedy="--limit and --since"),
+        sentence("cli.warning_more_entries", number=1, remedy="--limit, --since and --until"),
     )
     assert len(answer("drops", "--limit", "1")) == 1
     assert ticker("drops", "--limit", "10000")[1] == ""

@@ -247,7 +247,8 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Any], A
 CATALOGS = ("pg_namespace", "pg_class", "pg_attribute", "pg_constraint", "pg_index", "pg_proc", "pg_trigger", "pg_type",
             "pg_attrdef", "pg_db_role_setting", "pg_policy", "pg_rewrite", "pg_event_trigger")  # fmt: skip
 TABLES = (
-    "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "limits", "limited_keys", "slots", "pauses",
+    "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "limits", "limited_keys", "slots", "pauses", "minutes", "hours",
+    "queue_minutes", "queue_hours", "closed_minutes", "minute_changes", "needs",
 )  # fmt: skip
 
 TRUNCATE = f"TRUNCATE {', '.join(f'ticker.{name}' for name in TABLES)} RESTART IDENTITY"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
+from tests.elastic import is_asked, longest_again, soonest_due
 from tests.pauses import LEAST_BUDGET, Pause, backlog, budget_of, covering, grant, waits_in_vain
 from tests.slots import Key, give_back
 from ticker.engine import jobs as spec
@@ -38,12 +39,6 @@ NOWHERE: Uptime = (None, None)
 def too_early(now: datetime, last_run: datetime | None, every: int, tolerance: int) -> bool:
     """As db/sql/start.sql decides it."""
     return last_run is not None and now < timing.earliest_start(last_run, every, tolerance)
-
-
-def soonest_due(last_run: datetime, every: int, tolerance: int) -> datetime:
-    """As the rule of that name in db/sql/rules.sql."""
-    ahead = timing.horizon(timing.LONGEST_LOOK_AHEAD, tolerance)
-    return timing.earliest_start(last_run, every, tolerance) + timing.span(ahead)
 
 
 @dataclass(frozen=True)
@@ -96,6 +91,8 @@ class TaskRow:
     limits: tuple[str, ...] | None = None
     every_most_ms: int | None = None
     pace_ms: int | None = None
+    again_at: datetime | None = None
+    during: str = ""
     group_name: str = ""
     pause_id: int | None = None
     returned: datetime | None = None
@@ -591,7 +588,10 @@ class MemoryBatch:
             )
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
-        ahead = [t for t in self._tasks.free() if t.kind in (Kind.CRON, Kind.CALENDAR) and is_after(t.next_run, now)]
+        ahead = [
+            t for t in self._tasks.free()
+            if (t.kind in (Kind.CRON, Kind.CALENDAR) or t.during) and is_after(t.next_run, now)
+        ]  # fmt: skip
         pushed = [task for task in ahead if self._was_pushed(task, now)]
         return [due_task(task, now) for task in self._tasks.claim(self._next("ahead", pushed, limit))]
 
@@ -615,9 +615,9 @@ class MemoryBatch:
 
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None: ...
 
-    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
+    def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         for due, next_run in tasks:
-            self._tasks.change(due.id, next_run=next_run, push_after=None)
+            self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         for id_, error, after in failed:
@@ -724,15 +724,15 @@ class MemoryBatch:
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
-            hold, following = self._held_for(task), now + timing.span(task.pace_ms or task.every_ms)
-            interval = task.kind is Kind.INTERVAL
+            hold, latest = self._held_for(task), now + reach(task)
+            interval = task.kind is Kind.INTERVAL and not task.during
             if (
                 is_after(task.last_run, now)
                 or (stepped and task.run_token is not None)
                 or is_after(task.last_occurrence, now + SECOND)
                 or is_after(task.running_until, now + hold)
                 or is_after(task.push_after, now + (timing.span(0) if stepped else LONGEST_DELAY))
-                or (interval and is_after(task.next_run, following + SECOND) and self._was_pushed(task, now))
+                or (interval and is_after(task.next_run, latest + SECOND) and self._was_pushed(task, now))
             ):
                 self._bring_back(task, now, here)
 
@@ -748,8 +748,9 @@ class MemoryBatch:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
         next_run = task.next_run
-        if task.kind is Kind.INTERVAL and self._was_pushed(task, now):
-            next_run = earlier(next_run, now + timing.span(task.pace_ms or task.every_ms))
+        is_interval = task.kind is Kind.INTERVAL and not task.during
+        if is_interval and self._was_pushed(task, now) and is_after(next_run, now + reach(task)):
+            next_run = now + timing.span(task.pace_ms or task.every_ms)
         self._tasks.change(
             task.id, last_run=earlier(task.last_run, now),
             last_occurrence=earlier(task.last_occurrence, now), push_after=None, next_run=next_run,
@@ -764,7 +765,10 @@ class MemoryBatch:
                 self._runs.change(run.id, started_at=now, until=until, created_at=created)
             elif run.state == "planned" and (
                 run.created_at > now + SECOND
-                or (run.kind is RunKind.MANUAL and is_after(run.due_at, now + timing.span(60_000)))
+                or (
+                    run.kind is RunKind.MANUAL
+                    and is_after(run.due_at, now + timing.span(60_000 if run.reason else 3_660_000))
+                )
             ):
                 self._runs.change(run.id, due_at=now, created_at=created)
 
@@ -915,8 +919,16 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
-        task.tolerance_ms, pace_ms=task.pace_ms, resumed_at=task.resumed_at,
+        task.tolerance_ms, pace_ms=task.pace_ms, during=task.during, resumed_at=task.resumed_at,
     )  # fmt: skip
+
+
+def reach(task: TaskRow) -> timedelta:
+    """How far ahead an interval task may be due."""
+    usual = timing.span(max(task.every_ms, task.pace_ms or 0))
+    if not is_asked(task) or task.next_run is None:
+        return usual
+    return max(usual, timing.span(longest_again(task)) if task.last_run is None else task.next_run - task.last_run)
 
 
 def may_be_pushed(run: RunRow, task: TaskRow, pauses: Mapping[int, Pause], now: datetime) -> bool:

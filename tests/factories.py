@@ -1,5 +1,6 @@
 """Rows, arguments and instants for the tests of several folders."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,12 +52,21 @@ def an_event(db, task, what, at, by="", words=""):
     )
 
 
-def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE, ended=False):
+def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE, ended=False, crews=None):
     """Writes a ticker's heartbeat. Its age is counted by the database's own clock."""
+    report = {"ended": True} if ended else {} if crews is None else {"crews": crews}
     db.execute(
         "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at, last_report)"
         " VALUES (gen_random_uuid(), 'here', 7, %s, clock_timestamp() - %s, %s::jsonb)",
-        [started, ago, '{"ended": true}' if ended else "{}"],
+        [started, ago, json.dumps(report)],
+    )
+
+
+def a_need(db, queue="polling", average=1.5, enough=2, functions="{}"):
+    """How many workers a queue needs, measured just now."""
+    db.execute(
+        "INSERT INTO ticker.needs (queue, at, average, enough, functions) VALUES (%s, clock_timestamp(), %s, %s, %s::text::jsonb)",
+        [queue, average, enough, functions],
     )
 
 

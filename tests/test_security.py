@@ -24,7 +24,8 @@ from tests.factories import create_trace
 from tests.rights import PASSWORD, block, with_user
 from tests.running import ROOT, stock_worker, until
 from ticker import owners
-from ticker.daemon import prune
+from ticker.daemon import needs, prune
+from ticker.db import checks
 from ticker.db.connections import connect
 from ticker.db.sql import statements
 from ticker.db.store import PostgresStore
@@ -380,7 +381,11 @@ def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
         " INSERT INTO ticker.events (at, task_id, what, told) VALUES ('2020-01-01Z', 9, 'failed', true)"
     )
     store = PostgresStore(with_user(database_url, roles["ticker"]))
+    ticker.register(db, "poll", every="1m")
     pruned = sum(prune.lap(store, Settings()), prune.Pruned())
+    assert needs.measure(store, Settings())
+    store.sample(str(uuid4()), store.now(), {"polling": 1}, [])
+    assert list(checks.missing_rights(db, "ticker", checks.RIGHTS_OF_TICKER)) == []
     store.close()
     assert (pruned.successes, pruned.events) == (1, 1)
 
@@ -400,7 +405,7 @@ def definers(db: psycopg.Connection[Any]) -> list[str]:
 @pytest.mark.slow
 def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url, definers, visitor):
     assert definers == [
-        "apply_limit", "limit_keys", "note_change", "note_deletion", "note_edit",
+        "apply_limit", "leave_pause", "limit_keys", "note_change", "note_deletion", "note_edit", "note_late_end", "note_pause", "note_return",
         *(f"owner_{event}_channels" for event in ("added", "changed", "deleted", "guarded", "truncated")), "use_keys",
     ]  # fmt: skip
     with connect(with_user(database_url, visitor)) as connection:

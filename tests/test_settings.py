@@ -41,7 +41,7 @@ def test_every_setting_has_its_variable():
         "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
         "TICKER_SIGNING_KEY": "a key of enough length", "TICKER_CLOCK_DIFFERENCE": "10d",
         "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass",
-        "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d",
+        "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d", "TICKER_KEEP_MINUTES": "9d",
         "TICKER_NOTIFY": "log, mail,log", "TICKER_WEBHOOK_URL": "https://h/p", "TICKER_WEBHOOK_KEY": "another key of length",
         "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
         "TICKER_WEB_TOKEN": "a third key of length", "TICKER_WEB_NO_TOKEN": "on", "TICKER_WEB_READ_ONLY": "on", "TICKER_HIDE_ARGS": "on",
@@ -53,7 +53,7 @@ def test_every_setting_has_its_variable():
         ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass",
         604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"), ("a third key of length",), True, True, True, "production",
-        "postgres://direct/app", "on",
+        "postgres://direct/app", "on", 777_600_000,
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
     assert not any(getattr(found, field.name) in (field.default, {}) for field in fields(Settings))

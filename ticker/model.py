@@ -141,6 +141,7 @@ class DueTask(NamedTuple):
     batch: int = 1  # how many tasks of its function one job may carry
     concurrency: int = 1  # how many of them run at the same time
     pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
+    during: str = ""  # the hours in which an interval task is due
     resumed_at: datetime | None = None  # when it was last resumed, enabled, or let go after a pause of many tasks
 
 
@@ -235,6 +236,7 @@ class Alarm:
     is_done: bool
     phase_ms: int | None = None
     pace_ms: int | None = None
+    during: str = ""
 
 
 @dataclass(frozen=True, slots=True)

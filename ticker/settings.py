@@ -83,6 +83,7 @@ class Settings:
     environment: str = ""
     listen_url: str = field(default="", repr=False)
     prepared_statements: str = "auto"
+    keep_minutes_ms: int = 30 * DAY
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
@@ -176,6 +177,9 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
             listen_url=environ.get("TICKER_LISTEN_URL", ""),
             prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on", "off")),
+            keep_minutes_ms=milliseconds(
+                "TICKER_KEEP_MINUTES", environ.get("TICKER_KEEP_MINUTES", "30d"), least=DAY, most=10 * LONGEST
+            ),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

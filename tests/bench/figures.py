@@ -107,7 +107,8 @@ def show(
         print(f"\n{name}\n")
         for cells in (heads, ["---"] * len(heads), *rows):
             print(f"| {' | '.join(cells)} |")
-    print("\n| what | median | slowest | |\n|---|---|---|---|")
+    if figures:
+        print("\n| what | median | slowest | |\n|---|---|---|---|")
     for figure in figures:
         slowest = "" if figure.slowest is None else f"{number(figure.slowest)} {figure.unit}"
         print(f"| {figure.what} | {number(figure.value)} {figure.unit} | {slowest} | {figure.note} |")

@@ -36,21 +36,12 @@ TASK = {
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state", "schedule", "in_words", "last_end",
     "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming",
 }  # fmt: skip
-PUSHED = {"due", "enqueued", "held", "errors", "missed"}
+PUSHED = {"due", "enqueued", "held", "errors", "missed", "put_off", "saved"}
 SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
 HEALTH = {
-    "healthy",
-    "problems",
-    "max_age_ms",
-    "postgresql",
-    "redis",
-    "tickers",
-    "unattended",
-    "late",
-    "leased",
-    "pauses",
-}
+    "healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "late", "leased", "warnings", "pauses",
+}  # fmt: skip
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
 

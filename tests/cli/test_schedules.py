@@ -101,7 +101,7 @@ def test_what_falls_on_a_change_of_clocks_is_warned_of():
         (("validate", "every 15 minutes"), sentence("errors.write_the_interval_alone", remedy="15m"), 2),
         (("validate", "2027-01-31T00:00:00"), sentence("errors.no_offset"), 2),
         (("next", "999999"), sentence("errors.unknown_task", task=999999), 1),
-        (("next", "1m", "--zone", "Europe/Berlin"), sentence("errors.no_meaning_beside_an_interval"), 2),
+        (("next", "1m", "--zone", "Europe/Berlin"), sentence("errors.no_zone_without_hours"), 2),
         (("validate", "/5 * * * *"), sentence("errors.write_instead", remedy="*/5"), 2),
         (("add", "poll", "--every", "1m", "--cron", "* * * * *"), sentence("errors.one_schedule"), 2),
         (("add", "poll", "--cron", "* * * * *", "--zone", "../../etc/passwd"), sentence("errors.is_no_zone"), 2),

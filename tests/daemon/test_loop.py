@@ -398,3 +398,29 @@ def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
     sleeper.says(sentence("logs.cannot_hear").pattern)
     ticker.register(db, "poll", every="1h")
     pushed(redis, 1)
+
+
+# --------------------------------------------------------------------------------------------- workers, counted at ticks
+
+
+def test_a_tick_counts_the_workers_and_the_jobs_of_our_queues(beat, environ, db, redis):
+    ticker.register(db, "plain", every="1m", queue="mail")
+    ticker.register(db, "plain", name="other", every="1d", queue="reports")
+    for name, state in (("a", "busy"), ("b", "idle")):
+        redis.hset(f"rq:worker:{name}", "state", state)
+        redis.sadd("rq:workers:mail", f"rq:worker:{name}")
+    for _ in range(2):
+        beat()
+    rows = db.execute(
+        "SELECT queue, sum(samples), sum(listening), sum(busy), sum(waiting) FROM ticker.queue_minutes GROUP BY 1 ORDER BY 1"
+    )
+    assert rows.fetchall() == [("mail", 2, 4, 2, 2), ("reports", 2, 0, 0, 2)]
+    [found] = tasks.tickers(db)
+    assert found.last_report["crews"] == [[["mail"], 2, 1]]
+
+
+def test_workers_that_cannot_be_counted_fail_no_tick(beat, environ, db, caplog):
+    ticker.register(db, "plain", every="1m")
+    db.execute("ALTER TABLE ticker.queue_minutes RENAME TO hidden")
+    beat()
+    assert beat.failures == 0 and sentence("logs.workers_uncounted").within(caplog.text)

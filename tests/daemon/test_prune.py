@@ -26,6 +26,14 @@ SUCCESSES = ("succeeded", "partial", "nothing_to_do")
 PROBLEMS = ("unknown_function", "expired", "missed", "no_time")
 
 
+@pytest.fixture(autouse=True)
+def all_minutes_are_closed(db):
+    """Otherwise, the first lap would close those of the last hour."""
+    db.execute(
+        "INSERT INTO ticker.closed_minutes (at) SELECT date_trunc('minute', clock_timestamp() - interval '130 seconds')"
+    )
+
+
 # ------------------------------------------------------------------------------------------------------- how long
 
 

@@ -132,7 +132,7 @@ def user_with(db: Db, *grants: str) -> Iterator[str]:
 ENOUGH = (
     "USAGE ON SCHEMA ticker", "SELECT ON ticker.ticker_version", "SELECT, UPDATE ON ticker.tasks",
     "SELECT, INSERT, UPDATE ON ticker.runs", "INSERT ON ticker.events",
-    "SELECT, UPDATE ON ticker.limited_keys", "SELECT, INSERT, UPDATE ON ticker.slots", "SELECT ON ticker.installation",
+    "SELECT, UPDATE ON ticker.limited_keys", "SELECT, INSERT, UPDATE ON ticker.slots", "SELECT ON ticker.pauses", "SELECT ON ticker.installation",
 )  # fmt: skip
 
 
@@ -153,7 +153,8 @@ ENOUGH = (
         (ENOUGH[:4], sentence("errors.right_is_missing_so_far", right="INSERT ticker.events")),
         (ENOUGH[:5], sentence("errors.right_is_missing", right="SELECT ticker.limited_keys")),
         (ENOUGH[:6], sentence("errors.right_is_missing", right="SELECT ticker.slots")),
-        (ENOUGH[:7], sentence("db.permission_denied", thing="table installation")),
+        (ENOUGH[:7], sentence("errors.right_is_missing", right="SELECT ticker.pauses")),
+        (ENOUGH[:8], sentence("db.permission_denied", thing="table installation")),
     ],
 )
 def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], said: Sentence, db: Db, settings: Settings) -> None:

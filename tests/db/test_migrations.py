@@ -49,7 +49,7 @@ from ticker.settings import Settings
 
 TABLES = (
     "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation", "limits", "limited_keys",
-    "slots", "pauses",
+    "slots", "pauses", "minutes", "hours", "queue_minutes", "queue_hours", "closed_minutes", "minute_changes", "needs",
 )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def behaviour(db: psycopg.Connection[Any]) -> list[Any]:
     """The functions, with whether everybody may call them, and the triggers. A dump changes the parentheses of both."""
     return db.execute("""
         SELECT translate(pg_get_functiondef(oid), '()', ''), proacl::text LIKE '%{=%' OR proacl IS NULL FROM pg_proc
-        WHERE pronamespace = 'ticker'::regnamespace
+        WHERE pronamespace = 'ticker'::regnamespace AND prokind = 'f'
         UNION ALL SELECT translate(pg_get_triggerdef(t.oid), '()', ''), NULL
         FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
         WHERE relnamespace = 'ticker'::regnamespace AND NOT tgisinternal ORDER BY 1""").fetchall()

@@ -39,6 +39,7 @@ GROUPS = {
         "TICKER_WAKE": ("", "`on`: a change wakes the ticker, which otherwise sleeps until the next task is due, at most one tick. Set it for tickers, applications and workers. A worker wakes the ticker when a run fails, and when a key of a [limit](../guides/limits.md) has room again."),
         "TICKER_KEEP_SUCCESSES": ("", "[How long the records](../guides/retention.md) of successes and drops are kept."),
         "TICKER_KEEP_FAILURES": ("", "How long events and the records of failures are kept."),
+        "TICKER_KEEP_MINUTES": ("", "How long [minutes](../guides/retention.md#minutes-and-hours) are kept. Hours are kept for 400 days."),
     },
     "Jobs and workers": {
         "TICKER_TASKS": ("list of modules", "The modules with the functions, if you cannot pass `--tasks`, as with a stock `rq worker`."),

@@ -1,9 +1,8 @@
 """The quickstart and the guides do what they say, and their figures are those of their sources."""
 
-import math
+import json
 import re
 import sys
-from decimal import Decimal
 from itertools import chain
 
 import pytest
@@ -14,7 +13,8 @@ import ticker
 import wrappers
 from tests.documents import rooms
 from tests.documents.recipes import run, shown, write
-from tests.factories import engine_on
+from tests.factories import a_need, engine_on, ticked
+from tests.harness import command
 from tests.running import ROOT
 
 DOCS = ROOT / "docs"
@@ -127,28 +127,18 @@ def test_a_renamed_channel_is_named_so_to_people(application, db):
     assert (task.subject, task.owner) == ("Support of Acme", "mail_channels:1")
 
 
-@pytest.mark.slow
-def test_the_query_for_workers_counts_how_busy_they_were(db):
-    [query] = re.findall(r"```sql\n(SELECT.*?)```", text("guides/how-many-workers"), flags=re.DOTALL)
-    task = ticker.register(db, "poll", every="1m")
-    db.execute(
-        """INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, reason, started_at, ended_at)
-        SELECT %s, 'scheduled', at, 'ended', outcome, outcome, at, at + interval '30 min'
-        FROM (VALUES ('succeeded', clock_timestamp() - interval '50 min'), ('failed', clock_timestamp() - interval '40 min'),
-            ('dropped', clock_timestamp() - interval '45 min')) AS given (outcome, at)""",
-        [task.id],
-    )
-    assert db.execute(query).fetchall() == [("polling", Decimal("1.0"), Decimal("1800.00"), 2)]
-
-
-def test_the_estimates_of_workers_are_computed_right():
-    lengths = {"1 min": 60, "5 min": 300, "1 h": 3600}
-    estimates = [row for row in rows("guides/how-many-workers") if row[1] in lengths]
-    assert len(estimates) == 3
-    for tasks, interval, starts, mean, busy, workers in estimates:
-        rate = int(tasks.replace(",", "")) / lengths[interval]
-        working = rate * float(mean.removesuffix(" s"))
-        assert (starts, busy, workers) == (f"{rate:.1f}", f"{working:.1f}", str(math.ceil(working / 0.7)))
+def test_the_guide_to_workers_shows_what_the_command_prints(environ, db):
+    functions = {
+        "mail.fetch": {"starts_per_minute": 200, "concurrency": 1, "mean_ms": 1500, "p95_ms": 30_000},
+        "feeds.pull": {"starts_per_minute": 3000, "concurrency": 20, "mean_ms": 400, "p95_ms": 900},
+    }
+    a_need(db, "polling", 5.2, 9, json.dumps(functions))
+    built = {"report.build": {"starts_per_minute": 0.5, "concurrency": 1, "mean_ms": 36_000, "p95_ms": 51_000}}
+    a_need(db, "reports", 0.3, 1, json.dumps(built))
+    ticked(db, crews=[[["polling"], 4, 4], [["reports"], 1, 0]])
+    shown = text("guides/how-many-workers").partition("$ ticker workers\n")[2].partition("```")[0]
+    assert command("workers")[0] == shown
+    assert command("scale", "--queue", "polling")[0] == "9\n"
 
 
 def test_the_figures_for_mailboxes_are_those_of_many_tasks():

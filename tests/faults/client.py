@@ -50,6 +50,7 @@ LIMITED: tuple[tuple[str, str, keys.Keys, dict[str, Any]], ...] = (
     ("poll.fails", "8s", ("host:a",), {"retries": 1, "backoff": "1s"}),
     ("poll.fails", "8s", ("host:b", "host:a"), {"retries": 1, "backoff": "1s"}),
 )
+ELASTIC = (("2s..8s", 4), ("3s..6s", 2), ("5s..1m", 2))
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
 RESTLESS = 24  # tasks and owners that the client changes all the time
 
@@ -83,6 +84,10 @@ def register_cast(db: psycopg.Connection[Any], load: float, *, shared: str = "",
             kwargs = {"number": number, "password": ARGUMENT_SECRET}
             name = f"{function} {every} {number}"
             cast.steady.append(register(function, name=name, every=every, kwargs=kwargs, **more))
+    for every, count in ELASTIC:
+        for number in range(max(1, round(load * count))):
+            kwargs = {"number": number, "password": ARGUMENT_SECRET}
+            cast.nasty.append(register("poll.quiet", name=f"quiet {every} {number}", every=every, kwargs=kwargs))
     for name in NASTY:
         cast.nasty.append(register(f"poll.{name}", every="12s", box="1s", queue="slow"))
     for number in range(4):
@@ -155,8 +160,10 @@ class Client(threading.Thread):
     # ------------------------------------------------------------------------------------------------- operations
 
     def _register(self) -> None:
-        function = self._draw.choice(["poll.plain", "poll.steps", "poll.goes", "poll.several", *2 * [*DEEDS]])
-        every = self._draw.choice(["2s", "3s", "5s"])
+        function = self._draw.choice(
+            ["poll.plain", "poll.steps", "poll.goes", "poll.several", "poll.quiet", *2 * [*DEEDS]]
+        )
+        every = self._draw.choice(["2s", "3s", "5s"]) if function != "poll.quiet" else "2s..8s"
         kwargs: dict[str, Any] = {"version": self._operations}
         if function in DEEDS:
             kwargs["deed"] = self._draw.choice(DEEDS[function])
@@ -174,7 +181,7 @@ class Client(threading.Thread):
 
     def _edit(self) -> None:
         change: dict[str, Any] = self._draw.choice([
-            {"every": "2s"}, {"every": "20s"}, {"every": "4s"}, self._limited({"version": self._operations}),
+            {"every": "2s"}, {"every": "20s"}, {"every": "4s"}, {"every": "4s..16s"}, self._limited({"version": self._operations}),
             {"function": "poll.plain"}, {"function": "poll.steps"},
         ])  # fmt: skip
         task = self._some_task()
@@ -195,7 +202,8 @@ class Client(threading.Thread):
 
     def _run_now(self) -> None:
         task = self._some_task()
-        self._do("run_now", task, None, lambda db: ticker.run_now(db, task))
+        within = self._draw.choice([None, "2s"])
+        self._do("run_now", task, None, lambda db: ticker.run_now(db, task, once_within=within))
 
     def _delete(self) -> None:
         task = self._some_task()

@@ -84,6 +84,9 @@ class Version:
     failures: int
     retries: int
     alone_until: float | None
+    every_most_ms: int | None
+    pace_ms: int | None
+    again_at: float | None
 
     @property
     def at(self) -> float:
@@ -95,10 +98,15 @@ class Version:
         return self.op != "D" and self.enabled and self.owner_active and self.paused_by is None
 
     @property
+    def longest(self) -> float:
+        """The longest interval that may be in force, in seconds."""
+        return (self.every_most_ms or self.every_ms) / 1000
+
+    @property
     def definition(self) -> tuple[object, ...]:
         """What people decide; it is the same in two versions unless somebody edited, paused or disabled."""
         return (
-            self.op == "D", self.function, self.kwargs, self.kind, self.every_ms, self.tolerance_ms, self.box_ms,
+            self.op == "D", self.function, self.kwargs, self.kind, self.every_ms, self.every_most_ms, self.tolerance_ms, self.box_ms,
             self.enabled, self.owner_active, self.paused_by,
         )  # fmt: skip
 

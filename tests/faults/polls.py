@@ -22,6 +22,7 @@ from wrappers import NOTHING_TO_DO, HoldLost, Run, SlowDown, task
 BEAT = 0.05  # seconds
 HELD_KEY = "api"
 HELD_FOR = 4.0  # seconds
+AGAIN_AFTER = 2.0  # seconds: no interval of these tasks is shorter
 LEAVES_AT_LAST = 60.0  # seconds: the latest end of a child that nobody kills, so that a failing product leaves no mess
 
 
@@ -104,6 +105,15 @@ def steps(run: Run, witness: Witness, **_: Any) -> None:
         checkpoint(run, witness, position)
         if run.quota.exceeded:
             break
+
+
+@witnessed("poll.quiet")
+def quiet(run: Run, witness: Witness, **_: Any) -> object:
+    """Finds nothing in five runs of six. Some runs ask for the next time."""
+    witness.works(0.02)
+    if run.id % 5 == 0:
+        run.again(AGAIN_AFTER)
+    return None if run.id % 6 == 0 else NOTHING_TO_DO
 
 
 @witnessed("poll.fails")

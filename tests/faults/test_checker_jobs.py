@@ -56,6 +56,13 @@ def test_a_push_that_is_repeated_and_still_held_is_good_enough(book: Book) -> No
     assert broken(book) == set()
 
 
+@pytest.mark.parametrize("columns", [{"pace_ms": 20_000}, {"again_at": 1.0}])
+def test_a_run_may_move_the_next_one_without_a_push(book: Book, columns: dict[str, object]) -> None:
+    task = book.task(every_most_ms=20_000)
+    book.change(task, 1, next_run=book.wall(11), **columns)
+    assert broken(book) == set()
+
+
 def test_an_advance_that_notes_nothing_needs_a_push_too(book: Book) -> None:
     task = book.task()
     book.change(task, 1, next_run=book.wall(11))

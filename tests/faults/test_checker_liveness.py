@@ -121,6 +121,16 @@ def test_a_gap_of_two_intervals_is_found(book: Book) -> None:
     ]
 
 
+@pytest.mark.parametrize(("most", "found"), [(20_000, set()), (10_000, {"L2"})])
+def test_an_elastic_task_starts_within_its_upper_bound(book: Book, most: int, found: set[str]) -> None:
+    task = book.task(every=5, every_most_ms=most)
+    book.rounds(task, *seconds(0, 20, 5))
+    book.change(task, 16, pace_ms=most, next_run=book.wall(36))
+    book.rounds(task, *seconds(36, 60, 5))
+    book.calm(0, 60)
+    assert broken(book) == found
+
+
 @pytest.mark.parametrize("reason", ["too_early", "paused", "still_running", "clock"])
 def test_a_drop_by_a_rule_of_the_guard_excuses_a_gap(book: Book, reason: str) -> None:
     task = missed(book)

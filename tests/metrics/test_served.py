@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from starlette.testclient import TestClient
 
 import ticker
+from tests.factories import a_need
 from tests.metrics.scraping import samples
 from tests.running import PATIENCE, ROOT, Ticking
 from tests.sentences import sentence
@@ -47,6 +48,7 @@ def served(environ, db):
     sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
     ticker.register(db, "poll", every="1d", owner="mail_channels:4711")
     ticker.limit(db, "imap.*", concurrency=1, rate="1/1s")
+    a_need(db)
     with Serving("--metrics-port", "0") as found:
         found.says("tick due=0")
         yield found
@@ -174,8 +176,10 @@ def test_the_page_has_what_the_servers_tell(environ, db):
     ticker.limit(db, "imap.*", concurrency=1, rate="1/1s")
     db.execute("UPDATE ticker.tasks SET waiting = ARRAY[clock_timestamp()]")
     db.execute(
-        "INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (gen_random_uuid(), 1, now(), now())"
+        "INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at, last_report)"
+        " VALUES (gen_random_uuid(), 1, now(), now(), '{\"crews\": []}')"
     )
+    a_need(db)
     with TestClient(application(trusted=True), base_url="http://localhost") as client:
         answer = client.get("/metrics")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=")

@@ -163,6 +163,14 @@ def test_the_counts_of_ticks_add_up(settings):
     assert (sum(duration.counts), duration.sum) == (2, 0.5)
 
 
+def test_polls_that_elastic_intervals_save_are_counted_and_tasks_outside_their_hours_are_not_due(settings):
+    ticks = Ticks(settings)
+    for saved in (0, 3, 29):
+        ticks.ticked(Report(NINE, due=Pushed(due=2, enqueued=1, put_off=1, saved=saved)), 0.2)
+    found = of_ticks(ticks)
+    assert (found["ticker_polls_saved_total"], found["ticker_tick_due_total"]) == (32, 3)
+
+
 def test_each_push_tells_how_late_it_was_by_the_databases_clock(play, settings):
     ticks = Ticks(settings)
     play.queue = ticks.queue

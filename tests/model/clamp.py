@@ -13,7 +13,7 @@ class Times:
             return row
         last, occurrence, hold = row.last_run, row.last_occurrence, row.hold
         if self.is_known(row):
-            row = due_at(row, min(row.next_run, self.bounds.timings[row.timing].every))
+            row = due_at(row, min(row.next_run, self.bounds.in_force(row.timing, row.pace)))
         return row._replace(
             last_run=None if last is None else min(last, 0),
             last_occurrence=None if occurrence is None else min(occurrence, 0),
@@ -30,7 +30,7 @@ class Times:
             or (occurrence is not None and occurrence > MARGIN)
             or (row.hold is not None and row.hold > self.span_held(row))
             or (self.rules.clamp_mends_delays and row.push_after is not None and row.push_after > longest)
-            or (self.is_known(row) and row.next_run > self.bounds.timings[row.timing].every + MARGIN)
+            or (self.is_known(row) and row.next_run > self.bounds.in_force(row.timing, row.pace) + MARGIN)
         )
 
     def is_known(self, row: Row) -> bool:

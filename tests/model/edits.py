@@ -21,5 +21,5 @@ def edits(state: State, bounds: Bounds) -> list[Step]:
 
 def edited(row: Row, timing: int, bounds: Bounds) -> Row:
     """A changed interval may bring the next run nearer, never push it away."""
-    every = bounds.timings[timing].every
+    every = bounds.in_force(timing, row.pace)
     return due_at(row, min(row.next_run, every))._replace(timing=timing, push_after=None)

@@ -14,6 +14,7 @@ The model is simpler than db/sql, sweep.py and store.py:
 * A dead job is pushed again within the expiry of its task; in sweep.py within ten minutes. There is one back-off, not a row.
 * A group (`Bounds.grouped`) is one process with a slot for each worker; each of its runs has a job of its own.
 * A batch contains every row. One row at a time may be refused.
+* An elastic interval (`Bounds.elastic`) is the same number of lower bounds for each task. No run asks for its next due time.
 * With a limit (`Bounds.limited`), all tasks have the same key. It has one slot for active runs, no rate and no holds. A tick reads
   the room and locks the rows in one step; it pushes these tasks when it pushes others, before it sweeps.
 """
@@ -40,6 +41,7 @@ class Protocol:
             *(self.ticked(state, n) for n in distinct(state.tickers)),
             *(step for n in distinct(state.slots) if (step := self.runs.step(state, n))),
             *self.runs.pops(state),
+            *self.runs.quiet_ends(state),
             *self.faults.happen(state),
         ]
         return [self.settled(step) for step in steps]

@@ -68,6 +68,7 @@ class Rules:
     place_is_locked: bool = True  # False: a start looks whether the slot is free, and then takes it
     place_freed_by_its_token: bool = True  # False: an end frees the slot, whoever has it
     place_freed_by_time: bool = True
+    pace_is_bounded: bool = True  # the interval in force of an elastic task, by its upper bound
     limited_goes_back: bool = True  # an occurrence whose job meets a full limit is the next run again
 
 
@@ -103,6 +104,7 @@ class Bounds:
     back_off: int = 1  # units
     grouped: bool = False  # all workers are the slots of one process: what kills one of them kills all
     limited: bool = False  # all tasks have the same key, with a limit of one active run
+    elastic: int = 1  # the upper bound of each interval, in lower bounds; 1: it is fixed
     one_host: bool = False  # for all tickers and workers; else nobody knows the uptime of another's runs
     age: int = 0  # units since the tasks were registered
     backlog: int = 0  # occurrences of each task that wait already, an interval apart, as after hours without a worker
@@ -115,7 +117,11 @@ class Bounds:
 
     @property
     def longest(self) -> int:
-        return max(t.every for t in self.timings)
+        return max(t.every for t in self.timings) * self.elastic
+
+    def in_force(self, timing: int, pace: int) -> int:
+        """The interval in force; `pace` is what the row says, in lower bounds."""
+        return self.timings[timing].every * pace
 
     def expiry(self, every: int) -> int:
         return max(2 * every, self.least_expiry * UNIT)

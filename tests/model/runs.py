@@ -54,9 +54,9 @@ class Runs:
             )
         if slot.at == ANSWERED:
             return self.begin(state, number)
-        if slot.at == RUNNING:
-            return self.finish(state, number, "run ends", "")
-        if slot.at == CLOSING:
+        if slot.at == RUNNING and not self.must_wait(state, slot):
+            return self.finish(state, number, "run ends", "", pace=1)
+        if slot.at == CLOSING and not self.must_wait(state, slot):
             if slot.interrupted and not self.rules.interrupted_is_over:
                 state = self.waits_again(state, slot)
             outcome = "interrupted" if slot.interrupted else "killed"
@@ -67,6 +67,24 @@ class Runs:
         return is_locked(state, slot.task) or (
             slot.occurrence == PLANNED and any(t.at == PLAN_PUSHED for t in state.tickers)
         )
+
+    def quiet_ends(self, state: State) -> list[Step]:
+        """A scheduled run of an elastic task finds nothing: its interval in force doubles."""
+        return [
+            self.finish(state, number, "run finds nothing", "", pace=self.doubled(state.rows[slot.task].pace))
+            for number, slot in enumerate(state.slots)
+            if self.bounds.elastic > 1
+            and slot.at == RUNNING
+            and slot.occurrence != PLANNED
+            and not self.must_wait(state, slot)
+        ]
+
+    def doubled(self, pace: int) -> int:
+        return min(2 * pace, self.bounds.elastic) if self.rules.pace_is_bounded else 2 * pace
+
+    def must_wait(self, state: State, slot: Slot) -> bool:
+        """The end writes when an elastic task is due, so it waits for the row."""
+        return self.bounds.elastic > 1 and is_locked(state, slot.task)
 
     def pops(self, state: State) -> list[Step]:
         """Each job in the list may be taken by one of the free workers."""
@@ -257,13 +275,14 @@ class Runs:
                 broken = "S2"
         return "run begins", put_slot(state, number, running), broken
 
-    def finish(self, state: State, number: int, what: str, broken: str) -> Step:
-        """The end statement, fenced by the token, and RQ's end of the job."""
+    def finish(self, state: State, number: int, what: str, broken: str, pace: int | None = None) -> Step:
+        """The end statement, fenced by the token, and RQ's end of the job. `pace` is None if the run found out nothing."""
         slot = state.slots[number]
         token, row = number + 1, state.rows[slot.task]
         if row.token == token or not row.alive or not self.rules.fence:
             if row.token not in (0, token):
                 broken = "S8"
+            row = self.paced(row, pace or row.pace)
             row = row._replace(opens=tuple(o for o in row.opens if o.token != token), token=0, hold=None)
             if state.place.token == token or not self.rules.place_freed_by_its_token:
                 state = state._replace(place=Place())
@@ -276,6 +295,15 @@ class Runs:
             job_ended = put(state, slot.task, without_job(row, slot.occurrence))
             return f"{what}, its child lives", put_slot(job_ended, number, slot._replace(at=CHILD, over=0)), broken
         return what, self.freed(state, number), broken
+
+    def paced(self, row: Row, pace: int) -> Row:
+        """The next run moves with the interval in force, but not to a time that has passed, or at which it may not start."""
+        every, tolerance, _ = self.bounds.timings[row.timing]
+        longer = max((pace - row.pace) * every, min(0, -row.next_run))
+        if longer:
+            spaced = row.next_run if row.last_run is None else row.last_run + every - tolerance
+            row = due_at(row, max(row.next_run + longer, spaced))
+        return row._replace(pace=pace)
 
     def waits_again(self, state: State, slot: Slot) -> State:
         """Gives an interrupted run a wrong end, as if it had not begun."""

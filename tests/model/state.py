@@ -64,6 +64,7 @@ class Row(NamedTuple):
     since: int | None = None
     referred: bool = False
     recorded: bool = False
+    pace: int = 1  # the interval in force, in lower bounds
 
 
 class Ticker(NamedTuple):

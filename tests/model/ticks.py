@@ -166,7 +166,7 @@ class Ticks:
     def advanced(self, row: Row, now: int) -> Row:
         started = row.last_occurrence is not None and row.next_run <= row.last_occurrence and row.next_run in row.begun
         waiting = row.waiting if started else holding(row.waiting, row.next_run)
-        every = self.bounds.timings[row.timing].every
+        every = self.bounds.in_force(row.timing, row.pace)
         return row._replace(waiting=waiting, next_run=now + every, push_after=None)
 
     # ------------------------------------------------------------------------------------------ sweep

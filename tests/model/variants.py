@@ -135,6 +135,7 @@ WRONG = (
         "the slot of a dead run never comes back",
         {"place_freed_by_time": False}, "L2", bounds(Faults(crash=1), limited=True, worst_wait=8),
     ),
+    Variant("an elastic interval without an upper bound", {"pace_is_bounded": False}, "L2", bounds(elastic=2)),
     Variant(
         "an occurrence whose job meets a full limit is forgotten",
         {"limited_goes_back": False}, "S9", bounds(tickers=0, backlog=1, age=-1, **SHARED),
@@ -170,6 +171,7 @@ QUICK = (
     search("a group of two dies", Faults(crash=1), tasks=2, workers=2, grouped=True, at_most=4_500),
     search("an edit, a manual run, two workers", Faults(edit=1, manual=1), workers=2, timings=EDITED, at_most=4_000),
     search("two tasks share a slot, a crash", Faults(crash=1), at_most=4_500, **SHARED),
+    search("an elastic interval, a crash, a manual run", Faults(crash=1, manual=1), elastic=2, at_most=4_500),
 )
 
 SEARCHES = (
@@ -197,6 +199,12 @@ SEARCHES = (
     search("two share a slot, a backlog, manual run", Faults(manual=1), backlog=2, at_most=8_000, **SHARED),
     search("two share a slot, two tickers", Faults(lost=1), tickers=2, at_most=8_000, **SHARED),
     search("two share a slot, back, a crash", Faults(back=1, crash=1), at_most=8_000, **SHARED),
+    search("elastic, an answer lost, two workers", Faults(lost=1), workers=2, elastic=4, at_most=8_000),
+    search("elastic, a wipe, two tickers", Faults(wipe=1), tickers=2, elastic=2, at_most=8_000),
+    search("elastic, back, a crash", Faults(back=1, crash=1), elastic=2, at_most=8_000),
+    search(
+        "elastic, back and forward, one host", Faults(back=1, ahead=1), elastic=2, at_most=8_000, **UNEVEN, **ONE_HOST
+    ),
     search("two share a slot, forward, one host", Faults(ahead=1), at_most=8_000, **SHARED, **ONE_HOST),
 )
 
@@ -210,6 +218,7 @@ NIGHTLY = (
     search("strobing, a crash, one host", Faults(ahead=1, back=1, crash=1), at_most=100_000, **UNEVEN, **ONE_HOST),
     search("back twice", Faults(back=2), at_most=120_000),
     search("two share a slot, a crash, two tickers", Faults(crash=1, lost=1), tickers=2, at_most=120_000, **SHARED),
+    search("elastic, one of most faults", Faults(crash=1, wipe=1, lost=1, manual=1), workers=2, elastic=2, at_most=120_000),
     # A run that starts at an occurrence which an edit has set to this very instant + I; in microseconds none does.
     search("back and an edit", Faults(back=1, edit=1), timings=EDITED, worst_wait=9, at_most=120_000),
     search(

@@ -128,8 +128,8 @@ PUSHES = (
     Mutant(
         "next-run-counted-from-the-occurrence",
         "ticker/schedules/kinds.py",
-        "phase_ms is None:\n        due = of(task).next_after(now)",
-        "phase_ms is None:\n        due = of(task).next_after(task.occurrence)",
+        "phase_ms is None:\n        due = in_force(task).next_after(now)",
+        "phase_ms is None:\n        due = in_force(task).next_after(task.occurrence)",
         "An outage causes one late run, never a burst: the next time is counted from now.",
         ("tests/engine/test_tick.py::test_an_outage_gives_one_late_run_and_never_a_burst",),
     ),

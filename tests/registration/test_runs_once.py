@@ -1,5 +1,6 @@
 """`run_now(once_within=)`: many calls are few runs, and none of the calls is without a run that starts after it."""
 
+from datetime import timedelta
 from threading import Barrier, Thread
 
 import psycopg
@@ -59,6 +60,30 @@ def test_a_call_while_one_is_at_work_plans_another_which_keeps_away(quiet):
     assert [run.outcome for run in manual(quiet)] == ["succeeded", "succeeded"]
 
 
+def test_a_long_distance_holds_through_ticks(quiet):
+    once(quiet, "10m")
+    quiet.tick()
+    [taken] = quiet.take()
+    quiet.at(133)
+    once(quiet, "10m")
+    quiet.end(taken, "succeeded")
+    for seconds in (135, 200, 729):
+        quiet.at(seconds)
+        quiet.tick()
+        assert (quiet.since_begin(manual(quiet)[1].due_at), manual(quiet)[1].state) == (730, "planned")
+    quiet.at(730)
+    quiet.tick()
+    assert manual(quiet)[1].state == "pushed"
+
+
+def test_after_the_clock_was_set_back_it_keeps_its_distance_from_now(quiet):
+    once(quiet)
+    work_off(quiet)
+    quiet.at(130 - 4 * 3600)
+    once(quiet)
+    assert quiet.since_begin(manual(quiet)[1].due_at) == 130 - 4 * 3600 + 30
+
+
 def test_a_call_long_after_the_last_is_due_at_once(quiet):
     once(quiet)
     work_off(quiet)
@@ -74,6 +99,25 @@ def test_the_interval_is_its_lower_bound_again_whatever_the_run_finds(outcome, q
     assert (quiet.task().pace_ms, quiet.since_begin(quiet.task().next_run)) == (None, 180)
     work_off(quiet, outcome)
     assert quiet.task().pace_ms is None
+
+
+@pytest.mark.parametrize("says", ["call", "manual run"])
+def test_a_quiet_task_whose_lower_bound_has_passed_is_due_now_and_not_late(says, quiet):
+    ticker.edit(quiet.db, quiet.task(), catch_up="none")
+    if says == "call":
+        quiet.at(320)
+        once(quiet)
+    else:
+        quiet.at(310)
+        once(quiet)
+        ticker.edit(quiet.db, quiet.task(), every="1m..20m")
+        quiet.put(pace_ms=240_000, next_run=quiet.begin + timedelta(seconds=360))
+        quiet.at(320)
+        work_off(quiet)
+    assert (quiet.task().pace_ms, quiet.since_begin(quiet.task().next_run)) == (None, 320)
+    quiet.tick()
+    assert [run.reason for run in quiet.runs() if run.reason == "missed"] == []
+    assert len(quiet.task().waiting) == 1
 
 
 def test_a_plain_interval_stays_as_it_is(play):

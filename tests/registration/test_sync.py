@@ -100,6 +100,27 @@ def test_what_an_operator_changed_stays_until_the_declaration_changes(module, db
     assert (by_name(db)["mail.clean"].every_ms, by_name(db)["mail.clean"].queue) == (7_200_000, "slow")
 
 
+def test_declared_hours_are_added_changed_and_removed(module, db):
+    module(mail_clean={"every": "1h", "during": "9-17 mon-fri", "zone": "Europe/Berlin"})
+    assert "every 1h during 9-17 mon-fri Europe/Berlin" in sync()
+    assert sync() == sentence("cli.sync_nothing", number=1)
+    module(mail_clean={"every": "1h", "during": "8-18", "zone": "Europe/Paris"})
+    sync()
+    assert (by_name(db)["mail.clean"].during, by_name(db)["mail.clean"].zone) == ("8-18", "Europe/Paris")
+    module(mail_clean={"every": "1h"})
+    sync()
+    assert (by_name(db)["mail.clean"].during, by_name(db)["mail.clean"].zone) == ("", "UTC")
+
+
+def test_a_changed_zone_of_hours_that_an_operator_removed_is_no_error(module, db):
+    module(mail_clean={"every": "1h", "during": "9-17", "zone": "Europe/Berlin"})
+    sync()
+    ticker.edit(db, "mail.clean", during="")
+    module(mail_clean={"every": "1h", "during": "9-17", "zone": "Europe/Paris"})
+    sync()
+    assert (by_name(db)["mail.clean"].during, by_name(db)["mail.clean"].zone) == ("", "UTC")
+
+
 def test_a_field_that_is_declared_no_more_goes_back_to_its_default(module, db):
     module(mail_clean={"every": "1h", "box": "1m", "tolerance": "1s", "queue": "slow"})
     sync()

@@ -113,9 +113,9 @@ def states(db, type_="mail_channels"):
 def leftovers(db):
     """What is installed: functions of the schema, and triggers on any table, beside the tables' own."""
     return db.execute(
-        "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace"
+        "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE prokind = 'f' AND pronamespace = 'ticker'::regnamespace"
         " AND proname LIKE 'owner\\_%%'"
-        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^(tasks|limits|pauses)_'"
+        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^(tasks|limits|pauses|runs)_'"
         " ORDER BY 1, 2"
     ).fetchall()
 

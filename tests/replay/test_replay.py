@@ -530,6 +530,26 @@ def test_steps_are_round_and_few():
         assert total / 10 <= read_svg.step(total, 10) <= total
 
 
+# ------------------------------------------------------------------------------------------------------- hours
+
+
+def test_a_table_may_have_hours(differences):
+    rows = (
+        "08:00 initial state | 08:30", "08:30 tick enqueues A1 | 09:30", "08:31 A1 begins", "08:32 A1 ends",
+        "09:30 tick enqueues A2 | 20:00", "09:31 A2 begins", "09:32 A2 ends", "10:00 tick enqueues nothing",
+        "20:00 tick enqueues nothing",
+    )  # fmt: skip
+    [(line, found)] = differences(*rows, settings="tick every 30 s, during 0:00-0:10,0:20-0:30")
+    assert line == 10 and re.fullmatch("next_run: 20:00 expected, 20:[0-5][0-9].* found", found[0])
+
+
+@pytest.mark.parametrize("during", ["9", "9-17 xyz", "0:00-0:05"])
+def test_a_table_with_bad_hours_is_refused_with_its_line(during):
+    with pytest.raises(BadInput) as error:
+        table.read(timing_table("00:00 initial state", settings=f"tick every 30 s, during {during}"))
+    assert error.value.field == "line 1: during"
+
+
 # ------------------------------------------------------------------------------------------------------- the queue
 
 

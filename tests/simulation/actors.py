@@ -86,7 +86,14 @@ class Spec:
     deleted: bool = False
     shortest: float = 0.0
     limits: tuple[str, ...] = ()
+    most: float = 0.0  # the upper bound of an elastic interval; 0: it is fixed
+    during: str = ""  # hours in UTC
     group: str = ""
+
+    @property
+    def longest(self) -> float:
+        """The longest interval that may be in force."""
+        return self.most or self.every
 
     @property
     def every_ms(self) -> int:
@@ -103,7 +110,7 @@ class Spec:
     def said(self) -> dict[str, Any]:
         """What is passed to `register` or `edit` for the interval."""
         parts = {"tolerance": self.tolerance_ms / 1000, "box": self.box_ms / 1000} if self.explicit else {}
-        return {"every": self.every, **parts}
+        return {"every": f"{self.every}..{self.most}" if self.most else self.every, **parts}
 
     def is_paused(self, world: World, now: datetime | None = None) -> bool:
         return self.paused and not is_over(world, self.paused_until, self.paused_at, now)
@@ -117,11 +124,14 @@ class People:
         self.tasks: dict[int, Spec] = {}
         self.pauses = Pauses(world)
 
-    def register(self, every: float, *, explicit: bool, limits: tuple[str, ...] = ()) -> None:
+    def register(
+        self, every: float, *, explicit: bool, limits: tuple[str, ...] = (), most: float = 0.0, during: str = ""
+    ) -> None:
         name, group = f"task {len(self.tasks)}", self._world.random.choice(GROUPS)
-        spec = Spec(0, name, every, explicit, shortest=every, limits=limits, group=group)
+        spec = Spec(0, name, every, explicit, shortest=every, limits=limits, most=most, during=during, group=group)
         keys = {"limits": list(limits), "retries": self._world.tables.retries} if limits else {}
-        spec.id = self._world.tables.register(self._world.now(), name, group=group, **spec.said(), **keys)
+        hours = {"during": during} if during else {}
+        spec.id = self._world.tables.register(self._world.now(), name, group=group, **spec.said(), **keys, **hours)
         self.tasks[spec.id] = spec
 
     def declare(self, key: str, limit: Limit) -> None:
@@ -165,15 +175,22 @@ class People:
         world.say(f"people {deed} task {spec.id} (every {spec.every:g} s)")
 
     def longer(self, spec: Spec) -> None:
-        self._interval(spec, spec.every * 10)
+        if not spec.during:  # it would not fit into its hours
+            self._interval(spec, spec.every * 10, spec.most * 10)
 
     def shorter(self, spec: Spec) -> None:
-        self._interval(spec, max(spec.every / 10, 1.0))
+        every = max(spec.every / 10, 1.0)
+        self._interval(spec, every, spec.most and max(spec.most / 10, 2 * every))
 
-    def _interval(self, spec: Spec, every: float) -> None:
-        changed = Spec(spec.id, spec.name, round(every, 3), spec.explicit)
+    def wider(self, spec: Spec) -> None:
+        """The upper bound alone."""
+        if spec.most:
+            self._interval(spec, spec.every, spec.most * 2)
+
+    def _interval(self, spec: Spec, every: float, most: float) -> None:
+        changed = Spec(spec.id, spec.name, round(every, 3), spec.explicit, most=round(most, 3))
         self._world.tables.edit(self._world.now(), spec.id, **changed.said())
-        spec.every, spec.shortest = changed.every, min(spec.shortest, changed.every)
+        spec.every, spec.most, spec.shortest = changed.every, changed.most, min(spec.shortest, changed.every)
 
     def function(self, spec: Spec) -> None:
         function = self._world.random.choice(["poll", "fetch", "unheard_of"])
@@ -225,6 +242,13 @@ class People:
             return
         self._world.tables.run_now(self._world.now(), spec.id)
 
+    def news(self, spec: Spec) -> None:
+        """A webhook says that there is work: many calls are one run, and an elastic interval is short again."""
+        if spec.enabled:
+            within = self._world.random.choice([1.0, 5.0, 60.0])
+            self._world.tables.run_now(self._world.now(), spec.id, within)
+            self._may_move(spec, bool(spec.most))
+
     def stop(self, spec: Spec) -> None:
         self._world.tables.stop(self._world.now(), spec.id)
 
@@ -251,8 +275,9 @@ class People:
                 self.resume(spec)
                 self._world.tables.edit(self._world.now(), spec.id, function="poll")
                 spec.function = "poll"
-                if spec.every > longest:
-                    self._interval(spec, longest)
+                if spec.longest > longest:
+                    every = min(spec.every, longest if not spec.most else max(longest / 4, 1.0))
+                    self._interval(spec, every, longest if spec.most else 0.0)
 
 
 DEEDS = (
@@ -266,6 +291,9 @@ DEEDS = (
     "resume",
     "resume",
     "run_now",
+    "news",
+    "news",
+    "wider",
     "stop",
     "delete",
     "pause_all",

@@ -15,6 +15,8 @@ from tests.simulation.world import SECOND, World
 
 YEAR = 365 * 86_400.0
 STORM, LONGEST = 40, 4  # ticks of storm; the longest interval in the calm, in ticks
+TIMES = (0, 0, 2, 4, 10)  # the upper bound of an elastic interval, in lower bounds; 0: it is fixed
+HOURS = ("9-17", "12:05-12:20", "12:10-11:55")  # most histories begin at 12:00
 RESTART = 40.0  # seconds until whatever was dead or frozen at the end of the storm is back
 HOW = ("killed before", "killed after", "frozen", "answer lost", "cut")
 CALLS = 34  # of a pass; a fault at a call that the pass does not reach strikes nobody
@@ -70,14 +72,16 @@ class Drama:
         self._pauses = pauses
         for _ in range(draw.randint(1, 4)):
             every = max(1.0, self.period * draw.choice([0.5, 1, 2, 3, 6, 10]))
-            self.people.register(every, explicit=draw.random() < 0.5)
+            hours = draw.choice(HOURS) if draw.random() < 0.2 else ""
+            self.people.register(every, explicit=draw.random() < 0.5, most=every * draw.choice(TIMES), during=hours)
         for key, limit in drawn(draw, self.period).items() if limits else ():
             self.people.declare(key, limit)
         for _ in range(draw.randint(3, 6) if limits else 0):
             every = max(2.0, self.period * draw.choice([1, 2, 3, 6]))
-            self.people.register(every, explicit=True, limits=draw.choice(CHOICES))
+            self.people.register(every, explicit=True, limits=draw.choice(CHOICES), most=every * draw.choice(TIMES))
         for _ in range(draw.randint(3, 8) if pauses and not limits else 0):
-            self.people.register(self.period * draw.choice([2, 3, 6, 10]), explicit=draw.random() < 0.5)
+            every = self.period * draw.choice([2, 3, 6, 10])
+            self.people.register(every, explicit=draw.random() < 0.5, most=every * draw.choice(TIMES))
 
     def storm(self) -> None:
         draw = self.world.random
@@ -109,7 +113,7 @@ class Drama:
         self.people.settle_down(LONGEST * self.period)
         self._work_off()
         world.history.calm_from = world.t
-        longest = max((spec.every for spec in self.people.tasks.values() if not spec.deleted), default=0.0)
+        longest = max((spec.longest for spec in self.people.tasks.values() if not spec.deleted), default=0.0)
         world.freeze(5 * longest + 12 * self.period + 5)
         world.history.ended = world.t
 

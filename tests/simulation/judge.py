@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
 
-from tests.doubles import INSTALLATION, RunRow, planned_id
+from tests.doubles import INSTALLATION, RunRow, due_task, planned_id
+from tests.simulation import pace
 from tests.simulation.actors import People, Spec
 from tests.simulation.record import Activity, History
 from tests.simulation.rows import GOOD
@@ -21,6 +22,7 @@ from tests.simulation.world import SECOND, World
 from ticker.engine import jobs
 from ticker.engine.ports import JobState
 from ticker.model import RunKind
+from ticker.schedules.hours import in_hours
 
 SLACK = 0.05  # seconds, of a tick's jitter
 
@@ -56,6 +58,7 @@ class Judge:
             self.s15,
             self.l1,
             self.l2,
+            self.too_far,
             self.l3,
             self.l4,
             self.l5,
@@ -216,18 +219,43 @@ class Judge:
                 yield f"L1: {advance.job_id} was pushed {advance.late:.3f} s late, in calm"
 
     def l2(self) -> Iterator[str]:
-        """L2 and L4: every task starts again by itself, and then every I + D + Q; a drop costs one interval more."""
+        """L2 and L4: every task starts again by itself, and then every I + D + Q; a drop costs one interval more.
+
+        I is the interval in force, or the time for which a run has asked.
+        """
         for spec in self.unlimited():
-            starts = [run.started for run in self.of_task[spec.id] if run.job.run_id is None]
-            starts = [t for t in starts if t >= self.history.calm_from]
-            first = self.history.calm_from + round((2 * spec.every + 3 * self.period) * SECOND)
-            marks = [first - self.longest(spec), *starts, self.history.ended]
-            for one, two in pairwise(marks):
+            runs = [
+                run for run in self.of_task[spec.id] if run.job.run_id is None and run.started >= self.history.calm_from
+            ]
+            first = self.history.calm_from + round((2 * spec.longest + 3 * self.period) * SECOND)
+            marks = [
+                (first - self.longest(spec.longest), spec.longest),
+                *((run.started, self.in_force(run, spec)) for run in runs),
+            ]
+            for (one, every), (two, _) in pairwise([*marks, (self.history.ended, 0.0)]):
+                asked = max((t for t, task in self.history.asked if task == spec.id and one <= t <= two), default=None)
+                if asked is not None:
+                    every = max(every, (asked - one) / SECOND + 4 * self.period)
                 extra = sum(1 for drop in self.history.drops if drop.job.task_id == spec.id and one < drop.t <= two)
-                late = (two - one - self.longest(spec)) / SECOND - extra * (spec.every + self.period)
-                starves = late > 0 and (extra < 2 or late > 3 * spec.every)
+                late = (two - one - self.longest(every)) / SECOND - extra * (every + self.period)
+                starves = late > 0 and (extra < 2 or late > 3 * every)
                 if starves:
-                    yield f"L2: task {spec.id} (every {spec.every:g} s) did not start for {(two - one) / SECOND:.1f} s, in calm"
+                    yield f"L2: task {spec.id} (every {every:g} s) did not start for {(two - one) / SECOND:.1f} s, in calm"
+
+    def too_far(self) -> Iterator[str]:
+        """L2 of a task with hours: it is due in an interval, or as soon as its hours allow. A new one may wait for its `first`."""
+        for spec in self.people.tasks.values():
+            row = self.tasks.get(spec.id)
+            if spec.during and row is not None and row.next_run is not None and row.last_occurrence is not None:
+                latest = in_hours(
+                    due_task(row, self.now), self.now + timedelta(seconds=max(spec.longest, 4 * self.period))
+                )
+                if row.next_run > latest + timedelta(seconds=spec.longest):
+                    yield f"L2: task {spec.id} ({spec.during}) is due at {row.next_run} only, at {self.now}"
+
+    def in_force(self, run: Activity, spec: Spec) -> float:
+        """The longest interval that may be in force after this run."""
+        return pace.after(run, spec, self.of_task[spec.id], self.history)[1]
 
     def l3(self) -> Iterator[str]:
         """Neither more pushes than intervals, nor clearly fewer starts where the ticks carry the interval."""
@@ -237,9 +265,13 @@ class Judge:
             most = length / (spec.every - 1.1) + 3 if spec.every > 2 else 1e9
             if pushes > most:
                 yield f"L3: task {spec.id} was pushed {pushes} times in calm, {most:.0f} at most"
-            least = 0.9 * length / spec.every - 3
-            if spec.every % self.period == 0 and spec.tolerance_ms >= 1000 and pushes < least:
+            asked = sum(task == spec.id and t >= self.history.calm_from for t, task in self.history.asked)
+            least = 0.9 * (length - asked * 4 * self.period) / spec.longest - 3
+            if spec.longest % self.period == 0 and spec.tolerance_ms >= 1000 and pushes < least:
                 yield f"L3: task {spec.id} was pushed {pushes} times in calm, not {least:.0f}"
+            if spec.most:
+                self.counts["judged: intervals in force"] += pushes
+                yield from (f"L3: {found}" for found in pace.too_soon(spec, self.of_task[spec.id], self.history))
 
     def l4(self) -> Iterator[str]:
         """What Redis lost before its start is pushed again: in calm, whatever waits has a job."""
@@ -289,11 +321,12 @@ class Judge:
     # -------------------------------------------------------------------------------------------------- questions
 
     def unlimited(self) -> list[Spec]:
-        return [spec for spec in self.people.tasks.values() if not spec.deleted and not spec.limits]
+        """The tasks that do not wait for room or for their hours."""
+        return [spec for spec in self.people.tasks.values() if not spec.deleted and not spec.limits and not spec.during]
 
-    def longest(self, spec: Spec) -> int:
+    def longest(self, every: float) -> int:
         """I + D + Q in microseconds, I rounded up to the ticks that carry it."""
-        return round((max(spec.every, self.period) + self.period + self.waits + 1 + SLACK) * SECOND)
+        return round((max(every, self.period) + self.period + self.waits + 1 + SLACK) * SECOND)
 
     def end(self, run: Activity) -> int:
         return run.limit if run.ended is None else run.ended

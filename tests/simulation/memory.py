@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from tests import elastic
 from tests.doubles import (
     NOWHERE,
     SECOND,
@@ -18,6 +19,7 @@ from tests.doubles import (
     RunRow,
     TaskRow,
     Uptime,
+    due_task,
     earlier,
     held_for,
     held_since,
@@ -43,6 +45,7 @@ from tests.slots import Limit, give_back, take
 from ticker.engine import jobs, timing
 from ticker.errors import BadInput, RowLocked
 from ticker.model import Kind, Outcome, Reason, RunKind
+from ticker.schedules.hours import in_hours
 from ticker.tasks import definition, fields
 from ticker.tasks.definition import Wanted
 from ticker.tasks.fields import Task
@@ -74,7 +77,7 @@ class MemoryTables:
     def register(self, now: datetime, name: str, *, first: datetime | None = None, **said: Any) -> int:
         given = Wanted(**{"function": "poll", "name": name, **said}).given()
         if name not in self._names:
-            return self._insert(name, given, first or now, now)
+            return self._insert(name, given, first, now)
         id_ = self._names[name]
         registered = self._registered[id_]
         news = {column: value for column, value in given.items() if registered.get(column) != value}
@@ -123,10 +126,26 @@ class MemoryTables:
         del self.rows.tasks[task_id]
         self._names = {name: id_ for name, id_ in self._names.items() if id_ != task_id}
 
-    def run_now(self, now: datetime, task_id: int) -> int:
-        if not self._unlocked(task_id).enabled:
+    def run_now(self, now: datetime, task_id: int, once_within: float | None = None) -> int:
+        row = self._unlocked(task_id)
+        if not row.enabled:
             raise BadInput("task", task_id, "is disabled")
-        return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
+        if once_within is None:
+            return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
+        if row.pace_ms is not None:
+            self._put(task_id, pace_ms=None, next_run=elastic.paced(row, None, now))
+        kinds = (RunKind.SCHEDULED, RunKind.MANUAL)
+        runs = sorted(
+            (run for run in self.rows.runs() if run.task_id == task_id and run.kind in kinds), key=lambda run: run.id
+        )
+        waiting = [run.id for run in runs if run.kind is RunKind.MANUAL and run.state in OPEN]
+        if waiting:
+            return max(waiting)
+        last = max(
+            (min(run.due_at, now) for run in runs[-100:] if run.kind is RunKind.MANUAL and run.due_at), default=None
+        )
+        due = now if last is None else max(now, last + timedelta(seconds=once_within))
+        return self.rows.add_run(task_id=task_id, due_at=due, created_at=now)
 
     def stop(self, now: datetime, task_id: int) -> None:
         runs = [run for run in self.rows.plans.open.values() if run.task_id == task_id]
@@ -139,26 +158,34 @@ class MemoryTables:
         one = self.rows.keys[key]
         one.concurrency, one.burst, one.token_for = limit.concurrency, limit.burst, limit.token
 
-    def _insert(self, name: str, given: Mapping[str, Any], first: datetime, now: datetime) -> int:
+    def _insert(self, name: str, given: Mapping[str, Any], first: datetime | None, now: datetime) -> int:
         values = definition.applied(given, None)
-        self._names[name] = id_ = self.rows.add_task(**columns(values), next_run=first, created_at=now)
+        self._names[name] = id_ = self.rows.add_task(**columns(values), next_run=first or now, created_at=now)
         self._registered[id_] = dict(given)
+        if first is None:
+            row = self.rows.task(id_)
+            self._put(id_, next_run=in_hours(due_task(row, now), now))
         return id_
 
     def _change(self, id_: int, given: Mapping[str, Any], now: datetime) -> None:
         row = self._unlocked(id_)
         before = cast(Task, SimpleNamespace(**{**definition.DEFAULTS, **vars(row)}))
         values = columns(definition.applied(given, before, self._registered[id_]))
-        if values["every_ms"] != row.every_ms and row.next_run is not None:
-            values["next_run"] = min(row.next_run, now + timing.span(values["every_ms"]))
-        elif values["enabled"] and not row.enabled and row.kind is Kind.INTERVAL and row.next_run is not None:
+        every, kept = values["every_ms"], elastic.kept_pace(row.pace_ms, values["every_ms"], values["every_most_ms"])
+        if row.next_run is not None and values["enabled"] and not row.enabled and every == row.every_ms:
             values["next_run"] = max(row.next_run, now)
+        elif row.next_run is not None and (every, kept) != (row.every_ms, row.pace_ms):
+            values["next_run"] = min(row.next_run, now + timing.span(kept or every))
         pause = self.rows.pauses.get(row.pause_id or 0)
         if pause is not None and pause.resumed_at is None and leaves_its_pause(row, values):
             values["pause_id"] = None
         if values["enabled"] and not row.enabled and row.paused_by is None:
             values["resumed_at"] = now
-        self._put(id_, **values, push_after=None)
+        self._put(id_, **values, pace_ms=kept, push_after=None)
+        changed = self.rows.task(id_)
+        due = changed.next_run and in_hours(due_task(changed, now), changed.next_run)
+        if every != row.every_ms and due != changed.next_run:
+            self._put(id_, next_run=due, push_errors=0, push_error="")
 
     # -------------------------------------------------------------------------------------------- started and ended
 
@@ -348,8 +375,20 @@ class MemoryTables:
             if outcome in GOOD and run.started_at is not None:
                 one.succeeded(run.started_at)
         if row is not None:
-            self._put(task_id, **freed(row, run.id, outcome, at, alone=alone))
+            self._put(task_id, **freed(row, run, outcome, at, alone=alone))
         return True
+
+    def again(self, now: datetime, task_id: int, token: str, after: float) -> datetime | None:
+        row, ms = self._unlocked(task_id), round(1000 * after)
+        if row is None or row.run_token != UUID(token) or row.next_run is None or elastic.next_is_pushed(row):
+            return None
+        if ms > elastic.longest_again(row):
+            return None
+        due = now + timing.span(ms)
+        if row.last_run is not None:
+            due = max(due, elastic.soonest_due(row.last_run, row.every_ms, row.tolerance_ms))
+        self._put(task_id, next_run=due, again_at=due)
+        return due
 
     def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
         self.rows.keys[key].hold_off(now, for_)

@@ -26,6 +26,7 @@ DUE = ("claim_due", "claim_in_turn", "claim_chosen")
 class Covered(Protocol):
     """What people know of a task."""
 
+    id: int
     function: str
     group: str
     limits: tuple[str, ...]
@@ -138,7 +139,9 @@ class Pauses:
             before, one.granted_at = one.granted_at, now
             if before is not None and timedelta(0) <= now - before < timedelta(seconds=0.9 * period):
                 self._world.history.complain("budget", f"it was granted at {before} and again at {now}")
-        rate = sum(1 / spec.every for spec in specs if not spec.deleted and any(one.covers(spec) for one in over))
+        paces = {row.id: (row.pace_ms or 0) / 1000 for row in self._world.tables.task_rows()}
+        covered = [spec for spec in specs if not spec.deleted and any(one.covers(spec) for one in over)]
+        rate = sum(1 / (paces[spec.id] or spec.every) for spec in covered)
         return max(LEAST_BUDGET, math.floor(1.2 * period * rate + 1e-6) + 1)
 
     def went(self, count: int, in_this_tick: int, budget: int) -> None:

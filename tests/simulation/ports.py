@@ -220,11 +220,27 @@ class FaultyBatch:
 
     def _advance(self, task: DueTask) -> Advance:
         world, id_ = self._pass.world, job_id(task.id, task.occurrence)
+        instant = max(self._pass.now or task.occurrence, task.occurrence)
+        world.counts["judged: pushes of tasks with hours"] += bool(task.during)
+        if task.during and not is_open(task.during, instant):
+            world.history.complain("L1", f"{id_} was pushed at {instant}, outside the hours {task.during}")
         late = (world.now() - task.occurrence).total_seconds()
         return Advance(world.t, task.id, id_, id_ in self._pass.answered, late)
 
     def committed(self) -> None:
         self._pass.world.history.advances += self._advances
+
+
+def is_open(hours: str, instant: datetime) -> bool:
+    """Whether these hours, in UTC on every day, include the instant."""
+    begins, ends = (_minutes(text) for text in hours.split("-"))
+    now = instant.hour * 60 + instant.minute
+    return begins <= now < ends if begins < ends else not ends <= now < begins
+
+
+def _minutes(text: str) -> int:
+    hour, _, minute = text.partition(":")
+    return int(hour) * 60 + int(minute or 0)
 
 
 class FaultyQueue:

@@ -131,9 +131,9 @@ class PostgresTables:
                 " WHERE task_id = %(id)s AND reason = 'gone'", {"now": now, "id": task_id},
             )  # fmt: skip
 
-    def run_now(self, now: datetime, task_id: int) -> int:
+    def run_now(self, now: datetime, task_id: int, once_within: float | None = None) -> int:
         with translated(), clock.use(lambda: now):
-            return ticker.run_now(self._db, task_id)[0]
+            return ticker.run_now(self._db, task_id, once_within=once_within)[0]
 
     def stop(self, now: datetime, task_id: int) -> None:
         which = "SELECT id FROM ticker.runs WHERE task_id = %s AND state <> 'ended' ORDER BY id"
@@ -181,6 +181,11 @@ class PostgresTables:
                                   now=now)  # fmt: skip
             refuse_locked(row["is_locked"])
         return bool(row["run_id"])
+
+    def again(self, now: datetime, task_id: int, token: str, after: float) -> datetime | None:
+        with translated():
+            rows = self._execute("again", task_id=task_id, token=token, after_ms=round(1000 * after), now=now)
+        return rows[0]["next_run"] if rows else None
 
     def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
         with translated():

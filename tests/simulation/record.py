@@ -90,7 +90,10 @@ class History:
     returned: dict[str, int] = field(
         default_factory=dict
     )  # jobs that met a full limit or a pause, and when they last did
-    moved: dict[int, int] = field(default_factory=dict)  # when people last enabled or resumed a task
+    moved: dict[int, int] = field(
+        default_factory=dict
+    )  # when people last enabled or resumed a task, or a run moved its due time
+    asked: list[tuple[int, int]] = field(default_factory=list)  # when a run asked for the next due time of a task
     complaints: list[str] = field(default_factory=list)
     lines: list[tuple[int, datetime, str]] = field(default_factory=list)
     calm_from: int = 0

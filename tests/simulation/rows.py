@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tests.doubles import GROUPED, GUILTY_FOR, RunRow, TaskRow, Uptime, soonest_due
+from tests import elastic
+from tests.doubles import GROUPED, GUILTY_FOR, RunRow, TaskRow, Uptime
 from tests.simulation.verdict import Verdict
 from ticker.engine import timing
 from ticker.model import NO_FAILURE, Kind, Outcome, Reason
@@ -22,10 +23,13 @@ def columns(values: Mapping[str, Any]) -> dict[str, Any]:
         "kind",
         "expression",
         "every_ms",
+        "every_most_ms",
         "tolerance_ms",
         "box_ms",
         "grace_ms",
         "enabled",
+        "during",
+        "zone",
         "group_name",
     )
     return {name: values[name] for name in kept if name in values} | {
@@ -37,7 +41,7 @@ def timing_of_resumed(row: TaskRow, now: datetime) -> datetime | None:
     """An interval task is due as soon as its spacing allows, and never later than it was."""
     if row.kind is not Kind.INTERVAL or row.next_run is None:
         return row.next_run
-    spaced = row.last_run and soonest_due(row.last_run, row.every_ms, row.tolerance_ms)
+    spaced = row.last_run and elastic.soonest_due(row.last_run, row.every_ms, row.tolerance_ms)
     soonest = max(now, spaced or now)
     return min(row.next_run, soonest) if row.next_run > now else soonest
 
@@ -71,12 +75,13 @@ def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Upti
     )
 
 
-def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime, *, alone: bool = False) -> dict[str, Any]:
+def freed(row: TaskRow, run: RunRow, outcome: Outcome, now: datetime, *, alone: bool = False) -> dict[str, Any]:
     """What the end of the run that holds the task writes into the task's row."""
+    pace = elastic.pace(row, outcome, run.kind)
     values: dict[str, Any] = {
-        "run_token": None, "running_until": None, "last_run_id": run_id, "last_outcome": outcome, "last_ended_at": now,
+        "run_token": None, "running_until": None, "last_run_id": run.id, "last_outcome": outcome, "last_ended_at": now,
         "failures": 0 if outcome in GOOD else row.failures + (outcome not in NO_FAILURE),
-        "alone_until": alone_until(row, outcome, now, alone),
+        "alone_until": alone_until(row, outcome, now, alone), "pace_ms": pace, "next_run": elastic.paced(row, pace, now),
     }  # fmt: skip
     if outcome in GOOD:
         values["last_success_at"] = now

@@ -1,6 +1,7 @@
 """A worker and its horse: takes a job, asks for its start, is active for a while, writes the end. It may die anywhere."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from tests.simulation import room
@@ -21,6 +22,8 @@ DEATHS = (
 )  # fmt: skip
 SLOWS_DOWN = 0.1  # of the runs with limits, in the storm
 ENDS = (Outcome.SUCCEEDED,) * 4 + (Outcome.PARTIAL, Outcome.NOTHING_TO_DO, Outcome.FAILED)
+QUIET_ENDS = (Outcome.NOTHING_TO_DO,) * 5 + (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.FAILED)
+ASKS_AGAIN = 0.1  # of the runs
 
 
 class Worker:
@@ -156,7 +159,10 @@ class Worker:
         elif fault == "horse killed before the record":
             world.after(length, lambda: self._killed(run, job))
         else:
-            outcome = world.random.choice(ENDS)
+            is_elastic = bool(self._people.tasks[job.task_id].most)
+            outcome = world.random.choice(QUIET_ENDS if is_elastic else ENDS)
+            if world.random.random() < ASKS_AGAIN:
+                world.after(length * world.random.random(), lambda: self._asks_again(run))
             if run.keys and not world.history.calm_from and world.random.random() < SLOWS_DOWN:
                 outcome = Outcome.HELD_OFF
             world.after(length, lambda: self._ended(run, job, outcome))
@@ -190,6 +196,24 @@ class Worker:
         world.say(f"{run.job.id} holds off {key} for {for_}")
         return True
 
+    def _asks_again(self, run: Activity) -> None:
+        """As `run.again` does, for up to four ticks. S8: without its hold, it changes nothing."""
+        world, task_id = self._world, run.job.task_id
+        after = world.random.uniform(0.001, 4 * world.period)
+        try:
+            world.reach("postgres")
+            before = self._row(task_id)
+            due = world.tables.again(world.now(), task_id, run.token, after)
+        except DatabaseUnavailable:
+            return
+        if due is not None and (before is None or str(before.run_token) != run.token):
+            world.history.complain("S8", f"{run.job.id} asked for a time without its hold")
+        if due is not None:
+            world.counts["asked again"] += 1
+            world.history.asked.append((world.t, task_id))
+            world.history.moved[task_id] = world.t
+            world.say(f"{run.job.id} asks to run again in {after:.3f} s")
+
     def _killed(self, run: Activity, job: Job, *, parent_lives: bool = True) -> None:
         run.ended = self._world.t
         if parent_lives:
@@ -219,6 +243,8 @@ class Worker:
             world.history.complain("S9", f"run {run.run_id} ended twice")
         if ended:
             run.recorded, run.outcome = world.t, outcome
+            if before is not None and before.next_run != self._row(task_id).next_run:
+                world.history.moved[task_id] = world.t
         world.say(f"{run.job.id} ends: {outcome if ended else 'its hold was lost'}")
         return True
 
@@ -235,7 +261,7 @@ class Worker:
         if wrote != (before is not None and str(before.run_token) == run.token):
             world.history.complain("S8", f"a stale cursor of run {run.run_id} was taken: {wrote}")
 
-    def _row(self, task_id: int) -> object:
+    def _row(self, task_id: int) -> Any:
         return next((row for row in self._world.tables.task_rows() if row.id == task_id), None)
 
     # ------------------------------------------------------------------------------------------------ behind a job

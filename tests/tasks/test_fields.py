@@ -60,7 +60,7 @@ def value_of(field: Field) -> Any:
 
 VALUES = {
     **{field.name: value_of(field) for field in FIELDS.values() if not field.is_schedule and field.name != "within"},
-    "every": "10m", "box": "2m", "stretch": "1h", "starts": "2100-01-01T09:00:00Z", "ends": "2100-01-02T09:00:00Z",
+    "every": "10m", "box": "2m", "stretch": "1h", "starts": "2100-01-01T09:00:00Z", "ends": "2100-01-02T09:00:00Z", "during": "9-17",
 }  # fmt: skip
 
 

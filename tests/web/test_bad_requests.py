@@ -31,7 +31,7 @@ WRONG: dict[str, list[Any]] = {
     "cron": [None, 5, "x", "* * *", "61 * * * *", "\ud800 * * * *", "* " * 10_000], "calendar": [None, 5, "x", "\ud800"],
     "at": [None, True, [], 1.5, "x", 10**400, -1, "2001-01-01T00:00:00Z", "2100-01-01T00:00:00", "\ud800"],
     "zone": [None, 5, [], "x", "../../etc/passwd", "\ud800"], "first": NO_TEXT, "starts": [None, True, [], "x", "\ud800"],
-    "ends": [None, True, [], "x", "1999-01-01T00:00:00Z"], "max_runs": [None, "5", -1, 1.5, True, 10**400],
+    "ends": [None, True, [], "x", "1999-01-01T00:00:00Z"], "during": [*NO_TEXT, "9", "9-25", "9-17 xyz", "9-9"], "max_runs": [None, "5", -1, 1.5, True, 10**400],
     "catch_up": [None, "two", 5, [], True], "remove": [None, 1, "true", []], "spread": [None, 1, "true"], "within": [None, True, [], "x", -1], "overlap": [None, "x", 5, {}], "limits": [None, 5, True, {}, "a b", "a,a", "a,b,c", [5], [None], ["a", "a"], ["a*"], [["a"]], "\ud800"],
     "retries": [None, -1, 101, "5", 1.5, True, 10**400], "backoff": [None, True, [], "x", "5m..10s", -1], "stretch": [None, True, [], "x", -1],
     "pause_after": [None, -1, "5", True, 10**400], "probe": [None, True, [], "x", -1], "dead_man": [None, -1, "5", 10**400],

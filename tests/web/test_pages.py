@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import ticker
+from tests.harness import command
 from tests.sentences import sentence
 from tests.web.asking import SCREENS, SCRIPT, text_of
 from tests.web.payloads import PAYLOADS
@@ -367,6 +368,51 @@ def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, for
     assert (answer.status_code, answer.json()["field"]) == (422, "zone")
 
 
+def test_a_form_gives_an_interval_hours_in_a_zone_and_removes_them(client, form, db):
+    said = {"function": "poll", "schedule": "5m", "zone": "Europe/Berlin", "during": "9-17 mon-fri"}
+    assert form("/tasks/create", **said).status_code == 204
+    assert (ticker.get(db, 1).during, ticker.get(db, 1).zone) == ("9-17 mon-fri", "Europe/Berlin")
+    assert "every 5m during 9-17 mon-fri Europe/Berlin" in client.get("/tasks/1").text
+    assert form("/tasks/1/change", **shown(client, 1) | {"schedule": "10m"}).status_code == 204
+    assert (ticker.get(db, 1).every_ms, ticker.get(db, 1).zone) == (600_000, "Europe/Berlin")
+    answer = form("/tasks/1/change", **shown(client, 1) | {"during": "9-17 noon"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "during")
+    assert form("/tasks/1/change", **shown(client, 1) | {"during": ""}).status_code == 204
+    assert (ticker.get(db, 1).during, ticker.get(db, 1).zone) == ("", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("change", "now", "reason"),
+    [
+        ("pace_ms = 240000", "4m", "4m because its last runs found nothing to do"),
+        ("pace_ms = 240000, stretched_ms = 480000", "8m", "8m while it fails, otherwise 4m"),
+    ],
+)
+def test_the_interval_in_force_is_shown_everywhere_with_its_reason(change, now, reason, environ, client, db):
+    ticker.register(db, "poll", every="1m..30m", stretch="1h")
+    db.execute(f"UPDATE ticker.tasks SET {change}")
+    screen = client.get("/tasks/1").text
+    assert f"every 1m..30m, now {now}" in screen and screen.count(f"its interval is {reason}") >= 1
+    assert f"<dt>interval now</dt><dd>{reason}" in screen
+    assert f"every 1m..30m, now {now}" in client.get("/tasks").text
+    found = client.get("/api/v1/tasks/1").json()
+    assert (found["every_most_ms"], found["pace_ms"], found["stretched_ms"]) == (
+        1_800_000,
+        240_000,
+        ticker.get(db, 1).stretched_ms,
+    )
+    assert f"every 1m..30m, now {now}" in command("list")[0]
+    assert reason in command("show", "poll")[0]
+    assert f"its interval is {reason}" in command("why", "poll")[0]
+    assert f"its interval is {reason}" in command("next", "poll")[1]
+
+
+def test_the_preview_of_a_form_knows_hours(client):
+    there = client.get("/tasks/preview?schedule=5m&during=9-17+mon-fri&zone=Europe/Berlin").text
+    assert "Every 5m, during 9-17 mon-fri" in there
+    assert "during" in client.get("/tasks/preview?schedule=5m&during=9").text
+
+
 @pytest.mark.parametrize(
     "value", ["{" * 60_000, "é" * 30_000, [1] * 20_000, [[[[1] * 10]] * 1000]], ids=["signs", "wide", "list", "deep"]
 )
@@ -399,7 +445,7 @@ BY_KIND = {
 TYPED = {
     name: (*BY_KIND[field.kind], field.column) for name, field in SETTINGS.items() if field.group and name != "within"
 } | {
-    "starts": (FAR, "", "starts_at"), "ends": (FAR, "", "ends_at"), "queue": ("slow", None, "queue"),
+    "starts": (FAR, "", "starts_at"), "ends": (FAR, "", "ends_at"), "during": ("9-17", "", "during"), "queue": ("slow", None, "queue"),
     "tolerance": ("9s", None, "tolerance_ms"), "box": ("2m", None, "box_ms"), "overlap": ("skip", None, "overlap"),
     "backoff": ("20s", None, "backoff"), "stretch": ("1h", "", "stretch_ms"), "probe": ("30m", "", "probe_ms"),
 }  # fmt: skip

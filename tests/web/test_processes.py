@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import ticker
-from tests.factories import MINUTE, SECOND, ticked
+from tests.factories import MINUTE, SECOND, a_need, ticked
 from tests.harness import command
 from tests.sentences import sentence
 from tests.web.asking import text_of
@@ -70,6 +70,17 @@ def a_worker(redis, name="w", queues="polling", left=400, **fields):
     redis.sadd("rq:workers", key)
     for queue in queues.split(","):
         redis.sadd(f"rq:workers:{queue}", key)
+
+
+def test_a_queue_with_too_few_workers_has_a_warning_and_the_number_that_it_needs(serve, db, redis):
+    ticker.register(db, "poll", every="1m")
+    a_worker(redis)
+    a_need(db, "polling", 5.2, 9)
+    ticked(db, crews=[[["polling"], 4, 4]])
+    page = text_of(serve().get("/processes"))
+    assert sentence("workers.need", queue="polling", average="5.2", most=9, listen="4 listen").within(page)
+    assert "All is well" not in page
+    assert re.search(r"polling\s+0\s+0\s+1\s+9\b", page)
 
 
 # ------------------------------------------------------------------------------------------------ servers that hang

@@ -262,6 +262,26 @@ def test_a_run_by_hand_is_planned_and_the_schedule_is_not_touched(client: TestCl
     assert ticker.get(db, 1).next_run == task.next_run
 
 
+def test_many_calls_within_a_time_are_one_run(client: TestClient, task: Task, db: Db) -> None:
+    first = done(client, "run", once_within="30s")
+    assert [done(client, "run", once_within=within) for within in ("30s", 5)] == [first, first]
+    assert problem(client.post(f"{API}/tasks/1/run", json={"once_within": "2h"}), 422)["field"] == "once_within"
+
+
+def test_an_interval_with_hours_is_made_read_and_changed(client: TestClient, db: Db) -> None:
+    said = {"function": "poll", "every": "1m..30m", "during": "9-17 mon-fri", "zone": "Europe/Berlin"}
+    made = client.post(f"{API}/tasks", json=said)
+    assert made.status_code == 201, made.text
+    url = f"{API}/tasks/{made.json()['id']}"
+    assert (made.json()["during"], made.json()["schedule"]) == (
+        "9-17 mon-fri",
+        "every 1m..30m during 9-17 mon-fri Europe/Berlin",
+    )
+    assert client.patch(url, json={"during": "8-18"}).json()["during"] == "8-18"
+    assert (client.get(url).json()["during"], client.get(url).json()["every_most_ms"]) == ("8-18", 1_800_000)
+    assert problem(client.patch(url, json={"during": "9-9"}), 422)["field"] == "during"
+
+
 # ------------------------------------------------------------------------------------------------------- why and when
 
 

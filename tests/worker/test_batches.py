@@ -274,10 +274,10 @@ def test_those_behind_one_that_dies_are_pushed_again_and_run(announced, db, stor
 
 @pytest.mark.slow
 def test_each_is_asked_right_before_its_own_start(announced, db, store, queue):
-    """Paused while the job waits: the others run."""
+    """Disabled while the job waits: the others run."""
     tasks = register(db, "returns", "returns", "returns")
     tick(store, queue)
-    ticker.pause(db, tasks[1])
+    ticker.edit(db, tasks[1], enabled=False)
     db.execute('UPDATE ticker.tasks SET kwargs = \'{"deed": "raises"}\' WHERE id = %s', [tasks[2].id])
     work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 returns": ["succeeded"], "1 returns": ["dropped"], "2 returns": ["failed"]}

@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.harness import QUEUE
+from tests.sentences import sentence
 from ticker.db.store import PostgresStore
 from ticker.errors import BadInput
-from ticker.read.formatting import details
+from ticker.read.formatting import details, schedule_now
 from ticker.tasks.preview import of_task
 
 SECOND = timedelta(seconds=1)
@@ -31,6 +33,72 @@ def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_
     assert found == [(2, 120), (4, 360), (5, 660), (5, 960), (5, 1260)]
     play.run(1260, "succeeded")
     assert (pace(play), due(play)) == (1, 1320)
+
+
+def test_a_task_with_a_phase_is_due_at_the_next_one_if_its_lower_bound_has_passed(play):
+    ticker.register(play.db, "poll", every="1m..30m", spread=True)
+    play.put(pace_ms=30 * MINUTE, last_run=play.begin, next_run=play.task().next_run + 30 * MINUTE * SECOND / 1000)
+    place = due(play) % 60
+    play.at(600)
+    ticker.run_now(play.db, play.task(), once_within="30s")
+    play.tick()
+    [taken] = play.take()
+    play.at(601)
+    play.end(taken, "succeeded")
+    assert play.task().pace_ms is None
+    assert 600 <= due(play) < 661 and due(play) % 60 == pytest.approx(place, abs=1e-3)
+
+
+def test_the_polls_that_it_saves_are_those_of_its_lower_bound(play):
+    """Every minute until 1260 s are 22 polls. Of these, 6 are made."""
+    ticker.register(play.db, "poll", every="1m..5m")
+    made = saved = 0
+    for seconds in (0, 120, 360, 660, 960, 1260):
+        play.at(seconds)
+        pushed = play.tick().due
+        made, saved = made + pushed.enqueued, saved + pushed.saved
+        [taken] = play.take()
+        play.at(seconds + 1)
+        play.end(taken, "nothing_to_do")
+    assert (made, saved) == (6, 22 - 6)
+    play.run(due(play), "succeeded")
+    play.at(due(play))
+    assert play.tick().due.saved == 0
+
+
+def test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force(play):
+    ticker.register(play.db, "poll", every="1m..30m", stretch="1h")
+    for seconds in (0, 120):
+        play.run(seconds, "nothing_to_do")
+    play.run(360, "failed")
+    assert (pace(play), play.task().stretched_ms, due(play)) == (4, 8 * MINUTE, 840)
+    slowed = sentence("schedules.interval_while_it_fails", longer="8m", every="4m")
+    assert slowed.within(ticker.why(play.db, play.task()).next)
+    assert slowed.ends(f"its interval is {details(play.task())['interval now']}")
+    play.run(840, "nothing_to_do")
+    assert (pace(play), play.task().stretched_ms, due(play)) == (8, None, 840 + 480)
+
+
+def test_an_interval_in_force_beyond_the_stretch_stays(play):
+    ticker.register(play.db, "poll", every="1m..30m", stretch="2m")
+    for seconds in (0, 120):
+        play.run(seconds, "nothing_to_do")
+    play.run(360, "failed")
+    assert (pace(play), play.task().stretched_ms, due(play)) == (4, None, 600)
+    assert "slowed" not in play.events()
+
+
+@pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", 240), ("succeeded", 60)])
+def test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up(outcome, after, play):
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.at(0)
+    play.tick()
+    play.redis.lpop(QUEUE)  # the worker dies before it asks for the start
+    play.run(60, "nothing_to_do")
+    assert (len(play.task().waiting), due(play)) == (1, 180)
+    play.put(next_run=play.begin + 120 * SECOND)
+    play.run(120, outcome)
+    assert (len(play.task().waiting), due(play)) == (1, 120 + after)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "held_off"])
@@ -64,7 +132,7 @@ def test_a_start_that_waited_long_keeps_its_distance(play):
     assert due(play) == 390 + 55 + 1
 
 
-def test_an_occurrence_that_was_pushed_already_stays_the_next(play):
+def test_the_time_after_an_occurrence_in_the_queue_moves(play):
     ticker.register(play.db, "poll", every="1m..5m")
     play.tick()
     play.at(40)
@@ -73,7 +141,23 @@ def test_an_occurrence_that_was_pushed_already_stays_the_next(play):
     play.tick()
     play.at(62)
     play.end(taken, "nothing_to_do")
-    assert (pace(play), due(play), len(play.task().waiting)) == (2, 120, 1)
+    assert (pace(play), due(play), len(play.task().waiting)) == (2, 180, 1)
+
+
+def test_a_late_run_that_finds_work_shortens_the_time_after_the_occurrence_in_the_queue(play):
+    """Its worker was late by the whole interval in force. The run of that occurrence would be too early."""
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.put(pace_ms=5 * MINUTE)
+    play.at(0)
+    play.tick()
+    play.at(300)
+    play.tick()
+    play.at(301)
+    late = play.take()
+    assert [taken.refusal for taken in late] == [None, "still_running"]
+    play.at(302)
+    play.end(late[0], "succeeded")
+    assert (pace(play), due(play)) == (1, 360)
 
 
 @pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", (4, 360)), ("succeeded", (1, 180))])
@@ -174,7 +258,8 @@ def test_people_read_the_range_and_what_is_in_force(play):
     play.run(0, "nothing_to_do")
     play.run(120, "nothing_to_do")
     shown = details(play.task())
-    assert (shown["schedule"], shown["interval now"]) == ("every 1m..30m", "4m")
+    assert (shown["schedule"], schedule_now(play.task())) == ("every 1m..30m", "every 1m..30m, now 4m")
+    assert shown["interval now"].startswith("4m because its last runs found nothing to do; it is 60 s again")
     preview = of_task(play.task(), play.begin + 121 * SECOND, 2)
     assert preview.words == "Every 1m to 30m"
     assert [play.since_begin(at) for at in preview.times] == [360, 600]

@@ -129,12 +129,22 @@ def test_a_run_by_hand_is_not_attempted_again(play, task):
 # ----------------------------------------------------------------------------------------- dropped, and passed by
 
 
-def test_a_retry_of_a_paused_task_is_dropped_and_counts(play, task):
+def test_a_retry_of_a_disabled_task_is_dropped_and_counts(play, task):
     play.run(0)
-    ticker.pause(play.db, task, by="me")
+    ticker.edit(play.db, task, enabled=False)
     assert retry(play, 3).refusal == Reason.PAUSED
     play.tick()
-    assert (play.task().failures, play.events()) == (1, ["paused", "failed"])
+    assert (play.task().failures, play.events()) == (1, ["disabled", "failed"])
+
+
+def test_a_retry_of_a_paused_task_waits_for_the_end_of_the_pause(play, task):
+    play.run(0)
+    ticker.pause(play.db, task, by="me")
+    play.at(3)
+    play.tick()
+    assert play.take() == []
+    ticker.resume(play.db, task)
+    assert retry(play, 4).refusal is None
 
 
 def test_a_retry_that_meets_a_run_by_hand_is_dropped_and_counts(play, task):

@@ -3,6 +3,7 @@
 import pytest
 
 import ticker
+from tests.harness import QUEUE
 from tests.running import work
 from tests.sentences import sentence
 from ticker.db.store import PostgresStore
@@ -115,6 +116,16 @@ def test_a_later_occurrence_in_the_queue_stays(play):
     assert play.task() == before
 
 
+def test_an_earlier_job_in_the_hands_of_a_dead_worker_does_not_count(play):
+    ticker.register(play.db, "poll", every="1m..30m")
+    play.tick()
+    play.redis.lpop(QUEUE)
+    play.at(60)
+    play.tick()
+    [taken] = play.take()
+    assert play.since_begin(ask(play, taken, "10m")) == 660
+
+
 def test_nothing_is_due_after_the_end_of_the_schedule(play):
     taken = begun(play, ends="2099-01-01T00:00:00Z")
     play.put(ends_at=play.at(100))
@@ -142,6 +153,17 @@ def test_only_an_interval_can_be_moved(play):
     with pytest.raises(BadInput, match="piece"):
         ask(play, taken, "10m", RunKind.PIECE)
     assert play.task() == before
+
+
+@pytest.mark.parametrize(("every", "back"), [("1m", 4 * 3600), ("1m..30m", 600)])
+def test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time(every, back, play, environ):
+    taken = begun(play, every=every)
+    play.at(1)
+    ask(play, taken, "5m")
+    play.end(taken, "succeeded")
+    play.at(-back)
+    PostgresStore(environ["DATABASE_URL"]).clamp(play.now, 1000)
+    assert due(play) <= 301 - back
 
 
 def test_clocks_that_go_well_leave_it(play, environ):

@@ -15,6 +15,8 @@ COMMANDS = {
         "processes.worker:worker",
         "Run a worker. Accepts every option of `rq worker`.",
     ),
+    "workers": ("processes.workers:workers", "Show how many workers each queue needs, and why."),
+    "scale": ("processes.workers:scale", "Print how many workers a queue needs now, as one integer."),
     "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
     "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
     "db": ("database.db:db", "Create, print, check or adopt the tables."),

@@ -19,7 +19,7 @@ from ticker.read.formatting import (
     moment,
     outcome,
     owner_of,
-    schedule,
+    schedule_now,
     state,
     state_in_words,
     took,
@@ -60,7 +60,7 @@ def print_tasks(tasks: Iterable[Task]) -> None:
     table = columns("id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)",
                     "last outcome", "state")  # fmt: skip
     for task in tasks:
-        add(table, task.id, task.name, task.owner, task.function, schedule(task), task.queue, moment(task.runs_next),
+        add(table, task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
             moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)))  # fmt: skip
     print_table(table)
 

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from ticker import clock, notify
+from ticker.daemon.minutes import Roller
 from ticker.daemon.prune import Pruner
 from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
@@ -29,7 +30,7 @@ from ticker.engine.key_limits import LOOK_AHEAD
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
-from ticker.queue.rq import RedisQueue
+from ticker.queue.rq import RedisQueue, Staff
 from ticker.schedules import kinds, phase
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
@@ -105,7 +106,7 @@ class TickJob:
         try:
             report = self._pass()
             self._lease_queues()
-            self._warn_of_unattended_queues()
+            self._warn_of_unattended_queues(self._count_workers(report.now).unattended)
             self._log(report)
             self.failures, done = 0, report
         except TickerError as error:
@@ -214,9 +215,17 @@ class TickJob:
             log.warning("%s; give each installation its own queues, or its own Redis", rq.leased(name, holder))
         self._leased = leased
 
-    def _warn_of_unattended_queues(self) -> None:
+    def _count_workers(self, now: datetime) -> Staff:
+        """Stores how many workers listen to each of our queues, and are busy. Only the server of the queues may fail the tick."""
+        staff = self._queue.staff(self._queues)
+        try:
+            self._store.sample(self._id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
+        except TickerError as error:
+            log.warning("the workers are not counted: %s", error)
+        return staff
+
+    def _warn_of_unattended_queues(self, unattended: Mapping[str, int]) -> None:
         """Warns once about each queue without workers, at the second tick in a row, because a worker may still be starting."""
-        unattended = self._queue.unattended()
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
@@ -230,7 +239,7 @@ _ALWAYS = ("due", "enqueued", "errors")
 def counts(report: Report) -> dict[str, int]:
     """Returns what a pass did, as counts under the names that the log, the heartbeat and the metrics use."""
     return {
-        "due": report.due.due + report.planned.due,
+        "due": report.due.due - report.due.put_off + report.planned.due,
         "enqueued": report.enqueued,
         "errors": report.errors,
         "held": report.due.held + report.planned.held,
@@ -257,7 +266,8 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
         listener.start()
-    Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
+    for thread in Pruner, Roller:
+        thread(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(tick_job, settings)
     log.info(
         "ticker started pid=%s tick=%gs look_ahead=%gs",

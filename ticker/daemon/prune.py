@@ -2,17 +2,19 @@
 
 Two statements (`prune_runs`, `prune_events`) decide which records to delete. A lap walks once through both tables in the order
 of their ids, and stops at the young records. Nothing is locked between two batches. Any number of laps may run at once.
-After that, keys of limits that no task uses any more are deleted.
+A record stays until its minute is closed, so a lap begins with that. At its end, it deletes old minutes, and keys of limits that
+no task uses any more.
 """
 
 import logging
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, field, replace
 
 import psycopg
 
 from ticker import clock
+from ticker.daemon.minutes import closed
 from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.errors import DatabaseUnavailable, TickerError
@@ -64,35 +66,48 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
     single row that takes longer stays, and the walk continues after it.
     """
     failed: TickerError | None = None
-    for statement, first in (("prune_runs", "next_run"), ("prune_events", "next_event")):
+    walks = (
+        _walk(store, "prune_runs", "next_run", settings, dry),
+        _walk(store, "prune_events", "next_event", settings, dry),
+    )
+    minutes = (Pruned(seconds=seconds) for seconds in closed(store, settings))
+    rest = (_prune_minutes(store, settings), _prune_keys(store), _prune_pauses(store, settings))
+    for part in walks if dry else (minutes, *walks, *rest):
         try:
-            yield from _walk(store, statement, first, settings, dry)
+            yield from part
         except TickerError as error:
             failed = failed or error
-    try:
-        while not dry and (yield from _prune_keys(store)):
-            pass
-        if not dry:
-            store.execute("prune_pauses", now=clock.now(), keep_ms=settings.keep_failures_ms)
-    except TickerError as error:
-        failed = failed or error
     if failed:
         raise failed
 
 
-def _prune_keys(store: PostgresStore) -> Generator[Pruned, None, bool]:
-    """Deletes keys of limits that no task uses any more. Returns whether there may be more.
+def _prune_minutes(store: PostgresStore, settings: Settings) -> Iterator[Pruned]:
+    began = clock.monotonic()
+    while store.execute("prune_minutes", now=clock.now(), keep_ms=settings.keep_minutes_ms, limit=MOST)[0]["count"]:
+        yield Pruned(seconds=clock.monotonic() - began)
+        began = clock.monotonic()
+
+
+def _prune_keys(store: PostgresStore) -> Iterator[Pruned]:
+    """Deletes keys of limits that no task uses any more.
 
     Both statements read all tasks with limits: 200,000 tasks, half of them with limits, take up to a second. Only a task that
     is about to use one of these keys waits for them.
     """
+    keys = [""] * MOST
+    while len(keys) == MOST:
+        began = clock.monotonic()
+        with store.transaction() as execute:
+            keys = [row["key"] for row in execute("lock_unused_keys", now=clock.now(), limit=MOST)]
+            execute("prune_keys", now=clock.now(), keys=keys)
+        if keys:
+            yield Pruned(seconds=clock.monotonic() - began)
+
+
+def _prune_pauses(store: PostgresStore, settings: Settings) -> Iterator[Pruned]:
     began = clock.monotonic()
-    with store.transaction() as execute:
-        keys = [row["key"] for row in execute("lock_unused_keys", now=clock.now(), limit=MOST)]
-        execute("prune_keys", now=clock.now(), keys=keys)
-    if keys:
-        yield Pruned(seconds=clock.monotonic() - began)
-    return len(keys) == MOST
+    store.execute("prune_pauses", now=clock.now(), keep_ms=settings.keep_failures_ms)
+    yield Pruned(seconds=clock.monotonic() - began)
 
 
 def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, dry: bool) -> Iterator[Pruned]:

@@ -76,8 +76,8 @@ class PostgresBatch:
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         return [_due(row) for row in self._next("claim_ahead", limit, now=now)]
 
-    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
-        self._columns("bring_forward", ("ids", "next_runs"), [(task.id, next_run) for task, next_run in tasks])
+    def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+        self._columns("set_next_runs", ("ids", "next_runs"), [(task.id, next_run) for task, next_run in tasks])
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         self._columns("set_back", ("ids", "errors", "afters"), failed)

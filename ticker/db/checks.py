@@ -23,9 +23,10 @@ RIGHTS = {
     "pauses": ("SELECT",),
 }
 """The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
+MINUTES = ("minutes", "hours", "queue_minutes", "queue_hours", "closed_minutes", "needs")
 RIGHTS_OF_TICKER = (
-    dict.fromkeys(("tasks", "pauses"), ("SELECT", "UPDATE", "DELETE"))
-    | dict.fromkeys(("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
+    dict.fromkeys(("tasks", "pauses", "minute_changes"), ("SELECT", "UPDATE", "DELETE"))
+    | dict.fromkeys(("runs", "events", "notices", "tickers", *MINUTES), ("SELECT", "INSERT", "UPDATE", "DELETE"))
     | {"functions": ("SELECT",)}
 )
 

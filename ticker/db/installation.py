@@ -72,6 +72,9 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool) -> Ad
         )
     now, former = clock.now(), here.id or "unknown"
     batch = {"resume": resume, "now": now, "limit": ROWS_AT_A_TIME}
+    while execute("apply_changes", limit=ROWS_AT_A_TIME)[0]["count"]:
+        pass
+    execute("adopt_minutes")
     if not resume:
         execute("silence")
     lost, after, paused, dropped = 0, 0, 0, 0

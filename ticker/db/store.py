@@ -219,6 +219,16 @@ class PostgresStore:
         self.execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
         self._was_interrupted = False
 
+    def sample(
+        self, ticker_id: str, now: datetime, waiting: Mapping[str, int], crews: Sequence[tuple[tuple[str, ...], int, int]]
+    ) -> None:  # fmt: skip
+        """Stores how many jobs wait in these queues, and the crews: queues, the workers that listen to them, and how many are busy."""
+        self.execute(
+            "sample", id=ticker_id, now=now, crews=json.dumps(crews[:100]), queues=[*waiting], waiting=[*waiting.values()],
+            listening=[sum(workers for queues, workers, _ in crews if name in queues) for name in waiting],
+            busy=[sum(busy for queues, _, busy in crews if name in queues) for name in waiting],
+        )  # fmt: skip
+
     def deregister(self, ticker_id: str) -> None:
         """Records that the ticker ended cleanly, so that it no longer counts."""
         self.execute("deregister", id=ticker_id)

@@ -10,11 +10,13 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     FetchedValue,
     Identity,
     Index,
     Integer,
     MetaData,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -167,6 +169,7 @@ runs = Table(
     Column("pieces", Integer),
     Column("stop_requested_by", Text),
     Column("stop_requested_at", TIME, info={"domain": "stop"}),
+    Column("queue", Text),
     Index("runs_one_record", "task_id", "occurrence", unique=True),
     Index("runs_of_task", "task_id", "id"),
     Index("runs_further", "task_id", "id"),
@@ -303,6 +306,85 @@ pauses = Table(
     Column("mark", Text, nullable=False, server_default=FetchedValue()),
     Index("pauses_in_force", "scope", "value", unique=True),
     Index("pauses_open", "id"),
+)
+
+
+def _ends(name: str) -> Table:
+    """Defines a table of what ended in a minute or an hour."""
+    return Table(
+        name,
+        metadata,
+        Column("at", TIME, primary_key=True, info={"domain": "moment"}),
+        Column("function", Text, primary_key=True),
+        Column("queue", Text, primary_key=True),
+        Column("outcome", Text, primary_key=True),
+        Column("reason", Text, primary_key=True),
+        Column("kind", Text, primary_key=True),
+        Column("count", Integer, nullable=False),
+        Column("started", Integer, nullable=False),
+        Column("late_ms", BigInteger, nullable=False),
+        Column("took_ms", BigInteger, nullable=False),
+        Column("late", ARRAY(Integer), nullable=False),
+        Column("took", ARRAY(Integer), nullable=False),
+    )
+
+
+def _queues(name: str) -> Table:
+    """Defines a table of what ticks saw of the queues in a minute or an hour."""
+    return Table(
+        name,
+        metadata,
+        Column("at", TIME, primary_key=True, info={"domain": "moment"}),
+        Column("queue", Text, primary_key=True),
+        Column("samples", Integer, nullable=False, server_default="0"),
+        Column("listening", BigInteger, nullable=False, server_default="0"),
+        Column("busy", BigInteger, nullable=False, server_default="0"),
+        Column("waiting", BigInteger, nullable=False, server_default="0"),
+        Column("needed", Integer),
+    )
+
+
+minutes, hours = _ends("minutes"), _ends("hours")
+queue_minutes, queue_hours = _queues("queue_minutes"), _queues("queue_hours")
+
+closed_minutes = Table(
+    "closed_minutes",
+    metadata,
+    Column("at", TIME, primary_key=True, info={"domain": "moment"}),
+    Column("xact", BigInteger, nullable=False, server_default=text("((pg_current_xact_id())::text)::bigint")),
+    Column("snapshot", Text, nullable=False, server_default=text("(pg_current_snapshot())::text")),
+    Column("horizon", BigInteger),
+    Column("is_summed", Boolean, nullable=False, server_default="true"),
+    Index("closed_minutes_open", "at"),
+)
+
+minute_changes = Table(
+    "minute_changes",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("xact", BigInteger, nullable=False, server_default=text("((pg_current_xact_id())::text)::bigint")),
+    Column("sign", SmallInteger, nullable=False),
+    Column("at", TIME, nullable=False, info={"domain": "moment"}),
+    Column("function", Text, nullable=False),
+    Column("queue", Text),
+    Column("outcome", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("occurrence", TIME),
+    Column("due_at", TIME),
+    Column("started_at", TIME),
+    Column("ended_at", TIME, nullable=False),
+    Column("pieces", Integer),
+)
+
+needs = Table(
+    "needs",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("at", TIME, nullable=False, info={"domain": "moment"}),
+    Column("average", Double, nullable=False),
+    Column("enough", Integer),
+    Column("functions", JSONB, nullable=False, info={"domain": "registered"}),
 )
 
 installation = Table(

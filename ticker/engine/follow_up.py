@@ -15,7 +15,7 @@ from ticker.engine.retries import Backoff
 from ticker.engine.sweep import Counts
 from ticker.errors import BadInput
 from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
-from ticker.schedules import kinds
+from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
 
 LEAST_BOX = timing.span(retries.LEAST_BOX)
@@ -173,7 +173,7 @@ def counts_here(verdict: Verdict) -> bool:
 
 
 def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
-    notes, every = [], run.pace_ms or run.every_ms
+    notes, every = [], interval(run)
     if run.stretched_ms is not None:
         next_run = (
             run.next_run and run.last_run and not run.is_asked and min(run.next_run, timing.later(run.last_run, every))
@@ -192,7 +192,7 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
     if not run.told:
         state = replace(state, told="failed")
         notes.append(Note(run.task_id, EventKind.FAILED, why, run.run_id))
-    if run.stretch_ms is not None and run.stretch_ms > run.every_ms and run.schedule is Kind.INTERVAL:
+    if run.stretch_ms is not None and run.stretch_ms > interval(run) and run.schedule is Kind.INTERVAL:
         state, slowed = stretched(run, state)
         notes += slowed
     if run.pause_after is not None and state.failures >= run.pause_after and not run.paused:
@@ -209,13 +209,18 @@ def why_failed(run: Ended) -> str:
 def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
     """Returns the task with its interval doubled for each failure, up to the limit. The interval counts from the last start."""
     assert run.stretch_ms is not None
-    every = min(run.every_ms << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
+    every = min(interval(run) << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
     due = run.last_run and run.next_run and max(run.next_run, timing.later(run.last_run, every))
     state = replace(state, stretched_ms=every, next_run=due or run.next_run)
     if every == run.stretched_ms:
         return state, []
-    change = f"every {words(every)} instead of {words(run.every_ms)}, after {in_a_row(state.failures)}"
+    change = f"every {words(every)} instead of {words(interval(run))}, after {in_a_row(state.failures)}"
     return state, [Note(run.task_id, EventKind.SLOWED, change, run.run_id)]
+
+
+def interval(of: Ended | Alarm) -> int:
+    """Returns the interval in force of a task that does not fail, in milliseconds."""
+    return of.pace_ms or of.every_ms
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
@@ -272,8 +277,21 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 def too_late_at(task: Alarm) -> datetime:
     """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run time."""
     if task.kind is Kind.INTERVAL:
-        return timing.later(task.since, task.dead_man * (task.pace_ms or task.every_ms) + task.longest_run)
+        return too_late_in_hours(task) or timing.later(task.since, task.dead_man * interval(task) + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
+
+
+def too_late_in_hours(task: Alarm) -> datetime | None:
+    """Returns the same for a task with hours, which has no due times outside them. None for any other task, and for a bad row."""
+    if not task.during:
+        return None
+    try:
+        last = hours.nth_due(task, task.dead_man)
+        at = timing.later(last, task.longest_run)
+        again = hours.in_hours(task, at)  # if the hours are over by then, a tick may have put the task off
+    except (BadInput, OverflowError):
+        return None
+    return at if again == at else timing.later(again, task.longest_run)
 
 
 def nth_time(task: Alarm) -> datetime:
@@ -296,7 +314,8 @@ def no_success(task: Alarm) -> str:
     )
     if task.kind is Kind.INTERVAL:
         many = "an interval" if task.dead_man == 1 else f"{task.dead_man} intervals"
-        return f"no success for {many} of {words(task.pace_ms or task.every_ms)}; {last}"
+        during = f" during {task.during}" if task.during else ""
+        return f"no success for {many} of {words(interval(task))}{during}; {last}"
     many = "a time" if task.dead_man == 1 else f"{task.dead_man} times"
     return f"no success at {many} of {task.expression}; {last}"
 

@@ -98,10 +98,10 @@ class Batch(Protocol):
         """Takes (task id, occurrence, batch job id), each of a different task. Notes which new job carries the occurrence."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
-        """Locks and returns the next batch of cron and calendar tasks that were pushed before and wait for a later time."""
+        """Locks and returns the next tasks of cron and calendar, and tasks with hours, that were pushed before and wait for later."""
 
-    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
-        """Makes these tasks due earlier."""
+    def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+        """Sets when these tasks are due, without a push. Clears earlier push errors."""
 
     def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
         """Records these occurrences as dropped, each with its reason, and sets the next times. Pushes nothing."""

@@ -8,7 +8,7 @@ rows, it takes these steps in order:
    names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
    are recorded as dropped instead: missed ones, if the task wants no late run, and those that would overlap another job of
-   the task, if it wants only one at a time.
+   the task, if it wants only one at a time. A task outside its hours is put off until they begin again, without a record.
 4. Commit.
 
 The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would lose
@@ -31,13 +31,15 @@ from ticker.engine.sweep import Counts, Swept, sweep
 from ticker.errors import BadInput
 from ticker.model import DueTask, Kind, PlannedRun, Reason
 from ticker.schedules import kinds
+from ticker.schedules.hours import in_hours
 
 
 @dataclass(frozen=True)
 class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
-    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time.
+    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks were
+    outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused.
     """
 
     due: int = 0
@@ -45,6 +47,8 @@ class Pushed(Counts):
     held: int = 0
     errors: int = 0
     missed: int = 0
+    put_off: int = 0
+    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +167,11 @@ def halves(left: Mapping[str, int]) -> dict[str, int]:
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> None:
-    """Makes cron and calendar tasks wait for their first time after `now`, because the clock was set back."""
+    """Makes cron and calendar tasks, and those with hours, wait for their first time after `now`: the clock was set back."""
     while True:
         with store.batch() as rows:
             ahead = rows.claim_ahead(now, batch)
-            rows.bring_forward([(task, first) for task in ahead if (first := first_time(task, now)) < task.occurrence])
+            rows.reschedule([(task, first) for task in ahead if (first := first_time(task, now)) < task.occurrence])
         if len(ahead) < batch:
             return
 
@@ -175,6 +179,8 @@ def bring_forward(store: Store, now: datetime, batch: int) -> None:
 def first_time(task: DueTask, now: datetime) -> datetime:
     """Returns the task's first time after `now`, or the time that it waits for if there is no other."""
     try:
+        if task.kind is Kind.INTERVAL:
+            return max(kinds.of(task).next_after(now) or now, task.starts_at or now)
         return kinds.first_run(kinds.of(task), now, task.starts_at) or task.occurrence
     except BadInput:
         return task.occurrence
@@ -285,7 +291,8 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
     now, late = work.now, work.options.late if late is None else late
     with work.store.batch() as rows:
         tasks = claim(rows)
-        plans, failed = with_next_times([task for task in tasks if not must_wait(task)], now, work.options.beat)
+        claimed = [task for task in tasks if not must_wait(task)]
+        plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
@@ -297,9 +304,11 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.skip(passed_over, now)
-    stored = sum(len(job.tasks) for job, receipt in sent if receipt.stored)
+        rows.reschedule(put_off)
+    stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
-    return Pushed(len(tasks), stored, held, len(failed), len(passed_over))
+    saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
+    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved)
 
 
 def must_wait(task: DueTask) -> bool:
@@ -314,20 +323,27 @@ def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
     return Reason.OVERLAP if task.overlap == "skip" and task.busy else None
 
 
-def with_next_times(
-    tasks: Sequence[DueTask], now: datetime, beat: int = 0
-) -> tuple[list[tuple[DueTask, datetime | None]], list[tuple[DueTask, str]]]:
-    """Returns the tasks with their next times, and separately those whose next time cannot be computed, with the errors.
+class Plans(NamedTuple):
+    """Due tasks with their next times: those to push, those that are outside their hours, and bad rows with the errors."""
 
-    So a bad row affects only itself.
-    """
-    plans, failed = [], []
+    due: list[tuple[DueTask, datetime | None]]
+    put_off: list[tuple[DueTask, datetime | None]]
+    failed: list[tuple[DueTask, str]]
+
+
+def with_next_times(tasks: Sequence[DueTask], now: datetime, beat: int = 0) -> Plans:
+    """Computes the next time of each task. A bad row affects only itself."""
+    plans = Plans([], [], [])
     for task in tasks:
+        instant = max(now, task.occurrence)  # it may be due a little early
         try:
-            plans.append((task, kinds.next_run(task, now, beat)))
+            if (first := in_hours(task, instant)) > instant:
+                plans.put_off.append((task, kinds.bounded(task, first)))
+            else:
+                plans.due.append((task, kinds.next_run(task, now, beat)))
         except (BadInput, OverflowError) as error:
-            failed.append((task, str(error)))
-    return plans, failed
+            plans.failed.append((task, str(error)))
+    return plans
 
 
 def push_planned(work: Pass, claim: Callable[[Batch], Sequence[PlannedRun]]) -> Pushed:

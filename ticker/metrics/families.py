@@ -65,6 +65,7 @@ OF_A_PROCESS = (
     Family("ticker_tick_expired_total", "Waiting occurrences given up because newer ones were waiting."),
     Family("ticker_tick_lost_total", "Runs and jobs recorded as lost."),
     Family("ticker_tick_retries_total", "Planned retries."),
+    Family("ticker_polls_saved_total", "Polls that elastic intervals saved: pushes of this process that their lower bounds would have added."),
     Family("ticker_push_delay_seconds", "Time from an occurrence to the push of its job by this process.", ("function",), DELAYS),
 )  # fmt: skip
 
@@ -88,6 +89,9 @@ OF_THE_DATABASE = (
     Family("ticker_queue_oldest_waiting_seconds", "How long ago the oldest waiting occurrence of a queue was due.", ("queue",)),
     Family("ticker_queue_jobs", "Jobs waiting in a queue, including those of other applications.", ("queue",)),
     Family("ticker_queue_unattended_jobs", "Jobs waiting in a queue to which no worker listens; else 0.", ("queue",)),
+    Family("ticker_queue_workers_average", "Workers of a queue that are busy on average.", ("queue",)),
+    Family("ticker_queue_workers_needed", "Workers that keep 99% of the starts of a queue within two ticks.", ("queue",)),
+    Family("ticker_queue_workers_available", "Workers that listen to a queue. One that listens to several counts for its share of each.", ("queue",)),
     Family("ticker_limit_active_runs", "Active runs of the keys of a limit.", ("limit",)),
     Family("ticker_limit_concurrency", "How many runs of the keys of a limit may be active at the same time.", ("limit",)),
     Family("ticker_limit_used_starts", "Tokens of the rate of a limit that are used up.", ("limit",)),

@@ -7,7 +7,7 @@ from ticker import clock
 from ticker.db.steps import Steps
 from ticker.metrics.families import Figures
 from ticker.queue.rq import RedisQueue
-from ticker.read import lateness, overview
+from ticker.read import lateness, overview, workers
 from ticker.read import tasks as read_tasks
 from ticker.read.health import longest_silence
 from ticker.schedules.duration import SECOND
@@ -66,6 +66,18 @@ def queues(queue: RedisQueue, names: Iterable[str]) -> Figures:
     return {
         "ticker_queue_jobs": {(name,): length for name, length in queue.lengths(chosen).items()},
         "ticker_queue_unattended_jobs": {(name,): unattended.get(name, 0) for name in chosen},
+    }
+
+
+def needs() -> Steps[Figures]:
+    """Returns the figures of queues whose needs are known."""
+    known = [need for need in (yield from workers.needs.steps()) if not need.is_old][:QUEUES_AT_MOST]
+    numbers = {"average": "average", "needed": "enough", "available": "available"}
+    return {
+        f"ticker_queue_workers_{name}": {
+            (need.queue,): value for need in known if (value := getattr(need, field)) is not None
+        }
+        for name, field in numbers.items()
     }
 
 

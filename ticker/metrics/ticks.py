@@ -25,7 +25,7 @@ class Ticks:
         self._lock = threading.Lock()
         self._durations = Histogram(TICKS)
         self._counts = counts(Report(EPOCH))
-        self._failures = 0
+        self._failures = self._saved = 0
         self._last: datetime | None = None
 
     def ticked(self, report: Report | None, seconds: float) -> None:
@@ -35,6 +35,7 @@ class Ticks:
                 return
             self._last = report.now
             self._durations.add(seconds)
+            self._saved += report.due.saved
             for name, count in counts(report).items():
                 self._counts[name] += count
         self._delays.set_clock(report.now, seconds)
@@ -46,6 +47,7 @@ class Ticks:
                 "ticker_tick_duration_seconds": {(): self._durations.copy()},
                 "ticker_tick_failures_total": {(): self._failures},
                 **{f"ticker_tick_{name}_total": {(): count} for name, count in self._counts.items()},
+                "ticker_polls_saved_total": {(): self._saved},
                 "ticker_push_delay_seconds": self._delays.figures(),
             }
 

@@ -1,13 +1,12 @@
 """Inspects the queues and workers that RQ knows: waiting jobs, listening workers, and their current work."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from redis import Redis
-from redis.exceptions import RedisError
 from rq import Queue, Worker
 from rq.utils import utcparse
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
@@ -72,13 +71,13 @@ def look(url: str) -> Attendance:
 def _living(connection: Redis) -> list[bytes]:
     """Returns the keys of living workers. A killed worker stays in RQ's set, but its own key expires."""
     keys = sorted(cast(set[bytes], connection.smembers(Worker.redis_workers_keys)))
-    types = _answers(connection, [("TYPE", key) for key in keys])
+    types = rq.answers(connection, [("TYPE", key) for key in keys])
     return [key for key, type_ in zip(keys, types, strict=True) if type_ == b"hash" and _name(key)]
 
 
 def _workers(connection: Redis, keys: Sequence[bytes]) -> tuple[WorkerStatus, ...]:
-    hashes = _answers(connection, [("HGETALL", key) for key in keys])
-    left = _answers(connection, [("PTTL", key) for key in keys])
+    hashes = rq.answers(connection, [("HGETALL", key) for key in keys])
+    left = rq.answers(connection, [("PTTL", key) for key in keys])
     return tuple(
         _worker(_name(key), {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()}, ms)
         for key, fields, ms in zip(keys, hashes, left, strict=True)
@@ -101,9 +100,9 @@ def _worker(name: str, fields: Mapping[str, str], left_ms: int) -> WorkerStatus:
 def _queues(connection: Redis, names: Sequence[str], living: set[bytes]) -> tuple[QueueStatus, ...]:
     """Returns the status of each named queue. A key of another type counts as empty."""
     queues = [Queue(name, connection=connection) for name in names]
-    jobs = _answers(connection, [("LLEN", queue.key) for queue in queues])
-    failed = _answers(connection, [("ZCARD", queue.failed_job_registry.key) for queue in queues])
-    workers = _answers(connection, [("SMEMBERS", WORKERS_BY_QUEUE_KEY % name) for name in names])
+    jobs = rq.answers(connection, [("LLEN", queue.key) for queue in queues])
+    failed = rq.answers(connection, [("ZCARD", queue.failed_job_registry.key) for queue in queues])
+    workers = rq.answers(connection, [("SMEMBERS", WORKERS_BY_QUEUE_KEY % name) for name in names])
     return tuple(
         QueueStatus(name, _count(waiting), _count(dead), len(living & listening) if isinstance(listening, set) else 0)
         for name, waiting, dead, listening in zip(names, jobs, failed, workers, strict=True)
@@ -112,18 +111,6 @@ def _queues(connection: Redis, names: Sequence[str], living: set[bytes]) -> tupl
 
 def _count(answer: Any) -> int:
     return answer if isinstance(answer, int) else 0
-
-
-def _answers(connection: Redis, commands: Iterable[tuple[str, bytes | str]]) -> list[Any]:
-    """Runs all commands in one call to Redis. The answer for a key of another type is the error that Redis returned."""
-    with connection.pipeline(transaction=False) as calls:
-        for command in commands:
-            calls.execute_command(*command)  # type: ignore[no-untyped-call]
-        answers = calls.execute(raise_on_error=False)
-    for answer in answers:
-        if isinstance(answer, RedisError) and "WRONGTYPE" not in str(answer):
-            raise answer
-    return answers
 
 
 def _name(key: bytes) -> str:

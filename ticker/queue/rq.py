@@ -2,9 +2,10 @@
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -69,6 +70,26 @@ def translated() -> Iterator[None]:
 
 def _sentence(error: RedisError) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+class Crew(NamedTuple):
+    """Living workers that listen to the same queues, and how many of them are busy."""
+
+    queues: tuple[str, ...]
+    workers: int
+    busy: int
+
+
+class Staff(NamedTuple):
+    """How many jobs wait in each queue, and which workers listen."""
+
+    waiting: Mapping[str, int]
+    crews: Sequence[Crew]
+
+    @property
+    def unattended(self) -> dict[str, int]:
+        attended = {name for crew in self.crews for name in crew.queues}
+        return {name: count for name, count in self.waiting.items() if count and name not in attended}
 
 
 class RedisQueue:
@@ -194,22 +215,36 @@ class RedisQueue:
         with translated():
             return self.holders([queue.name for queue in queues(self._connection)])
 
+    def staff(self, names: Collection[str] = ()) -> "Staff":
+        """Returns the waiting jobs and the living workers of these queues, and of those that RQ knows, in two calls to Redis."""
+        with translated():
+            known = sorted({*names, *(queue.name for queue in queues(self._connection))})
+            lengths = answers(self._connection, [("LLEN", f"rq:queue:{name}") for name in known])
+            keys = answers(self._connection, [("SMEMBERS", f"rq:workers:{name}") for name in known])
+            listens = {name: found for name, found in zip(known, keys, strict=True) if isinstance(found, set)}
+            workers = [
+                *{key for found in listens.values() for key in found}
+            ]  # a killed one stays there; its own key expires
+            states = answers(self._connection, [("HGET", key, "state") for key in workers])
+        crews: Counter[tuple[str, ...]] = Counter()
+        busy: Counter[tuple[str, ...]] = Counter()
+        for key, state in zip(workers, states, strict=True):
+            if state:
+                crew = tuple(name for name, found in listens.items() if key in found)
+                crews[crew] += 1
+                busy[crew] += state == b"busy"
+        waiting = {name: length if isinstance(length, int) else 0 for name, length in zip(known, lengths, strict=True)}
+        return Staff(waiting, [Crew(queues, count, busy[queues]) for queues, count in crews.items()])
+
     def unattended(self) -> dict[str, int]:
         """Returns the queues with waiting jobs and no worker, and the number of their jobs."""
-        with translated():
-            waiting = {queue.name: self._length(queue) for queue in queues(self._connection)}
-            return {name: count for name, count in waiting.items() if count and not self._is_attended(name)}
+        return self.staff().unattended
 
     def _length(self, queue: Queue) -> int:
         try:
             return queue.count
         except ResponseError:  # a key of another type: the push of its tasks reports it
             return 0
-
-    def _is_attended(self, name: str) -> bool:
-        """Returns whether a living worker listens to the queue. A killed worker stays in the set, but its own key expires."""
-        workers = cast(set[bytes], self._connection.smembers(f"rq:workers:{name}"))
-        return bool(workers) and bool(self._connection.exists(*workers))
 
     def check(self) -> str:
         """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if Redis may lose or refuse jobs."""
@@ -241,6 +276,18 @@ def queues(connection: Redis) -> Iterator[Queue]:
     for key in cast(set[bytes], connection.smembers(Queue.redis_queues_keys)):
         with suppress(ValueError):  # another prefix, or not UTF-8
             yield Queue.from_queue_key(key.decode(), connection=connection)
+
+
+def answers(connection: Redis, commands: Iterable[tuple[str, bytes | str] | tuple[str, bytes, str]]) -> list[Any]:
+    """Runs all commands in one call to Redis. The answer for a key of another type is the error that Redis returned."""
+    with connection.pipeline(transaction=False) as calls:
+        for command in commands:
+            calls.execute_command(*command)  # type: ignore[no-untyped-call]
+        found = calls.execute(raise_on_error=False)
+    for answer in found:
+        if isinstance(answer, RedisError) and "WRONGTYPE" not in str(answer):
+            raise answer
+    return found
 
 
 def check_server(info: Mapping[str, Any]) -> str:

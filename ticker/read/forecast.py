@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
+from ticker.errors import BadInput
 from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
 from ticker.read.explain import span, stopping, time_of_day
 from ticker.read.lateness import due_since
-from ticker.schedules import phase
+from ticker.schedules import hours, phase
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
@@ -222,19 +223,39 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
     if task.next_run == task.again_at:
         yield "its last run asked for this time"
     elif slowed := definition.slowed(task):
-        yield slowed
+        yield f"its interval is {slowed}"
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
         times = "once" if task.push_errors == 1 else f"{task.push_errors} times in a row"
         yield f"pushing it failed {times}; the next try is {when}: {task.push_error}"
     if off := off_phase(task):
         yield off
-    if task.next_run > now:
-        yield f"due at {time_of_day(task.next_run, now)}, in {span(task.next_run - now)}"
+    due = max(task.next_run, now)
+    if task.during:
+        outside, due = outside_hours(task, now)
+        yield from outside
+    if due > now:
+        yield f"due at {time_of_day(due, now)}, in {span(due - now)}"
     else:
         since = due_since(task.next_run, task)
         pushed = f"it waits: {waits}" if waits else "the next tick pushes it"
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}: {pushed}"
+
+
+def outside_hours(task: Task, now: datetime) -> tuple[list[str], datetime]:
+    """Returns a sentence if the task waits for its hours, and when it is due: not before `now`."""
+    assert task.next_run is not None
+    at, zone = max(task.next_run, now), "" if task.zone == "UTC" else f" {task.zone}"
+    try:
+        begins, ends = hours.span(task.during, task.zone, now)
+        due = hours.in_hours(task, at)
+    except BadInput:  # a row edited by hand: the push reports the error
+        return [], at
+    if now < begins:
+        return [f"outside its hours {task.during}{zone}, which begin at {time_of_day(begins, now)}"], due
+    if due >= ends:
+        return [f"its hours {task.during}{zone} end at {time_of_day(ends, now)}, before it would be due again"], due
+    return [], due
 
 
 def next_times(task: Task, now: datetime, count: int) -> Preview:
@@ -249,8 +270,7 @@ def off_phase(task: Task) -> str:
         task.kind is not Kind.INTERVAL
         or task.phase_ms is None
         or task.next_run is None
-        or task.stretched_ms
-        or task.pace_ms
+        or task.interval_ms != task.every_ms
         or task.next_run == task.again_at
     ):
         return ""

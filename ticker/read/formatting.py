@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 IN_WORDS = {
     "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
     "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
+    "during",
 }  # fmt: skip
 """The fields for which `details` shows more than their value."""
 
@@ -134,9 +135,17 @@ def state_in_words(task: Task) -> str:
 
 
 def schedule(task: Task) -> str:
+    zone = f" {task.zone}" if task.zone != "UTC" else ""
     if task.kind == Kind.INTERVAL:
-        return f"every {Interval(task.every_ms, most_ms=task.every_most_ms).text}"
-    return f"{task.kind} {task.expression}" + (f" {task.zone}" if task.zone != "UTC" else "")
+        during = f" during {task.during}{zone}" if task.during else ""
+        return f"every {Interval(task.every_ms, most_ms=task.every_most_ms).text}{during}"
+    return f"{task.kind} {task.expression}{zone}"
+
+
+def schedule_now(task: Task) -> str:
+    """Returns the schedule, and the interval in force if that is longer."""
+    now = f", now {words(task.interval_ms)}" if task.interval_ms != task.every_ms else ""
+    return f"{schedule(task)}{now}"
 
 
 def in_words(task: Task) -> str:
@@ -221,7 +230,7 @@ def details(task: Task) -> dict[str, Any]:
     return {
         "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
         "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
-        "schedule": schedule(task), "interval now": words(task.pace_ms) if task.pace_ms else "",
+        "schedule": schedule(task), "interval now": definition.slowed(task),
         "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
@@ -264,7 +273,6 @@ def on_failure(task: Task) -> dict[str, Any]:
         "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
         "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
         "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
-        "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
         "pauses itself": _pause(task),
         "notifies": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
         "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",

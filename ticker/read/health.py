@@ -15,9 +15,10 @@ from ticker.db import connections, installation, sql
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
-from ticker.read import entries, formatting, overview, pauses, tasks
+from ticker.read import entries, formatting, overview, pauses, tasks, workers
 from ticker.read.explain import span
 from ticker.read.tasks import TickerStatus
+from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
@@ -64,8 +65,9 @@ class Health:
     """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
 
     `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
-    `late`: how many tasks are late; up to 100,000 are counted, and they are no problem by themselves. `last_stop`: says when the last ticker stopped, if no other one ticked after it.
-    `pauses` of many tasks are no problem. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
+    `late`: how many tasks are late; up to 100,000 are counted, and they are no problem by themselves. `last_stop`: says when the
+    last ticker stopped, if no other one ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue
+    needs. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
     """
 
     database_error: str
@@ -79,6 +81,12 @@ class Health:
     last_stop: str = ""
     late: int = 0
     pauses: tuple[Pause, ...] = ()
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Returns sentences about queues with too few workers. A restart of a process does not help, so these are no problems."""
+        return tuple(need.sentence for need in self.needs if need.has_too_few and need.queue not in self.unattended)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -128,7 +136,7 @@ def data(health: Health) -> dict[str, Any]:
         "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
         "tickers": [formatting.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
         "late": None if health.database_error else health.late,
-        "leased": health.leased, "pauses": formatting.plain_data(health.pauses),
+        "leased": health.leased, "warnings": list(health.warnings), "pauses": formatting.plain_data(health.pauses),
     }  # fmt: skip
 
 
@@ -188,7 +196,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             "", tickers=tuple(one for one in known if not one.has_ended), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
-            pauses=tuple(pauses.list_pauses(db)), late=overview.late(db),
+            pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 

@@ -31,7 +31,7 @@ class RunRecord:
 
     `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces` is how
     many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the latest.
-    `stop_requested_by` asked to stop it.
+    `stop_requested_by` asked to stop it. `queue` is None in records of earlier releases.
     """
 
     id: int
@@ -68,6 +68,7 @@ class RunRecord:
     job_id: str
     stop_requested_by: str | None
     stop_requested_at: datetime | None
+    queue: str | None
 
 
 @dataclass(frozen=True, slots=True)

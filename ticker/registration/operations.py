@@ -40,6 +40,7 @@ def register(
     first: datetime | None = None,
     starts: datetime | str | None = None,
     ends: datetime | str | None = None,
+    during: str | None = None,
     max_runs: int | None = None,
     catch_up: str | None = None,
     remove: bool | None = None,
@@ -70,10 +71,12 @@ def register(
 
     Exactly one of `every`, `cron`, `calendar` (systemd's calendar events) and `at` sets the schedule. `every` is 1 s to
     366 days. Durations are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas. `at`, `starts` and `ends` are datetimes
-    with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron and calendar and defaults to UTC.
+    with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron, calendar and `during`, and defaults
+    to UTC.
 
     An interval task is due at once, and any other task at its first time. `first` sets another time, except with `at`.
-    `max_runs` limits the number of scheduled starts. After an outage, a task runs once for all times that it missed
+    With `during`, such as `9-17 mon-fri`, an interval task is due only in these hours of the zone, or on these days. `max_runs`
+    limits the number of scheduled starts. After an outage, a task runs once for all times that it missed
     (`catch_up="one"`), or not at all (`"none"`). A task with `at` and `remove=True` is deleted after its first success.
     With `spread`, each interval task gets a fixed phase in its interval, so that many tasks are not due at the same
     time. A cron or calendar task gets a phase of up to `within` after each of its times:

@@ -51,9 +51,10 @@ class Step:
 
 
 def in_words(values: Mapping[str, Any]) -> str:
-    """Returns the kind of the schedule, its text and, unless it is UTC, its zone."""
+    """Returns the kind of the schedule, its text, its hours and, unless it is UTC, its zone."""
+    during = f" during {values['during']}" if values["during"] else ""
     zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
-    return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
+    return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{during}{zone}"
 
 
 @writes
@@ -159,7 +160,7 @@ def _redeclared(given: definition.Given, row: Row) -> Steps[dict[str, Any]]:
     if row["registered"] == given:
         return {}
     old, new = (yield from rows.applied(row["registered"], None)), (yield from rows.applied(given, None))
-    return {column: value for column, value in new.items() if old[column] != value}
+    return rows.of_use({column: value for column, value in new.items() if old[column] != value}, row)
 
 
 def _carry_out(step: Step, item: Declared | None, given: definition.Given, row: Row | None) -> Steps[None]:

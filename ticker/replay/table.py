@@ -13,14 +13,15 @@ from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.replay.event import Event, Step, clock, read_event, read_time
 from ticker.schedules.duration import HOUR, SECOND, milliseconds, words
+from ticker.tasks import checks, definition
 
 COLUMNS = ("next_run", "last_run", "checked")
 TICKS_AT_MOST = 2000  # ticks without a row; each takes some milliseconds
-SETTINGS = "interval 60 s, tolerance 5 s, box 30 s, tick every 30 s, or: ticks as written"
+SETTINGS = "interval 60 s, tolerance 5 s, box 30 s, during 9-17, tick every 30 s, or: ticks as written"
 
 _FENCE = re.compile(r"(```+|~~~+)")
-_SETTINGS = re.compile(r"(?:[-*] )?((?:interval|tolerance|box|ticks?)\b.*)", re.IGNORECASE)
-_SETTING = re.compile(r"(interval|tolerance|box|tick every):? +(.+)")
+_SETTINGS = re.compile(r"(?:[-*] )?((?:interval|tolerance|box|during|ticks?)\b.*)", re.IGNORECASE)
+_SETTING = re.compile(r"(interval|tolerance|box|during|tick every):? +(.+)")
 _AS_WRITTEN = "ticks as written"
 
 Numbered = tuple[int, str]
@@ -35,10 +36,14 @@ class Timing:
     tolerance: int
     box: int
     tick: int | None
+    during: str = ""
 
     def __str__(self) -> str:
         ticks = "ticks as written" if self.tick is None else f"tick every {words(self.tick)}"
-        return f"interval {words(self.every)}, tolerance {words(self.tolerance)}, box {words(self.box)}, {ticks}"
+        during = f"during {self.during}, " if self.during else ""
+        return (
+            f"interval {words(self.every)}, tolerance {words(self.tolerance)}, box {words(self.box)}, {during}{ticks}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +200,7 @@ def _settings(lines: Iterable[Numbered]) -> dict[str, tuple[int, str]]:
 
 def _sentence(number: int, line: str) -> list[tuple[str, str]]:
     sentence = re.split(r"[.;](?=\s|$)", line.lower())[0]
-    return [_setting(number, " ".join(part.split())) for part in re.split(r",| and ", sentence)]
+    return [_setting(number, " ".join(part.split())) for part in re.split(r",(?!\d)| and ", sentence)]
 
 
 def _setting(number: int, text: str) -> tuple[str, str]:
@@ -214,12 +219,15 @@ def _timing(settings: Mapping[str, tuple[int, str]]) -> Timing:
     box = _ms(settings, "box", timing.SHORTEST_BOX, timing.LONGEST_INTERVAL, timing.box_by_default(every))
     written = settings.get("tick", (0, ""))[1] == _AS_WRITTEN
     tick = None if written else _ms(settings, "tick", SECOND // 10, HOUR, 30 * SECOND)
+    during = settings.get("during", (0, ""))[1]
     try:
         timing.check_fit(every, tolerance, box)
+        during = checks.during("during", during)
+        definition.check_hours(during, every, "UTC")
     except BadInput as error:
         number = settings.get(error.field, max(settings.values()))[0]
         raise BadInput(f"{_line(number)}: {error.field}", error.value, error.problem) from None
-    return Timing(every, tolerance, box, tick)
+    return Timing(every, tolerance, box, tick, during)
 
 
 def _ms(settings: Mapping[str, tuple[int, str]], name: str, least: int, most: int, default: int) -> int:

@@ -201,7 +201,7 @@ def world(scratch: Scratch, settings: Timing, start: Row) -> Iterator[World]:
         with clock.use(lambda: ZERO + start.at):
             task = operations.register(
                 scratch.connection, FUNCTION, every=timing.span(settings.every), box=timing.span(settings.box),
-                tolerance=timing.span(settings.tolerance), first=ZERO + next_run,
+                tolerance=timing.span(settings.tolerance), first=ZERO + next_run, during=settings.during,
             )  # fmt: skip
         new = World(task, store, scratch)
         if (last_run := start.expected.get("last_run")) is not None:

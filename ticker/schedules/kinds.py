@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
 from ticker.model import Alarm, DueTask, Kind
-from ticker.schedules import calendar, cron, duration, interval, once, phase, zones
+from ticker.schedules import calendar, cron, duration, hours, interval, once, phase, zones
 from ticker.schedules.interval import Interval
 
 if TYPE_CHECKING:
@@ -183,14 +183,17 @@ def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
 
 
 def of(task: "DueTask | Task | Alarm") -> Schedule:
-    """Returns the schedule in a task's row, including its phase after each time. Raises BadInput if it cannot be scheduled."""
-    return shifted(plain(task), None if task.kind is Kind.INTERVAL else task.phase_ms)
+    """Returns the schedule in a task's row, with its phase after each time, or its hours.
 
-
-def plain(task: "DueTask | Task | Alarm") -> Schedule:
-    """Returns the schedule in a task's row, without its phase; of an elastic interval, the interval in force."""
+    Raises BadInput if it cannot be scheduled.
+    """
     if task.kind is not Kind.INTERVAL:
-        return parse(task.kind, task.expression, task.zone)
+        return shifted(parse(task.kind, task.expression, task.zone), task.phase_ms)
+    return hours.InHours(in_force(task), task) if task.during else in_force(task)
+
+
+def in_force(task: "DueTask | Task | Alarm") -> Interval:
+    """Returns the interval of a task, regardless of its hours; of an elastic interval, the one in force. Raises BadInput."""
     if task.every_ms <= 0:
         raise BadInput("every_ms", task.every_ms, "is not an interval")
     return Interval(task.every_ms if task.pace_ms is None else task.pace_ms)
@@ -198,12 +201,16 @@ def plain(task: "DueTask | Task | Alarm") -> Schedule:
 
 def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datetime]:
     """Returns the next `count` times of a task that is pushed at `after`. `tick` is the time between two ticks, in ms."""
-    if task.kind is not Kind.INTERVAL or task.phase_ms is None:
+    if task.kind is not Kind.INTERVAL:
         return times(of(task), after, count)
-    result = [after]
+    result, every = [after], Interval(task.interval_ms)
     while len(result) <= count:
         last = result[-1]
-        result.append(phase.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick))
+        if task.phase_ms is None or task.interval_ms != task.every_ms:
+            due = every.next_after(last)
+        else:
+            due = phase.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
+        result.append(hours.in_hours(task, due))
     return result[1:]
 
 
@@ -217,9 +224,15 @@ def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     if task.kind != Kind.INTERVAL:
         due = of(task).next_after(max(now, task.occurrence))
     elif task.phase_ms is None:
-        due = of(task).next_after(now)
+        due = in_force(task).next_after(now)
     elif task.pace_ms is not None:
         due = phase.next_at_pace(now, task.every_ms, task.tolerance_ms, task.phase_ms, task.pace_ms)
     else:
         due = phase.next_after(task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
+    # the end of the run may shorten a longer interval in force: the tick that finds the task due puts it off, if need be
+    return bounded(task, due if due is None or task.pace_ms is not None else hours.in_hours(task, due))
+
+
+def bounded(task: "DueTask | Task", due: datetime | None) -> datetime | None:
+    """Returns the time, or None if the schedule has ended by then."""
     return None if due is None or (task.ends_at is not None and due > task.ends_at) else due

@@ -18,7 +18,7 @@ from ticker.model import (
     TEXT_AT_MOST,
     Kind,
 )
-from ticker.schedules import calendar, cron, interval, once, zones
+from ticker.schedules import calendar, cron, hours, interval, once, zones
 from ticker.schedules.duration import SECOND, milliseconds
 from ticker.schedules.interval import UTC
 from ticker.schedules.kinds import Schedule
@@ -82,7 +82,10 @@ def box(field: str, value: object) -> int:
 
 
 def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks the fields of a schedule: one of `every`, `cron`, `calendar` and `at`, and an optional zone."""
+    """Checks the fields of a schedule: one of `every`, `cron`, `calendar` and `at`, and an optional zone.
+
+    Whether the zone applies to `every` depends on `during`, so this is checked when both are known.
+    """
     names = [field for field in NAMES.values() if field in given]
     if len(names) > 1:
         raise BadInput(names[-1], given[names[-1]], f"cannot be combined with {names[0]}; a task has one schedule")
@@ -93,15 +96,13 @@ def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
-    if zone is not None:
-        raise BadInput("zone", zone.key, "does not apply to every: an interval is elapsed time")
     every = interval.parse("every", given["every"])
     return {
         "kind": Kind.INTERVAL,
         "expression": "",
-        "zone": "UTC",
         "every_ms": every.every_ms,
         "every_most_ms": every.most_ms,
+        **({} if zone is None else {"zone": zone.key}),
     }
 
 
@@ -113,6 +114,11 @@ def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
     named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
     given = {"kind": read.kind, "expression": read.text, "every_ms": 0, "every_most_ms": None}
     return given | ({"zone": read.zone.key} if named else {})
+
+
+def during(field: str, value: object) -> str:
+    """Accepts hours of the day and days of the week, and returns their normalized text. An empty text removes them."""
+    return "" if value == "" else hours.parse(field, value).text
 
 
 def bound(field: str, value: object) -> str:

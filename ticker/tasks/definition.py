@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
 from ticker.engine import timing
 from ticker.errors import BadInput, quoted
 from ticker.model import Kind
-from ticker.schedules import kinds, phase
+from ticker.schedules import hours, kinds, phase
 from ticker.schedules.duration import figure, words
-from ticker.schedules.interval import Interval
+from ticker.schedules.interval import UTC, Interval
 from ticker.schedules.kinds import Schedule
 from ticker.tasks import checks, fields
 from ticker.tasks.fields import DEFAULTS, Task
@@ -80,11 +80,13 @@ def applied(
     }
     if "kind" not in explicit and before is None:
         raise BadInput("every", None, "is missing; write a duration such as 1m, or use cron, calendar or at")
-    if values["kind"] == Kind.INTERVAL:
-        if before is not None and before.kind is not Kind.INTERVAL:  # a tolerance registered earlier applies again
-            values |= {
-                column: registered[column] for column in ("tolerance_ms",) if column in registered.keys() - given.keys()
-            }
+    is_interval = values["kind"] == Kind.INTERVAL
+    if (
+        before is not None and (before.kind is Kind.INTERVAL) != is_interval
+    ):  # what was registered earlier applies again
+        columns = ("tolerance_ms", "during", "zone") if is_interval else ("within_ms", "zone")
+        values |= {column: registered[column] for column in columns if column in registered.keys() - given.keys()}
+    if is_interval:
         _fit_interval(values, given, explicit, before)
     else:
         assert now is not None, "needs_now"
@@ -105,15 +107,19 @@ def schedule_of(values: Mapping[str, Any]) -> Schedule:
 
 
 def first_run(values: Mapping[str, Any], now: datetime) -> datetime:
-    """Returns when a new or changed task with these columns is first due. Raises BadInput if it never is."""
+    """Returns when a new or changed task with these columns is first due, regardless of its hours.
+
+    Raises BadInput if it never is due.
+    """
     starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
     first = kinds.first_run(schedule_of(values), now, starts)
     field = checks.NAMES[Kind(values["kind"])]
     text = values["expression"] or words(values["every_ms"])
     if first is None:
         raise kinds.no_time(Kind(values["kind"]), field, text)
-    if ends is not None and first > ends:
-        raise BadInput("ends", ends.isoformat(), f"is before the first time of {text}, {first.isoformat()}")
+    opening = max(first, hours.span(values["during"], values["zone"], first).begins) if values["during"] else first
+    if ends is not None and opening > ends:
+        raise BadInput("ends", ends.isoformat(), f"is before the first time of {text}, {opening.isoformat()}")
     return first
 
 
@@ -146,11 +152,27 @@ def _fit_interval(values: dict[str, Any], given: Given, explicit: Collection[str
             "applies only to cron and calendar; for an interval, spread=True is enough",
         )
     values["within_ms"] = None
+    check_hours(values["during"], every, given.get("zone", UTC.key))
+    values["zone"] = values["zone"] if values["during"] else UTC.key
     only = {"tolerance_ms", "box_ms"} & given.keys()
     blame = only.pop().removesuffix("_ms") if len(only) == 1 else None
     timing.check_fit(every, values["tolerance_ms"], values["box_ms"], blame=blame)
     if values["stretch_ms"] is not None and values["stretch_ms"] <= every:
         raise BadInput("stretch", words(values["stretch_ms"]), f"must be longer than the interval of {words(every)}")
+
+
+def check_hours(during: str, every: int, zone: str) -> None:
+    """Checks that an interval fits into its hours. Without hours, it has no zone: it is elapsed time. Raises BadInput."""
+    if not during and zone != UTC.key:
+        raise BadInput("zone", zone, "does not apply to every without during: an interval is elapsed time")
+    if during and every > (shortest := hours.stored(during).shortest):
+        problem = f"lasts {words(shortest)}, less than the interval of {words(every)}; write longer hours, or use cron"
+        raise BadInput("during", during, problem)
+
+
+def check_no_hours(during: str | None) -> None:
+    if during:
+        raise BadInput("during", during, "applies only to every; cron and calendar name their own hours")
 
 
 def _fit_times(
@@ -164,6 +186,8 @@ def _fit_times(
         raise BadInput(
             "stretch", words(values["stretch_ms"]), "applies only to intervals; other tasks run at their times"
         )
+    check_no_hours(given.get("during"))
+    values["during"] = ""
     _fit_window(values, now)
     values["tolerance_ms"] = 0
     changed = _are_new(values["retries"], before) or any(
@@ -232,13 +256,13 @@ def rounded_up(every: int, tick: int = timing.USUAL_TICK) -> str:
 
 
 def slowed(task: Task) -> str:
-    """Returns a sentence about a task whose interval in force is longer than its own, or an empty text."""
-    if task.stretched_ms is None:
-        if task.pace_ms is None:
-            return ""
-        again = f"it is {figure(task.every_ms)} again after a run that finds work"
-        return f"its interval is {figure(task.pace_ms)} because its last runs found nothing to do; {again}"
-    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
+    """Returns the interval in force, with the reason, if it is longer than the task's own. Otherwise, the text is empty."""
+    if task.stretched_ms is not None:
+        return f"{figure(task.stretched_ms)} while it fails, otherwise {figure(task.pace_ms or task.every_ms)}"
+    if task.pace_ms is None:
+        return ""
+    again = f"it is {figure(task.every_ms)} again after a run that finds work"
+    return f"{figure(task.pace_ms)} because its last runs found nothing to do; {again}"
 
 
 def alone(task: Task, until: str) -> str:

@@ -47,7 +47,7 @@ class TaskFields(TypedDict, total=False):
         Sort(sorts.TIME, "TIME"), "At", "", "A single time: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
         column="expression", default="")]
     zone: Annotated[str | None, Field(
-        sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "The time zone of cron and calendar; defaults to UTC.",
+        sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "The time zone of cron, calendar and during; defaults to UTC.",
         "Europe/Berlin", default="UTC")]
     starts: Annotated[datetime | str | None, Field(
         sorts.BOUND, "Starts", WHEN,
@@ -57,6 +57,10 @@ class TaskFields(TypedDict, total=False):
         sorts.BOUND, "Ends", WHEN,
         "The task is not due after this time; an empty string removes the limit.", "2027-12-31T18:00:00+01:00",
         column="ends_at")]
+    during: Annotated[str | None, Field(
+        sorts.HOURS, "During", WHEN,
+        "With every: the hours in the zone, or the days, in which the task is due; an empty string means always.", "9-17 mon-fri",
+        default="")]
     max_runs: Annotated[int | None, Field(
         sorts.limit(checks.MOST_RUNS), "Maximum runs", WHEN, "The maximum number of scheduled starts; 0 means no limit.")]
     catch_up: Annotated[str | None, Field(
@@ -249,6 +253,7 @@ class Task:
     every_most_ms: int | None
     pace_ms: int | None
     again_at: datetime | None
+    during: str
     pause: str | None
     is_resuming: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
@@ -257,6 +262,11 @@ class Task:
     def owner(self) -> str:
         """`type:id`, or an empty string for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
+
+    @property
+    def interval_ms(self) -> int:
+        """The interval in force: longer than `every_ms` while the task fails, or while its runs find nothing to do."""
+        return self.stretched_ms or self.pace_ms or self.every_ms
 
     @property
     def runs_next(self) -> datetime | None:

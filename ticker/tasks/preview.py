@@ -8,14 +8,16 @@ from itertools import takewhile
 from ticker import clock, settings
 from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.model import Kind
-from ticker.schedules import kinds, zones
+from ticker.model import DueTask, Kind
+from ticker.schedules import hours, kinds, zones
 from ticker.schedules.calendar import Calendar
 from ticker.schedules.cron import Cron
 from ticker.schedules.duration import words
+from ticker.schedules.hours import InHours
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
-from ticker.tasks import definition
+from ticker.schedules.phase import EPOCH
+from ticker.tasks import checks, definition
 from ticker.tasks.fields import Task
 
 YEAR = timedelta(days=366)
@@ -34,19 +36,30 @@ class Preview:
     warnings: tuple[str, ...]
 
 
-def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetime | None = None) -> Preview:
+def validate(
+    text: str, *, zone: str | None = None, during: str | None = None, count: int = 5, now: datetime | None = None
+) -> Preview:
     """Returns the preview of a schedule, such as `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00` or `2027-01-01T00:00:00Z`.
 
-    Raises BadInput if the text is invalid or never fires. `now` defaults to this machine's clock.
+    `during` and `zone` are as in `register`. Raises BadInput if the text is invalid or never fires. `now` defaults to this
+    machine's clock.
     """
     if not isinstance(text, str):
         raise BadInput("expression", text, "is not a string")
-    schedule = kinds.detect(text, zone)
-    if schedule.kind is Kind.INTERVAL and zone not in (None, "UTC"):
-        raise BadInput("zone", zone, "does not apply to an interval, which is elapsed time")
+    schedule = in_hours(kinds.detect(text, zone), zone or "UTC", checks.during("during", during or ""))
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
     return of(schedule, start, count)
+
+
+def in_hours(schedule: Schedule, zone: str, during: str) -> Schedule:
+    """Returns the schedule with these hours, if there are any. It is then due as soon as they begin. Raises BadInput."""
+    if not isinstance(schedule, Interval):
+        definition.check_no_hours(during)
+        return schedule
+    definition.check_hours(during, schedule.every_ms, zone)
+    task = DueTask(0, EPOCH, "", "", schedule.every_ms, 0, 0, zone=zone, during=during)
+    return InHours(schedule, task) if during else schedule
 
 
 def of(schedule: Schedule, start: datetime, count: int) -> Preview:
@@ -64,27 +77,30 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
-    preview, tick = of(kinds.of(task), start, count), settings.current().tick_ms
+    first = task.next_run if (begin := hours.in_hours(task, start)) == start else begin
+    preview, tick = of(kinds.of(task), begin, count), settings.current().tick_ms
     if task.every_most_ms:
-        preview = replace(preview, words=Interval(task.every_ms, most_ms=task.every_most_ms).words())
-    if task.phase_ms is not None:
-        kept = () if definition.keeps_place(task, tick) else preview.warnings
-        preview = replace(preview, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)
-    if every := task.stretched_ms or task.pace_ms:
-        later = tuple(kinds.times(Interval(every), start, count))
-        preview = replace(preview, times=later, warnings=(*preview.warnings, definition.slowed(task)))
-    times = tuple(t for t in (task.next_run, *preview.times) if task.ends_at is None or t <= task.ends_at)[:count]
+        elastic = Interval(task.every_ms, most_ms=task.every_most_ms)
+        preview = replace(preview, words=(InHours(elastic, task) if task.during else elastic).words())
+    if task.phase_ms is not None and definition.keeps_place(task, tick):
+        preview = replace(preview, warnings=())
+    if slowed := definition.slowed(task):
+        preview = replace(preview, warnings=(*preview.warnings, f"its interval is {slowed}"))
+    later = kinds.upcoming(task, begin, count, tick)
+    times = tuple(t for t in (first, *later) if task.ends_at is None or t <= task.ends_at)[:count]
     if task.max_runs is not None:
         times = times[: max(task.max_runs - task.started, 0)]
     return replace(preview, times=times)
 
 
 def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
-    gap, tick = kinds.shortest_gap(schedule, start), settings.current().tick_ms
-    if schedule.kind is Kind.INTERVAL:
-        if rounded := definition.rounded_up(gap or 0, tick):
+    tick = settings.current().tick_ms
+    if isinstance(schedule, Interval | InHours):
+        every = schedule.schedule if isinstance(schedule, InHours) else schedule
+        if rounded := definition.rounded_up(every.every_ms, tick):
             yield rounded
         return
+    gap = kinds.shortest_gap(schedule, start)
     if gap is not None and gap < tick:
         yield (
             f"two of its times are {words(gap)} apart, less than {definition.tick_in_words(tick)}: "

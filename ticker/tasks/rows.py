@@ -13,8 +13,9 @@ from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps
 from ticker.engine import timing
+from ticker.errors import BadInput
 from ticker.model import Kind, Outcome
-from ticker.schedules import kinds
+from ticker.schedules import hours, kinds
 from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
 from ticker.tasks.queries import query
@@ -68,21 +69,26 @@ def change(
     parameters = parameters_of(values, registered) | {"again": again, "next_run": next_run, "declared_in": declared_in}
     changed = yield from written("change_task", by=by, id=row["id"], now=clock.now(), **parameters)
     is_moved = again and changed[0]["next_run"] != row["next_run"]
-    if is_moved or any(values[column] != row[column] for column in ("every_ms", "spread", "within_ms")):
+    if is_moved or any(
+        values[column] != row[column] for column in ("every_ms", "spread", "within_ms", "during", "zone")
+    ):
         changed = [(yield from placed(changed[0]))]
     yield from wake_up()
     return task_from(changed[0])
 
 
 def placed(row: Row) -> Steps[Row]:
-    """If the task has a phase, makes it due at that phase from now on. Returns the row."""
+    """Makes the task due in phase, if it has one, and in its hours from now on. Returns the row."""
     task = task_from(row)
-    if task.next_run is None or (task.kind is Kind.INTERVAL and not task.spread) or task.kind is Kind.ONCE:
+    if task.next_run is None or task.kind is Kind.ONCE:
         return row
     if task.kind is Kind.INTERVAL:
-        return {**row, **((yield query("place", ids=[task.id], now=clock.now())) or [row])[0]}
-    first = kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at)
-    if first is None or first > (task.ends_at or first):
+        if task.spread:
+            row = {**row, **((yield query("place", ids=[task.id], now=clock.now())) or [row])[0]}
+        first = task_from(row).next_run
+    else:
+        first = kinds.bounded(task, kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at))
+    if first is None or first == row["next_run"]:
         return row
     yield query("set_next_runs", ids=[task.id], next_runs=[first])
     return {**row, "next_run": first}
@@ -123,7 +129,9 @@ def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
     return (
         bounds
         or woken
-        or any(values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "max_runs"))
+        or any(
+            values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "during", "max_runs")
+        )
     )
 
 
@@ -131,15 +139,19 @@ def next_time(before: Task, values: Mapping[str, Any]) -> Steps[datetime | None]
     """Returns the task's due time if it still fits, or else the first time after now; None if the task has had all its runs."""
     if values["max_runs"] is not None and before.started >= values["max_runs"]:
         return None
-    same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))
+    same = all(
+        values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "during", "every_ms")
+    )
     starts, ends = (definition.moment(values[bound]) for bound in ("starts_at", "ends_at"))
     now, due = (yield from instant()), before.next_run
     is_ahead = due is not None and (due > now or before.kind not in (Kind.CRON, Kind.CALENDAR))
-    if same and due and is_ahead and (starts or due) <= due <= (ends or due):
+    fits = due is not None and is_ahead and (starts or due) <= due <= (ends or due)
+    if same and fits:
         return due
     first = definition.first_run(values, now)
     if values["kind"] == Kind.INTERVAL and first == now:  # it may have run just now
-        return now + timing.span(values["every_ms"])
+        following = now + timing.span(values["every_ms"])
+        return min(due, following) if due and fits and before.kind is Kind.INTERVAL else following
     return first
 
 
@@ -183,7 +195,14 @@ def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any
 def news(given: definition.Given, row: Row) -> dict[str, Any]:
     """Returns the fields that differ from the last registration."""
     registered = {"every_most_ms": None, **row["registered"]}  # it may be older than elastic intervals
-    return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
+    news = {column: value for column, value in given.items() if column not in registered or registered[column] != value}
+    return of_use(news, row)
+
+
+def of_use(news: definition.Given, row: Row) -> dict[str, Any]:
+    """Returns the changes without a zone that the task does not use, because an operator has removed its hours."""
+    is_unused = row["kind"] == Kind.INTERVAL and not row["during"] and not {"kind", "during"} & news.keys()
+    return {column: value for column, value in news.items() if column != "zone" or not is_unused}
 
 
 def task_from(row: Row) -> Task:
@@ -201,4 +220,13 @@ def _value(row: Row) -> Task:
     values = {column: row[column] for column in _COLUMNS}
     values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"]), "limits": tuple(row["limits"] or ())}
     values["last_outcome"] = Outcome(row["last_outcome"]) if row["last_outcome"] else None
-    return Task(**values)
+    task = Task(**values)
+    return replace(task, next_run=due_in_hours(task)) if task.during else task
+
+
+def due_in_hours(task: Task) -> datetime | None:
+    """Returns when a task with hours is due. Until a tick finds it due, its row may name a time at which they are over."""
+    try:
+        return task.next_run and kinds.bounded(task, hours.in_hours(task, task.next_run))
+    except (BadInput, OverflowError):  # a row edited by hand: its push reports the error
+        return task.next_run

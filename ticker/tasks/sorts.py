@@ -83,6 +83,7 @@ LABEL = Sort({"type": "string", "maxLength": NAME_AT_MOST}, "NAME", checks.label
 PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose)
 OBJECT = Sort({"type": "object"}, "JSON", checks.json_object)
 FLAG = Sort({"type": "boolean"}, "", checks.flag)
+HOURS = Sort({"type": "string", "examples": ["9-17 mon-fri", "22-6 sat,sun"]}, "HOURS", checks.during)
 BOUND = Sort(TIME, "TIME", checks.bound)
 LIMITED_SPAN = Sort(DURATION, "DURATION", checks.span_or_none(timing.SHORTEST_INTERVAL))
 KEYS = Sort(

@@ -27,9 +27,10 @@ def advances(task: Task) -> Iterator[Advance]:
 
 
 def moved_on(before: Version, after: Version) -> bool:
-    """Later than before, or none any more. People move it, too, but change something else of the row with it; a clamp
-    only brings it nearer."""
+    """Later than before, or none any more. People and runs of elastic tasks move it, too, but change something else of the row with
+    it; a clamp only brings it nearer."""
     if after.op != "U" or before.next_run is None or after.next_run == before.next_run:
         return False
     later = after.next_run is None or after.next_run > before.next_run
-    return later and before.definition == after.definition and before.updated_at == after.updated_at
+    is_paced = (before.pace_ms, before.again_at) != (after.pace_ms, after.again_at)
+    return later and not is_paced and before.definition == after.definition and before.updated_at == after.updated_at

@@ -122,7 +122,7 @@ def _no_long_gap(
     history: History, task: Task, epoch: Epoch, calm: Calm, starts: Sequence[float], found: Findings
 ) -> None:
     begin, end = max(calm.begin, _first_due(history, epoch)), min(calm.end, epoch.end)
-    limit = epoch.version.every_ms / 1000 + history.setup.tick + history.setup.queue_delay
+    limit = epoch.version.longest + history.setup.tick + history.setup.queue_delay
     inside = starts[bisect_left(starts, begin) : bisect_right(starts, end)]
     for before, after in pairwise([begin, *inside, end] if begin < end else []):
         is_long = after - before > limit

@@ -118,6 +118,7 @@ def health(max_age: str | None, as_json: bool) -> None:
         for ticker in status.tickers:
             silent = " (silent)" if health_check.silent_ms(ticker, status.max_age_ms) else ""
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
+        render.warn(status.warnings)
         for pause in status.pauses:
             render.say(pauses.sentence(pause))
         if status.late:

@@ -64,7 +64,7 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]
 
 
 def head(view: View) -> Iterator[tuple[str, str]]:
-    """Yields sentences and their styles: the counts, the running tickers, and all problems."""
+    """Yields sentences and their styles: the counts, the running tickers, and all problems and warnings."""
     overview, most = view.overview, view.health.max_age_ms
     yield f"{formatting.moment(overview.now)} UTC  {counted(overview.counts)}", "bold"
     alive = [ticker for ticker in overview.tickers if health.ticks([ticker], most)]
@@ -76,6 +76,8 @@ def head(view: View) -> Iterator[tuple[str, str]]:
         yield pauses.sentence(pause), "bold yellow"
     for problem in view.health.problems:
         yield f"problem: {problem}", "bold red"
+    for warning in view.health.warnings:
+        yield f"warning: {warning}", "bold yellow"
 
 
 def silent(tickers: Iterable[TickerStatus], most: int) -> str:
@@ -170,7 +172,7 @@ def ahead(task: Task, view: View) -> Row:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
         when = f"due since {at}" + ("" if task.push_errors else f": {pushed(view)}")
-    text = f"{when}, {formatting.in_words(task) or formatting.schedule(task)}"
+    text = f"{when}, {formatting.in_words(task) or formatting.schedule_now(task)}"
     return row(task.id, task.name, task.owner, text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
 
 

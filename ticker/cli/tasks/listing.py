@@ -57,7 +57,7 @@ def lines(tasks: Sequence[Task], width: int, height: int) -> list[Line]:
 
 def listed(task: Task) -> Row:
     return fit.row(
-        task.id, task.name, task.owner, task.function, formatting.schedule(task), task.queue, formatting.moment(task.runs_next),
+        task.id, task.name, task.owner, task.function, formatting.schedule_now(task), task.queue, formatting.moment(task.runs_next),
         formatting.moment(task.last_run), formatting.outcome(task), formatting.state_in_words(task),
         style=colour(formatting.state(task)),
     )  # fmt: skip

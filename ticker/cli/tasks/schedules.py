@@ -1,5 +1,6 @@
 """`ticker next | validate`: explains a schedule before it is used."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,19 +16,22 @@ from ticker.tasks.preview import MOST_TIMES, Preview
 
 ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 
+during = click.option("--during", metavar="HOURS", help="The hours of an interval, such as '9-17 mon-fri'.")
+
 
 @click.command()
 @click.argument("expression")
 @click.option("--zone", metavar="ZONE", help="Time zone of the schedule, such as Europe/Berlin. Defaults to UTC.")
+@during
 @as_json
-def validate(expression: str, zone: str | None, as_json: bool) -> None:
+def validate(expression: str, zone: str | None, during: str | None, as_json: bool) -> None:
     """Explain what EXPRESSION means.
 
     Accepts an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time.
     """
     from ticker.tasks import preview
 
-    show(preview.validate(expression, zone=zone), as_json)
+    show(preview.validate(expression, zone=zone, during=during), as_json)
 
 
 @click.command("next")
@@ -41,39 +45,41 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
     help="The number of times to show.",
 )
 @click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION. Defaults to UTC.")
+@during
 @options.owner
 @as_json
-def next_(expression: str, count: int, zone: str | None, owner: str | None, as_json: bool) -> None:
+def next_(expression: str, count: int, zone: str | None, during: str | None, owner: str | None, as_json: bool) -> None:
     """Show the next times of EXPRESSION or TASK.
 
     A number of at most 8 digits is a task's id. Any other valid schedule is an EXPRESSION, unless --owner is given.
     """
-    show(read(expression, count, zone, owner), as_json)
+    show(read(expression, count, {"zone": zone, "during": during}, owner), as_json)
 
 
-def read(expression: str, count: int, zone: str | None, owner: str | None) -> Preview:
+def read(expression: str, count: int, said: Mapping[str, str | None], owner: str | None) -> Preview:
     from ticker.tasks import preview
 
     is_id = expression.isascii() and expression.isdigit() and len(expression) <= ID_AT_MOST
     if is_id or owner is not None:
-        return of_task(expression, count, zone, owner)
+        return of_task(expression, count, said, owner)
     try:
-        return preview.validate(expression, zone=zone, count=count)
+        return preview.validate(expression, count=count, zone=said["zone"], during=said["during"])
     except BadInput as error:
-        if zone is not None or any(sign in expression for sign in " *:/@"):
+        if any(said.values()) or any(sign in expression for sign in " *:/@"):
             raise
         try:
-            return of_task(expression, count, zone, owner)
+            return of_task(expression, count, said, owner)
         except UnknownTask as unknown:
             raise UnknownTask(f"{unknown}, and as a schedule: {error.problem}") from None
 
 
-def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
+def of_task(task: str, count: int, said: Mapping[str, str | None], owner: str | None) -> Preview:
     """Returns the next times of a task, beginning with the time at which it is due, or the reason why it has none."""
     from ticker.read import forecast, tasks
 
-    if zone is not None:
-        raise BadInput("zone", zone, "cannot be combined with a task, which has its own zone")
+    for name, value in said.items():
+        if value is not None:
+            raise BadInput(name, value, "cannot be combined with a task, which has its own schedule")
     named = ref(task, owner)
     assert named is not None
     with owner_hint(named, owner), database() as db:

@@ -12,7 +12,7 @@ RETURNING id
 -- for it. Writes nothing if a later occurrence was pushed already, the schedule is over, or the time is too long.
 WITH held AS MATERIALIZED (
     SELECT t.id, t.kind, {longest_again t} AS longest_ms, n.at,
-        t.kind = 'interval' AND t.next_run IS NOT NULL AND t.waiting = '{}' AND coalesce(n.at <= t.ends_at, true) AS may_move
+        t.kind = 'interval' AND t.next_run IS NOT NULL AND NOT {next_is_pushed t} AND coalesce(n.at <= t.ends_at, true) AS may_move
     FROM {schema}.tasks t, LATERAL (
         SELECT greatest({soonest_due t}, t.starts_at, {now} + %(after_ms)s::bigint * interval '1 millisecond') AS at) n
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid FOR NO KEY UPDATE OF t
@@ -193,8 +193,8 @@ SELECT id AS run_id FROM late
 -- name: add_pieces
 -- Records some of the many pieces of a run while it holds its task. Ticks skip them until all are made.
 INSERT INTO {schema}.runs (
-    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
-SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
+    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at)
+SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
 FROM {schema}.runs p, (SELECT {now} AS now) i,
     jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
 WHERE p.token = %(token)s::uuid AND p.state = 'running'
@@ -218,11 +218,11 @@ WITH held AS MATERIALIZED (
         pid = coalesce(%(pid)s::integer, r.pid)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
-    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence, r.token
+    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.queue, r.occurrence, r.token
 ), made AS (
     INSERT INTO {schema}.runs (
-        task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
-    SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned',
+        task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at)
+    SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned',
         i.now, i.now
     FROM parent p, instant i, jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
     ORDER BY e.n

@@ -40,8 +40,8 @@ WHERE r.id = f.id
 -- name: plan_retries
 -- Plans a further attempt of each of these runs or pieces.
 INSERT INTO {schema}.runs (
-    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, state, due_at, created_at)
-SELECT r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END,
+    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, attempt, state, due_at, created_at)
+SELECT r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.queue, CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END,
     coalesce(r.parent_id, r.id), r.item, r.occurrence, r.attempt + 1, 'planned', p.due_at, %(now)s
 FROM unnest(%(ids)s::bigint[], %(dues)s::timestamptz[]) AS p (id, due_at) JOIN {schema}.runs r ON r.id = p.id
 ORDER BY p.due_at, r.id
@@ -116,7 +116,7 @@ WITH complete AS MATERIALIZED (
     UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
         follow_up = j.needs_follow_up IS NOT NULL AND (j.outcome = 'failed' OR (j.outcome IN {good_outcomes} AND j.needs_follow_up))
     FROM judged j WHERE r.id = j.id
-    RETURNING r.id, r.kind, r.outcome
+    RETURNING r.id, r.kind, r.outcome, r.ended_at
 ), noted AS (
     UPDATE {schema}.tasks t SET
         last_run_id = CASE WHEN j.latest THEN e.id ELSE t.last_run_id END,
@@ -137,7 +137,7 @@ SELECT id FROM ended
 -- name: claim_alarms
 -- Locks and returns the tasks whose last success must be checked now. A task that was never pushed waits for its first
 -- time. A time to check that was set by hand, without an alert, is ignored. While a task is paused, no success is expected.
-SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, during, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
         THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END,

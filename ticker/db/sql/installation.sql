@@ -70,9 +70,9 @@ WITH walked AS MATERIALIZED (
     ORDER BY t.id FOR NO KEY UPDATE OF t
 ), dropped AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
-        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue)
     SELECT c.id, c.name, c.function, c.owner_type, c.owner_id, 'scheduled', o, 'ended', 'dropped',
-        'adopted', i.now, i.now, c.last_run, i.now, c.every_ms, c.tolerance_ms
+        'adopted', i.now, i.now, c.last_run, i.now, c.every_ms, c.tolerance_ms, c.queue
     FROM instant i, chosen c, unnest(c.waiting) o WHERE NOT (c.again AND o = c.newest)
     ON CONFLICT DO NOTHING
     RETURNING task_id

@@ -165,7 +165,7 @@ UNION ALL
 SELECT {least_budget} WHERE {waits_in_vain} AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})
 
 -- rule: just_granted
-coalesce(t.granted_at BETWEEN %(now)s - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, false)
+coalesce(t.granted_at BETWEEN %(now)s::timestamptz - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, false)
 
 -- rule: of_an_ended_pause
 EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} AND {covers t})

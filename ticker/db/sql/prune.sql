@@ -16,12 +16,15 @@ SELECT set_config('statement_timeout', '1s', true)
 -- walk finds their head gone (`dry` has to judge it again).
 -- The last 20 heads stay while the task exists (for problems: the last 20 problems). A task's heads are looked up once
 -- per page, among its newest 300,000. If these contain fewer than 20, nothing is deleted by age.
+-- Nothing is deleted that ended after the newest closed minute, or from the first one on that is counted again.
 -- OFFSET 0 keeps each query to its own row and index: as a join it might read a whole table for each page.
 WITH instant AS MATERIALIZED (
-    SELECT {now} AS now
+    SELECT n.now, least(n.now - interval '2 hours', (SELECT max(at) + interval '1 minute' FROM {schema}.closed_minutes),
+        (SELECT min(at) FROM {schema}.closed_minutes WHERE horizon IS NOT NULL)) AS over
+    FROM (SELECT {now} AS now) n
 ), walked AS MATERIALIZED (
     SELECT r.id, r.kind, r.parent_id, r.outcome, r.ended_at, r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour'
-            AS is_young, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.now - interval '2 hours' AS is_over
+            AS is_young, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.over AS is_over
     FROM instant i, {schema}.runs r
     WHERE r.id > %(after)s::bigint
     ORDER BY r.id LIMIT %(limit)s
@@ -37,7 +40,7 @@ WITH instant AS MATERIALIZED (
             AS is_free
     FROM instant i, (SELECT DISTINCT head FROM page WHERE is_over AND (id = head OR %(dry)s)) d
         JOIN LATERAL (
-            SELECT r.id, r.task_id, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.now - interval '2 hours' AS is_over,
+            SELECT r.id, r.task_id, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.over AS is_over,
                 r.kind IN ('piece', 'retry') AND r.parent_id IS NOT NULL AS is_orphan, f.is_failure OR (r.outcome = 'dropped'
                     AND r.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) AS is_problem,
                 r.ended_at < i.now - CASE WHEN f.is_failure THEN %(failures_ms)s::bigint ELSE %(successes_ms)s::bigint END

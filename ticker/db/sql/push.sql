@@ -147,9 +147,9 @@ WITH skipped AS MATERIALIZED (
         %(reasons)s::text[]) AS s (id, occurrence, next_run, reason)
 ), recorded AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
-        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', 'dropped',
-        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue
     FROM skipped s JOIN {schema}.tasks t ON t.id = s.id
     ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
     RETURNING task_id

@@ -336,20 +336,10 @@ SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC
 SELECT {event} FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 
 -- name: owner_types
--- Lists the types of owners in the record ('' for no owner), each found after the previous one: there are few types and
--- many rows.
-WITH RECURSIVE ended AS (
-    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome <> 'dropped'
-    UNION ALL
-    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > e.owner_type)
-    FROM ended e WHERE e.owner_type IS NOT NULL
-), dropped AS (
-    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome = 'dropped'
-    UNION ALL
-    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > d.owner_type)
-    FROM dropped d WHERE d.owner_type IS NOT NULL
-)
-SELECT owner_type FROM ended WHERE owner_type IS NOT NULL UNION SELECT owner_type FROM dropped WHERE owner_type IS NOT NULL
+-- Lists the types of owners in the record.
+{types_of_owners}
+SELECT owner_type FROM types_of_runs WHERE owner_type IS NOT NULL
+UNION SELECT owner_type FROM types_of_drops WHERE owner_type IS NOT NULL
 
 -- name: journal
 -- Lists the newest ended runs and drops of owners of these types. Finds the newest of each type and outcome (for a drop,

@@ -172,25 +172,25 @@ WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
 RETURNING {task t}
 
 -- name: set_next_runs
--- Sets when these tasks are due. The caller has computed their times.
-UPDATE {schema}.tasks t SET next_run = b.next_run
+-- Sets when these tasks are due. The caller has computed their times. Push errors concerned the earlier times.
+UPDATE {schema}.tasks t SET next_run = b.next_run, push_errors = 0, push_error = '', push_after = NULL
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 
 -- name: plan_runs_once
 -- Plans one manual run of each of these locked tasks, unless one waits for its start. It is not due before `within_ms` after the
--- last one was. Reads the last 100 runs only: a task that ran more often in that time loses nothing by one more run. An elastic
--- interval returns to its lower bound.
+-- last one was (after now, if that lies ahead because the clock was set back). Reads the last 100 runs only: a task that ran more
+-- often in that time loses nothing by one more run. An elastic interval returns to its lower bound.
 WITH shortened AS (
     UPDATE {schema}.tasks t SET pace_ms = {pace t}, next_run = {paced t}
-    FROM (VALUES ('succeeded', 'manual')) AS e (outcome, kind) WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
+    FROM (SELECT 'succeeded' AS outcome, 'manual' AS kind, {now} AS ended_at) e WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
 ), waits AS MATERIALIZED (
     SELECT r.task_id, max(r.id) AS id FROM {schema}.runs r
     WHERE r.task_id = ANY (%(ids)s::bigint[]) AND r.kind = 'manual' AND r.state IN ('planned', 'pushed') GROUP BY r.task_id
 ), planned AS (
-    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'manual', 'planned', greatest(i.now, (
-        SELECT max(r.due_at) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at)
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, 'manual', 'planned', greatest(i.now, (
+        SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
             SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
         WHERE r.kind = 'manual')), i.now
     FROM {schema}.tasks t, (SELECT {now} AS now) i
@@ -202,8 +202,8 @@ SELECT id FROM planned UNION ALL SELECT id FROM waits ORDER BY id
 
 -- name: plan_runs
 -- Plans one manual run of each task, which the next tick pushes. The schedule does not change.
-INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
-SELECT id, name, function, owner_type, owner_id, 'manual', 'planned', i.now, i.now
+INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at)
+SELECT id, name, function, owner_type, owner_id, queue, 'manual', 'planned', i.now, i.now
 FROM {schema}.tasks, (SELECT {now} AS now) i
 WHERE id = ANY (%(ids)s::bigint[])
 ORDER BY id

@@ -169,16 +169,22 @@ CASE WHEN t.every_most_ms IS NULL OR e.outcome IN {work_outcomes} THEN NULL
 -- The longest time after which the task t is due again because a run asked for it, in milliseconds.
 coalesce(t.every_most_ms, 86400000)
 
+-- rule: next_is_pushed
+-- An occurrence between the last one that started and the next one is in the queue. (An earlier one may be in the hands of a dead
+-- worker. So may a later one, if the clock was set back.)
+EXISTS (SELECT FROM unnest(t.waiting) w WHERE coalesce(w > t.last_occurrence, true) AND w < t.next_run)
+
 -- rule: paced
 -- When the elastic task t is due after its interval in force has become this pace. The push of its last run has counted on the
--- earlier one. A spread task moves by whole lower bounds, to another of its phases. Nothing moves if a later occurrence was
--- pushed already, or if a run asked for this time (`again`).
-CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR t.waiting <> '{}' OR t.next_run IS NOT DISTINCT FROM t.again_at
+-- earlier one. A spread task moves by whole lower bounds, to another of its phases. Nothing moves if a run asked for this time
+-- (`again`). If the shorter interval has passed, the task is due now: it is not late.
+CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR t.next_run IS NOT DISTINCT FROM t.again_at
         THEN t.next_run
         ELSE (SELECT CASE WHEN n.at > t.ends_at THEN NULL ELSE n.at END FROM (SELECT CASE WHEN m.ms = 0 THEN t.next_run
             ELSE greatest(t.starts_at, {soonest_due t}, t.next_run + m.ms * interval '1 millisecond') END AS at
             FROM (SELECT CASE WHEN t.phase_ms IS NULL THEN d.ms ELSE d.ms / t.every_ms * t.every_ms END AS ms
-                FROM (SELECT coalesce({pace t}, t.every_ms) - coalesce(t.pace_ms, t.every_ms) AS ms) d) m) n) END
+                FROM (SELECT greatest(coalesce({pace t}, t.every_ms) - coalesce(t.pace_ms, t.every_ms),
+                    least(0, -floor(1000 * extract(epoch FROM t.next_run - e.ended_at)))::bigint) AS ms) d) m) n) END
 
 -- rule: resumed
 -- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than
@@ -197,7 +203,7 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.resumed_at
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.during, t.resumed_at
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.
@@ -258,7 +264,7 @@ WITH RECURSIVE parents AS (
 t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.parent_id, t.item::text AS item, t.occurrence,
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
     t.created_at, t.checked_last_run, coalesce(t.checked_at, t.started_at) AS checked_at, t.every_ms, t.tolerance_ms,
-    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at
+    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at, t.queue
 
 -- rule: event
 -- The columns of an event that people read.

@@ -139,7 +139,7 @@ WITH asked AS MATERIALIZED (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
         started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
-        tolerance_ms, worker, host, pid, job_id)
+        tolerance_ms, worker, host, pid, job_id, queue)
     SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', j.occurrence,
         CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
         CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
@@ -148,7 +148,7 @@ WITH asked AS MATERIALIZED (
         CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
         j.last_run, CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s,
-        %(pid)s, j.job_id
+        %(pid)s, j.job_id, j.queue
     FROM ruled j WHERE j.is_recorded
     RETURNING id, task_id
 ), noted AS (
@@ -271,7 +271,7 @@ WITH locked AS MATERIALIZED (
     FROM ruled j WHERE t.id = j.id AND {final j} AND j.run_kind <> 'piece'
 ), taken AS (
     UPDATE {schema}.runs r SET
-        task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
+        task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function), queue = coalesce(j.queue, r.queue),
         state = CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
         outcome = CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, reason = coalesce(j.refusal, ''),
         token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,

@@ -4,12 +4,16 @@
 -- itself, by its uptime. Reads `limit` rows in the order of their ids, and returns the last id.
 -- A hold that was taken on this host is measured by the uptime. Otherwise only times that are too far ahead are moved
 -- back, back-offs included; the longest back-off is an hour. After an outage, a task with a phase may wait for it up to
--- two intervals. A task that was never pushed keeps its `first`, unless the task itself was registered in the future.
+-- two intervals. A task that was never pushed keeps its `first`, unless the task itself was registered in the future. A task
+-- with hours may wait for them for a week: `claim_ahead` claims it. A time that a run asked for is at most as far ahead as it was
+-- at the start of that run.
 -- The planner expects almost no rows after the list of ids, so from there on each row is looked up by its own id. A
 -- second list would be scanned once per row, 5,000 times 5,000, after a step that affects all rows.
 WITH measured AS MATERIALIZED (
-    SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms, t.stretched_ms,
-            CASE WHEN t.next_run = t.again_at THEN {longest_again t} END) * interval '1 millisecond' AS reach
+    SELECT t.id, i.now, CASE WHEN t.during = '' THEN
+        greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms, t.stretched_ms,
+            CASE WHEN t.next_run = t.again_at THEN coalesce(1000 * extract(epoch FROM t.next_run - t.last_run), {longest_again t}) END
+            ) * interval '1 millisecond' END AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
@@ -93,31 +97,28 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
     WHERE last_tick_at > {now} + interval '1 second') AS set_back
 
 -- name: claim_ahead
--- Claims cron and calendar tasks that wait for a time ahead, after the clock was set back. Only tasks that were pushed
--- before are claimed, because a new task may wait for its `first`. The clamp cannot tell when they are due; a pass can.
+-- Claims cron and calendar tasks, and tasks with hours, that wait for a time ahead, after the clock was set back. Only tasks
+-- that were pushed before are claimed, because a new task may wait for its `first`. The clamp cannot tell when they are due; a
+-- pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
+    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms, pace_ms, during
 FROM {schema}.tasks t
-WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
+WHERE (kind IN ('cron', 'calendar') OR during <> '') AND next_run > %(now)s AND id > %(after)s::bigint
   AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
 ORDER BY id
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
--- name: bring_forward
-UPDATE {schema}.tasks t SET next_run = b.next_run, push_after = NULL
-FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
-WHERE t.id = b.id AND t.next_run > b.next_run
-
 -- name: clamp_runs
 -- Moves runs that began, or were planned, in the future to the present. Each run is changed only once. Pieces are claimed
--- anyway.
+-- anyway. A manual run may be due up to an hour ahead (`plan_runs_once`), or half a minute if its push failed (`reason`).
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
        OR ({planned} AND (created_at > %(now)s::timestamptz + interval '1 second'
-                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
+                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz
+                                      + CASE reason WHEN '' THEN interval '61 minutes' ELSE interval '1 minute' END)))
     LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET
@@ -300,9 +301,9 @@ WITH settled AS MATERIALIZED (
         AS s (id, occurrence, outcome, reason)
 ), recorded AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
-        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, follow_up)
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue, follow_up)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
-        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, s.outcome = 'lost'
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue, s.outcome = 'lost'
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
     ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
     RETURNING task_id, outcome
@@ -393,6 +394,19 @@ WITH silent AS (
 INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
+
+-- name: sample
+-- Adds what a tick saw of the queues to the minute, and stores the workers in the ticker's row: which of them listen to the same
+-- queues, and how many are busy.
+WITH noted AS (
+    UPDATE {schema}.tickers SET last_report = last_report || jsonb_build_object('crews', %(crews)s::jsonb) WHERE id = %(id)s::uuid
+)
+INSERT INTO {schema}.queue_minutes AS m (at, queue, samples, listening, busy, waiting)
+SELECT date_trunc('minute', %(now)s::timestamptz, 'UTC'), s.queue, 1, s.listening, s.busy, s.waiting
+FROM unnest(%(queues)s::text[], %(listening)s::bigint[], %(busy)s::bigint[], %(waiting)s::bigint[]) AS s (queue, listening, busy, waiting)
+ORDER BY s.queue
+ON CONFLICT (at, queue) DO UPDATE SET samples = m.samples + 1, listening = m.listening + excluded.listening,
+    busy = m.busy + excluded.busy, waiting = m.waiting + excluded.waiting
 
 -- name: deregister
 -- Records that a ticker ended cleanly. Its row stays for a day: a heartbeat ahead of the clock shows that the clock was

@@ -30,16 +30,18 @@ def looked_at(given: dict[str, Any], count: int) -> Preview:
     if named[0] == "expression":
         if named[1:]:
             raise BadInput(named[1], given[named[1]], "cannot be combined with expression; give one of them")
-        return preview.validate(given["expression"], zone=given.get("zone"), count=count, now=clock.now())
-    values = {"zone": "UTC", **fields.check(given)}
-    schedule, now = definition.schedule_of(values), clock.now() or clock.python_utc()
+        of_interval = {name: given.get(name) for name in ("zone", "during")}
+        return preview.validate(given["expression"], **of_interval, count=count, now=clock.now())
+    values = {"zone": "UTC", "during": "", **fields.check(given)}
+    schedule = preview.in_hours(definition.schedule_of(values), values["zone"], values["during"])
+    now = clock.now() or clock.python_utc()
     kinds.never_fires(schedule, now, checks.NAMES[Kind(values["kind"])], given[named[0]])
     return preview.of(schedule, now, count)
 
 
 EXPRESSION = doc("A schedule of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
 BODY = body({
-    "expression": EXPRESSION, **fields.properties(fields.SCHEDULES), "count": limit(TIMES, "The number of times.", MOST_TIMES)
+    "expression": EXPRESSION, **fields.properties((*fields.SCHEDULES, fields.FIELDS["during"])), "count": limit(TIMES, "The number of times.", MOST_TIMES)
 })  # fmt: skip
 
 OPERATIONS = (

@@ -99,7 +99,7 @@ FULL_RUN = {"allOf": [of(RunRecord), MORE]}
 SERVER = object_of(answers=bool, error=str | None)
 HEALTH = object_of(
     healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
-    unattended=dict[str, int], late=int | None, leased=dict[str, str], pauses=list[Pause],
+    unattended=dict[str, int], late=int | None, leased=dict[str, str], warnings=list[str], pauses=list[Pause],
 )  # fmt: skip
 PROBLEM = object_of(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
 PROBLEM["properties"]["field"] = doc(

@@ -62,7 +62,8 @@ def previewed(here: Site, request: Request) -> Shown:
         now, announced = entries.instant(db), overview.functions(db)
     explained, problem = None, ""
     try:
-        explained = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None
+        of_interval = {name: asked(request, name) for name in ("zone", "during")}
+        explained = preview.validate(text, **of_interval, count=TIMES, now=now) if text else None
     except BadInput as error:
         problem = str(error)
     return {
@@ -144,10 +145,10 @@ def scheduled(text: str, zone: str) -> dict[str, Any]:
 
 
 def zoned(kind: Kind, zone: str) -> dict[str, Any]:
-    if kind in (Kind.CRON, Kind.CALENDAR):
+    if kind is not Kind.ONCE:
         return {"zone": zone or "UTC"}
     if zone:
-        raise BadInput("zone", zone, "does not apply to an interval or a single time; leave it empty")
+        raise BadInput("zone", zone, "does not apply to a single time; leave it empty")
     return {}
 
 

@@ -75,7 +75,7 @@ def lateness(task: Task) -> str:
 
 def schedule(task: Task) -> str:
     """Returns the schedule in words, with its zone unless that is UTC."""
-    words = formatting.in_words(task) or formatting.schedule(task)
+    words = formatting.in_words(task) or formatting.schedule_now(task)
     return words if task.zone in ("UTC", "") or task.zone in words else f"{words}, {task.zone}"
 
 

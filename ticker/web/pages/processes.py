@@ -20,7 +20,8 @@ from ticker.web.site import Site
 def processes(here: Site, _: Request) -> Shown:
     status = here.look()
     tables = {"now": clock.python_utc()} if status.database_error else of_tables(here)
-    return {"health": status, "silent": silent(status), **tables, **attending(here)}
+    needs = {need.queue: need.enough for need in status.needs if not need.why_unknown}
+    return {"health": status, "silent": silent(status), "needs": needs, **tables, **attending(here)}
 
 
 def of_tables(here: Site) -> dict[str, Any]:

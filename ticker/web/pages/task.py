@@ -49,7 +49,7 @@ def times(task: Task, now: datetime) -> Preview | None:
 
 def stretch(task: Task) -> timedelta:
     """Returns how far back the chart goes: twelve intervals, or twelve times the span from the last run to the next."""
-    every = timedelta(milliseconds=task.stretched_ms or task.pace_ms or task.every_ms)
+    every = timedelta(milliseconds=task.interval_ms)
     if not every and task.next_run and task.last_run:
         every = task.next_run - task.last_run
     return min(max(12 * every, LEAST), MOST)

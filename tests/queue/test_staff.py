@@ -1,0 +1,43 @@
+"""Which workers listen to which queues, as RQ knows them."""
+
+import pytest
+
+from ticker.errors import QueueUnavailable
+from ticker.queue.rq import Crew, RedisQueue
+
+
+def worker(redis, name, *queues, state="idle"):
+    redis.hset(f"rq:worker:{name}", "state", state)
+    for queue in queues:
+        redis.sadd(f"rq:workers:{queue}", f"rq:worker:{name}")
+
+
+def test_workers_that_listen_to_the_same_queues_are_counted_together(queue, redis):
+    worker(redis, "a", "polling", state="busy")
+    worker(redis, "b", "polling")
+    worker(redis, "c", "polling", "reports", state="busy")
+    redis.sadd("rq:workers:polling", "rq:worker:killed")
+    redis.sadd("rq:queues", "rq:queue:polling")
+    redis.rpush("rq:queue:polling", "x", "y")
+    waiting, crews = queue.staff(["reports"])
+    assert waiting == {"polling": 2, "reports": 0}
+    assert sorted(crews) == [Crew(("polling",), 2, 1), Crew(("polling", "reports"), 1, 1)]
+
+
+def test_a_queue_with_jobs_whose_workers_are_gone_is_unattended(queue, redis):
+    redis.sadd("rq:queues", "rq:queue:polling", "rq:queue:reports")
+    redis.sadd("rq:workers:polling", "rq:worker:killed")
+    redis.rpush("rq:queue:polling", "x")
+    assert queue.unattended() == {"polling": 1}
+
+
+def test_keys_of_another_type_count_as_empty(queue, redis):
+    redis.sadd("rq:queues", "rq:queue:text")
+    redis.set("rq:queue:text", "x")
+    redis.set("rq:workers:text", "x")
+    assert queue.staff() == ({"text": 0}, [])
+
+
+def test_a_server_that_does_not_answer_is_an_error_of_the_queue(closed_port):
+    with pytest.raises(QueueUnavailable):
+        RedisQueue.from_url(f"redis://127.0.0.1:{closed_port}").staff()

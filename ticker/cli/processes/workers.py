@@ -1,0 +1,70 @@
+"""`ticker workers | scale`: how many workers the queues need, for people and for autoscalers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ticker.cli import options, render
+from ticker.cli.connection import database
+from ticker.cli.options import as_json
+from ticker.read import formatting
+from ticker.read.explain import span
+
+if TYPE_CHECKING:
+    from ticker.read.workers import Need
+
+
+@click.command()
+@as_json
+def workers(as_json: bool) -> None:
+    """Show how many workers each queue needs, and why.
+
+    `ticker run` measures that every two minutes, from the tasks and from the durations of the last hour. Work that a limit
+    holds back does not count.
+    """
+    needs = read()
+    if as_json:
+        render.print_json([formatting.plain_data(need) for need in needs])
+        return
+    for need in needs:
+        render.say(need.sentence)
+    render.warn([need.why_unknown for need in needs if need.why_unknown])
+    if needs:
+        show(needs)
+    else:
+        render.say("no ticker has measured any need yet; ticker run does so a few minutes after its start")
+
+
+@click.command()
+@click.option("--queue", metavar="NAME", required=True, callback=options.printable, help="The queue.")
+def scale(queue: str) -> None:
+    """Print how many workers a queue needs now, as one integer.
+
+    So many keep 99% of the starts within two ticks. For autoscalers: if the number is unknown, prints nothing on standard
+    output, and exits with 1.
+    """
+    found = [need for need in read() if need.queue == queue]
+    if not found:
+        raise click.ClickException(
+            f"no ticker has measured the need of queue {queue}: no task that may run uses it, or ticker run has just started"
+        )
+    if found[0].why_unknown:
+        raise click.ClickException(found[0].why_unknown)
+    click.echo(found[0].enough)
+
+
+def read() -> "list[Need]":
+    from ticker.read import workers as read_workers
+
+    with database() as db:
+        return read_workers.needs(db)
+
+
+def show(needs: "Sequence[Need]") -> None:
+    table = render.columns("queue", "function", "starts per minute", "mean", "p95", "at the same time")
+    for need in needs:
+        for one in need.functions:
+            mean, p95 = ("unknown" if ms is None else span(ms) for ms in (one.mean_ms, one.p95_ms))
+            render.add(table, need.queue, one.name, f"{one.starts_per_minute:g}", mean, p95, one.concurrency)
+    render.print_table(table)

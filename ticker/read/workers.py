@@ -1,0 +1,105 @@
+"""Reads how many workers each queue needs, as a ticker has measured it, and how many listen."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from ticker import clock
+from ticker.db.steps import Steps, reads
+from ticker.schedules.duration import SECOND, words
+from ticker.tasks.queries import query
+
+OLD = 900  # seconds: a ticker measures the needs every two minutes
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDemand:
+    """What a queue has to run of a function. Its durations are None if none is known."""
+
+    name: str
+    starts_per_minute: float
+    concurrency: int
+    mean_ms: int | None
+    p95_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many workers a queue needs, as of `at`. `age_ms` is how long ago that was.
+
+    `average` are busy on average. `enough` keep 99% of the starts within two ticks; None if the durations of a function are unknown.
+    `peak` is the largest `enough` of the last day. `listening` is None if no ticker has counted the workers. A worker that listens
+    to other queues, too, counts in `available` for its share.
+    """
+
+    queue: str
+    at: datetime
+    age_ms: int
+    average: float
+    enough: int | None
+    peak: int | None
+    listening: int | None
+    busy: int | None
+    available: float | None
+    functions: tuple[FunctionDemand, ...]
+
+    @property
+    def unknown(self) -> list[str]:
+        """Returns the functions without any measured duration."""
+        return [one.name for one in self.functions if one.mean_ms is None]
+
+    @property
+    def is_old(self) -> bool:
+        return not 0 <= self.age_ms <= OLD * SECOND
+
+    @property
+    def has_too_few(self) -> bool:
+        """Returns whether jobs are late, or soon will be, because too few workers listen."""
+        known = self.enough is not None and self.available is not None
+        return known and not self.is_old and self.available + 0.01 < self.enough  # type: ignore[operator]
+
+    @property
+    def sentence(self) -> str:
+        """Returns for instance: queue polling needs 5.2 workers on average, 9 at its peak; 4 listen."""
+        most = max(self.enough or 0, self.peak or 0)
+        text = f"queue {self.queue} needs {self.average:.1f} workers on average"
+        text += (
+            f", {most} at its peak" if self.enough is not None else ", and more for functions with unknown durations"
+        )
+        if self.listening is None:
+            return text
+        shared = f" ({self.available:.1f} without their share of other queues)" if self._is_shared else ""
+        return f"{text}; {self.listening or 'none'} {'listens' if self.listening < 2 else 'listen'}{shared}"
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.available is not None and self.listening is not None and self.available + 0.05 < self.listening
+
+    @property
+    def why_unknown(self) -> str:
+        """Returns why `enough` cannot be relied on, or an empty string."""
+        if self.is_old:
+            return f"the need of queue {self.queue} was measured {words(self.age_ms // SECOND * SECOND)} ago; start a ticker: ticker run"
+        if self.enough is None:
+            return f"queue {self.queue}: no run of {', '.join(self.unknown)} has ended in the last eight days, so its duration is unknown"
+        return ""
+
+
+@reads
+def needs() -> Steps[list[Need]]:
+    """Returns the needs of all queues that tasks use, by queue."""
+    rows = yield query("needs", now=clock.now())
+    weights = {row["queue"]: row["enough"] or row["average"] or 0.01 for row in rows}
+    result = []
+    for row in rows:
+        crews = [crew for crew in json.loads(row["crews"] or "[]") if row["queue"] in crew[0]]
+        shares = [weights[row["queue"]] / sum(weights.get(name, 0.01) for name in queues) for queues, _, _ in crews]
+        known = row["crews"] is not None
+        demand = [FunctionDemand(name, **one) for name, one in json.loads(row["functions"]).items()]
+        result.append(Need(
+            row["queue"], row["at"], round(row["age"] * SECOND), row["average"], row["enough"], row["peak"],
+            sum(workers for _, workers, _ in crews) if known else None, sum(busy for *_, busy in crews) if known else None,
+            sum(share * crew[1] for share, crew in zip(shares, crews, strict=True)) if known else None,
+            tuple(sorted(demand, key=lambda one: -one.starts_per_minute)),
+        ))  # fmt: skip
+    return result

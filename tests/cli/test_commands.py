@@ -474,7 +474,7 @@ def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
     assert 'owners.install(op, "feeds")' in small
     db.execute("\n".join([*owners.triggers("feeds"), *owners.triggers("crm.Big feeds")]))
     assert answer("db", "check") == {"fits": True, "problems": []}
-    db.execute("DROP TABLE feeds; CREATE TABLE feeds (id int PRIMARY KEY)")
+    db.execute("DROP TABLE feeds CASCADE; CREATE TABLE feeds (id int PRIMARY KEY)")
     assert sentence("errors.no_trigger", table="feeds").within(ticker("db", "check", code=1)[0])
 
 

@@ -51,15 +51,15 @@ OWNERS = (
     Mutant(
         "orphans-that-were-not-listed-are-removed",
         "ticker/registration/orphans.py",
-        " AND owner_id = ANY (%s)\"",
-        " AND coalesce(%s::text[] IS NOT NULL, true)\"",
+        ' AND owner_id = ANY (%s)"',
+        ' AND coalesce(%s::text[] IS NOT NULL, true)"',
         "`ticker owners --orphans --remove` deletes the tasks of the owners that it lists, and no others.",
         (f"{CHECKED}test_orphans_are_listed_and_their_tasks_removed_and_no_others",),
     ),
     Mutant(
         "owners-that-are-back-lose-their-tasks",
         CHECKS,
-        "elif not _error(db, guard):\n            yield guard.type, f\"{of_type} AND NOT EXISTS (SELECT FROM {guard.table} o WHERE {guard.id} = t.owner_id)\"",
+        'elif not _error(db, guard):\n            yield guard.type, f"{of_type} AND NOT EXISTS (SELECT FROM {guard.table} o WHERE {guard.id} = t.owner_id)"',
         "elif not _error(db, guard):\n            yield guard.type, of_type",
         "Only tasks whose owner has no row are orphans.",
         (f"{CHECKED}test_an_orphan_whose_row_is_back_keeps_its_tasks",),

@@ -9,7 +9,8 @@ Limits: a transaction under REPEATABLE READ that deletes or disables an owner do
 snapshot, and leaves them unchanged. A DELETE that names a partition or an inheriting table fires no trigger. If two owners
 swap their keys in one statement, their tasks are not swapped. PostgreSQL follows renamed columns, and refuses to drop the
 table, or a column of the key or the condition. Drop the triggers before you rename the table or change the type of such a
-column, and install them again afterwards.
+column, and install them again afterwards. The first task of a type without triggers is registered with a warning, unless
+`external` declares that its owners are not rows here.
 """
 
 from ticker.registration.owner_triggers import (
@@ -23,9 +24,10 @@ from ticker.registration.owner_triggers import (
     type_of,
     uninstall,
 )
+from ticker.registration.owner_types import external
 from ticker.tasks.identity import NOBODY, Owner, identify
 
 __all__ = [
-    "NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
+    "NOBODY", "Owner", "Options", "external", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
     "type_of", "adding_trigger", "tasks_of_existing",
 ]  # fmt: skip

@@ -83,6 +83,7 @@ class Settings:
     environment: str = ""
     listen_url: str = field(default="", repr=False)
     prepared_statements: str = "auto"
+    strict_owners: bool = False
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
@@ -176,6 +177,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
             listen_url=environ.get("TICKER_LISTEN_URL", ""),
             prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on", "off")),
+            strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

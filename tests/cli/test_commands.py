@@ -68,7 +68,11 @@ def test_add_registers_a_task_and_prints_it():
     assert (task["every_ms"], task["tolerance_ms"], task["box_ms"], task["grace_ms"]) == (60_000, 2_000, 20_000, 1_000)
     assert (task["kwargs"], task["metadata"], task["subject"]) == ({"channel_id": 5}, {"group": "a"}, "Post")
     assert task["next_run"] == "2029-12-31T23:00:00.000000Z"
-    assert answer("show", "inbox", "--owner", "mail_channels:5") == task
+    [warning] = task["warnings"]
+    assert warning == sentence(
+        "warnings.unknown_owner_type", type="'mail_channels'", near="", external='owners.external("mail_channels")'
+    )
+    assert answer("show", "inbox", "--owner", "mail_channels:5") == {**task, "warnings": []}
 
 
 def test_all_times_are_utc_with_a_z():

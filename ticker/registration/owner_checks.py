@@ -13,11 +13,11 @@ from ticker.db import sql
 from ticker.db.connections import first_line
 from ticker.db.sql import Execute
 from ticker.registration.owner_names import function_name, quoted, trigger_name
+from ticker.registration.owner_types import HOW, has_no_trigger, install
 
 GUARD = re.compile(  # in `guarded`, also as older releases made it
     r"SELECT (?P<active>(?s:.+)) INTO NEW\.owner_active FROM (?P<table>.+) o\n +WHERE .+ AND (?P<id>.+) = NEW\.owner_id FOR "
 )
-HOW = "(docs/concepts/owners.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def problems(db: Any, schema: str) -> Iterator[str]:
         guard = guards.get(type_)
         if not is_followed(execute, schema, type_):
             is_there = type_ in tables or (guard and _names_a_table(db, guard))
-            yield without_trigger(type_) if is_there else _without_table(type_)
+            yield f"table {type_} {has_no_trigger(type_)}" if is_there else _without_table(type_)
         elif guard and (error := _error(db, guard)):
-            yield f"the triggers of table {type_} do not fit it: {error}; {_install('them again', type_)}"
+            yield f"the triggers of table {type_} do not fit it: {error}; {install('them again', type_)}"
 
 
 def outdated(db: Any, schema: str) -> Iterator[str]:
@@ -54,23 +54,13 @@ def outdated(db: Any, schema: str) -> Iterator[str]:
         if not guard.is_tracked and not _error(db, guard):
             yield (
                 f"the triggers of table {guard.type} are of an older release: if a column of its key or of active_when is "
-                f"renamed, statements on the table fail; {_install('them again', guard.type)}"
+                f"renamed, statements on the table fail; {install('them again', guard.type)}"
             )
 
 
 def is_followed(execute: Execute, schema: str, type_: str) -> bool:
     """Returns whether a trigger deletes the tasks of deleted owners of this type."""
     return bool(execute("trigger_source", name=trigger_name(schema, "deleted", type_))[0]["source"])
-
-
-def without_trigger(type_: str) -> str:
-    return f"table {type_} has no ticker trigger, so tasks outlive the owners deleted from it; {_install('the trigger', type_)}"
-
-
-def _install(what: str, type_: str) -> str:
-    return (
-        f"install {what} in a migration: owners.install(op, {json.dumps(type_)}), or with psql: owners.triggers {HOW}"
-    )
 
 
 def _without_table(type_: str) -> str:

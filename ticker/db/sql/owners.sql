@@ -10,6 +10,16 @@ EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace
 
+-- name: owner_type
+-- Returns whether a type of owner is known (it has tasks, or a trigger deletes them), or is the name of a table here.
+SELECT CASE
+    WHEN EXISTS (SELECT FROM {schema}.tasks WHERE owner_type = t.type) THEN 'known'
+    WHEN EXISTS (SELECT FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
+                 WHERE g.tgname = %(trigger)s AND p.pronamespace = '{schema}'::regnamespace) THEN 'known'
+    WHEN {is_table t} THEN 'table'
+    ELSE 'unknown' END AS standing
+FROM (SELECT %(type)s::text AS type) t
+
 -- name: owner_tables
 -- Lists the types of owners with tasks that are names of tables here. Reads the index once for each type, however many
 -- tasks there are.

@@ -85,7 +85,7 @@ def create(here: Site, _: Request, form: Form) -> Response:
         for there in tasks.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
             raise BadInput("name", there.name, f"already exists as task {there.id}; edit that one")
         task = operations.register(db, function, name=name, owner=owner, by=BY, **given)
-    return gone_to(here, task, "registered")
+    return gone_to(here, task, "; ".join(("registered", *task.warnings)))
 
 
 @changing

@@ -9,14 +9,6 @@ CHECKED = "tests/cli/test_owner_checks.py::"
 
 OWNERS = (
     Mutant(
-        "condition-in-the-text-of-a-trigger",
-        TRIGGERS,
-        "SELECT {active}(o) INTO NEW",
-        "SELECT {active_o} INTO NEW",
-        "The triggers follow a renamed column, so the application's statements do not fail.",
-        (f"{COLUMNS}test_the_application_goes_on_writing_after_its_columns_were_renamed",),
-    ),
-    Mutant(
         "errors-of-a-condition-are-ignored",
         TRIGGERS,
         "    IF FOUND THEN\n        RETURN NEW;\n    END IF;\n    RETURN NULL;\n",

@@ -109,6 +109,7 @@ class EventKind(StrEnum):
     END_RECORDED_LATE = "end_recorded_late"
     STALE = "stale"
     ADOPTED = "adopted"
+    UNKNOWN_FUNCTION = "unknown_function"
 
 
 class DueTask(NamedTuple):

@@ -121,6 +121,7 @@ tasks = Table(
     Index("tasks_failing", text("failures DESC"), "id"),
     Index("tasks_paused", "id"),
     Index("tasks_inactive", "id"),
+    Index("tasks_function", "function"),
     Index("tasks_paused_until", "paused_until"),
 )
 
@@ -214,6 +215,7 @@ events = Table(
     Index("events_of_task", "task_id", "id"),
     Index("events_at", "at"),
     Index("events_untold", "id"),
+    Index("events_unknown_function", "function"),
 )
 
 notices = Table(
@@ -243,6 +245,7 @@ functions = Table(
     Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
     Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("repeatable", Boolean, nullable=False, server_default="false"),
+    Column("queues", ARRAY(Text), nullable=False, server_default="{}"),
 )
 
 limits = Table(

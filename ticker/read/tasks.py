@@ -18,7 +18,7 @@ from ticker.tasks.reference import Ref, described, id_or_name
 from ticker.tasks.rows import tasks_from
 
 AT_MOST = 10_000  # rows of one answer
-STATES = ("failing", "late", "limited", "paused", "inactive", "running", "waiting")
+STATES = ("failing", "late", "limited", "paused", "inactive", "unknown_function", "running", "waiting")
 """The states by which `list_tasks` filters. A task may be in several."""
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters of `list_tasks` that no index serves without an owner."""

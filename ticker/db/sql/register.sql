@@ -35,7 +35,7 @@ SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::text::jsonb, %(de
 FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n,
     (SELECT coalesce(%(first)s::timestamptz, {now}) AS due OFFSET 0) i
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
-RETURNING {task}
+RETURNING {task}, {unknown_queue} AS unknown_queue
 
 -- rule: kept_pace
 -- The interval in force of the task t within its new bounds n.
@@ -60,7 +60,7 @@ UPDATE {schema}.tasks t SET
     updated_at = {now}
 FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
 WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
-RETURNING {task t}
+RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
 -- name: place
 -- Moves spread tasks to their phase, at the first point in phase at which they may start.

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ticker.engine.functions import unknown_function
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.read import entries, overview, tasks
@@ -69,7 +70,7 @@ def previewed(here: Site, request: Request) -> Shown:
         "preview": explained,
         "problem": problem,
         "now": now,
-        "unknown": overview.unknown(function, announced) if function else "",
+        "unknown": unknown_function(function, [one.name for one in announced]) if function else "",
     }
 
 

@@ -123,7 +123,7 @@ def test_orphans_are_listed_and_their_tasks_removed_and_no_others(request, db, b
     request.getfixturevalue(by)
     ticker.register(db, "poll", every="1m", owner="mail_channels:2")
     ticker.register(db, "poll", every="1m", owner="crm:9")
-    assert command("owners", "--orphans") == ("no owner is gone\n", "")
+    assert command("owners", "--orphans") == (f"{sentence('cli.no_orphans')}\n", "")
     gone(db, "1, 2")
     assert [(one["owner"], one["tasks"]) for one in answer("owners", "--orphans")] == [
         ("mail_channels:1", 1),
@@ -158,4 +158,4 @@ def test_orphans_of_triggers_that_do_not_fit_are_left_out(former, db):
 
 def test_what_cannot_be_combined_with_orphans_is_refused():
     assert "--remove needs --orphans" in refused("owners", "--remove")
-    assert "--orphans cannot be combined" in refused("owners", "--orphans", "--late")
+    assert sentence("cli.orphans_alone").within(refused("owners", "--orphans", "--late"))

@@ -215,7 +215,7 @@ events = Table(
     Index("events_of_task", "task_id", "id"),
     Index("events_at", "at"),
     Index("events_untold", "id"),
-    Index("events_unknown_function", "function"),
+    Index("events_unknown_function", "function", unique=True),
 )
 
 notices = Table(

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-TASK_STATES = ("failing", "late", "limited", "paused", "inactive", "running", "waiting")
+TASK_STATES = ("failing", "late", "limited", "paused", "inactive", "unknown_function", "running", "waiting")
 """The states by which lists of tasks are filtered. A task may be in several."""
 
 LARGEST_ID = 2**63 - 1  # of a row: a bigint that PostgreSQL counts up from 1
@@ -112,6 +112,7 @@ class EventKind(StrEnum):
     END_RECORDED_LATE = "end_recorded_late"
     STALE = "stale"
     ADOPTED = "adopted"
+    UNKNOWN_FUNCTION = "unknown_function"
 
 
 class DueTask(NamedTuple):

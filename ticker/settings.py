@@ -84,6 +84,7 @@ class Settings:
     listen_url: str = field(default="", repr=False)
     prepared_statements: str = "auto"
     keep_minutes_ms: int = 30 * DAY
+    strict_owners: bool = False
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
@@ -180,6 +181,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             keep_minutes_ms=milliseconds(
                 "TICKER_KEEP_MINUTES", environ.get("TICKER_KEEP_MINUTES", "30d"), least=DAY, most=10 * LONGEST
             ),
+            strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import closing, suppress
 
 import click
@@ -110,12 +111,12 @@ def prepare(queues: tuple[str, ...]) -> str:
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
     checks.check(config, queues or (DEFAULTS["queue"],))
-    announce()
+    announce(queues or (DEFAULTS["queue"],))
     return with_connect_timeout(config.require_redis())
 
 
-def announce() -> None:
-    """Announces the functions of this worker, and how a job may run the tasks of each."""
+def announce(queues: Sequence[str]) -> None:
+    """Announces the functions and queues of this worker, and how a job may run the tasks of each function."""
     known = registry.functions().values()
     with translated(), closing(Database.from_environment()) as database:
         database.execute(
@@ -124,6 +125,7 @@ def announce() -> None:
             batches=[function.batch for function in known],
             concurrencies=[function.concurrency for function in known],
             repeatables=[function.repeatable for function in known],
+            queues=list(queues),
         )
 
 

@@ -29,6 +29,7 @@ GROUPS = {
         "TICKER_ENVIRONMENT": ("name", "The name of the environment, such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
         "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, for `TICKER_WAKE=on` if `DATABASE_URL` names a pooler. Defaults to `DATABASE_URL`."),
         "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements through a pooler. `on`: the pooler supports them. `off`: none."),
+        "TICKER_STRICT_OWNERS": ("", "`on`: the first task of a type of owner that [no trigger follows](../concepts/owners.md#forgotten-triggers) is refused. `off`: it is registered with a warning."),
         "TICKER_CLOCK_DIFFERENCE": ("", "The largest accepted difference between a host's clock and PostgreSQL's. If it is larger, processes on that host refuse to start."),
     },
     "The ticker": {

@@ -175,7 +175,9 @@ def test_each_push_tells_how_late_it_was_by_the_databases_clock(play, settings):
     ticks = Ticks(settings)
     play.queue = ticks.queue
     ticker.register(play.db, "poll", every="1m")
-    sql.on(play.db, "ticker")("announce", names=["sum"], batches=[10], concurrencies=[1], repeatables=[False])
+    sql.on(play.db, "ticker")(
+        "announce", names=["sum"], batches=[10], concurrencies=[1], repeatables=[False], queues=["polling"]
+    )
     for name in ("a", "b"):
         ticker.register(play.db, "sum", name=name, every="1m")
     due = min(task.next_run for task in ticker.list_tasks(play.db))

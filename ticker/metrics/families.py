@@ -82,6 +82,7 @@ OF_THE_DATABASE = (
     Family("ticker_pauses", "Pauses of many tasks that are in force."),
     Family("ticker_pause_waiting_tasks", "Due tasks that wait for a pause of many tasks, or for their turn after it."),
     Family("ticker_tasks_inactive", "Tasks that are disabled, or whose owner is inactive."),
+    Family("ticker_tasks_unknown_function", "Tasks whose function no worker has announced, although workers have announced others."),
     Family("ticker_tasks_waiting", "Tasks with jobs waiting for a worker."),
     Family("ticker_runs_running", "Runs in progress."),
     Family("ticker_runs_planned", "Planned runs not pushed yet: manual runs, retries and pieces."),

@@ -107,6 +107,7 @@ def state(task: Task) -> str:
         "paused": task.paused_by is not None or (task.pause is not None and not task.is_resuming),
         "resuming": task.is_resuming,
         "not_pushed": task.push_errors > 0,
+        "unknown_function": task.unknown_function,
         "running": task.running_until is not None,
         "waiting": bool(task.waiting),
         "failing": task.failures > 0,

@@ -6,13 +6,12 @@ The page's first screen, `ticker top` and the statistics of the HTTP API show th
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import cast
 
 from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
-from ticker.errors import quoted
+from ticker.engine.functions import unknown_function
 from ticker.model import NO_FAILURE, Outcome
 from ticker.read import journal
 from ticker.read import tasks as read_tasks
@@ -26,7 +25,6 @@ from ticker.tasks.rows import tasks_from
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)
-NAMED = 10  # functions named in a warning, the most similar first
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,7 @@ class Counts:
     failing: int
     paused: int
     inactive: int
+    unknown_function: int
     waiting: int
     running: int
     planned: int
@@ -94,6 +93,7 @@ class Function:
     batch: int
     concurrency: int
     repeatable: bool
+    queues: tuple[str, ...]
     announced_at: datetime
 
 
@@ -159,24 +159,14 @@ def last_ends(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
 @reads
 def functions() -> Steps[list[Function]]:
     """Returns the announced functions, by name."""
-    return [Function(**row) for row in (yield query("functions"))]
+    return [Function(**{**row, "queues": tuple(row["queues"])}) for row in (yield query("functions"))]
 
 
 @reads
 def warned(task: Task) -> Steps[Task]:
     """Returns the task, with a warning if workers have announced functions, but not the task's."""
-    sentence = unknown(task.function, (yield from functions.steps()))
-    return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
-
-
-def unknown(function: str, announced: Iterable[Function]) -> str:
-    """Returns a warning if workers have announced functions, but not this one. Otherwise, the text is empty."""
-    known = [one.name for one in announced]
-    if not known or function in known:
-        return ""
-    nearest = get_close_matches(function, known, NAMED, cutoff=0.0)
-    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-    return f"no worker has announced the function {quoted(function)}; announced functions: {', '.join(nearest)}{more}"
+    sentence = unknown_function(task.function, [one.name for one in (yield from functions.steps())])
+    return replace(task, warnings=tuple(dict.fromkeys((*task.warnings, sentence)))) if sentence else task
 
 
 @reads

@@ -180,7 +180,8 @@ class Task:
     """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
 
     `pause` describes the pause of many tasks that is in force for it. If that pause is over and the task still waits for its turn,
-    `is_resuming` is True.
+    `is_resuming` is True. `unknown_function`: workers have announced functions, but not that of the task, which has not started since
+    its last edit.
     """
 
     id: int
@@ -256,6 +257,7 @@ class Task:
     during: str
     pause: str | None
     is_resuming: bool
+    unknown_function: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

@@ -7,7 +7,7 @@ from ticker.db import sql
 from ticker.db.steps import JSON_COLUMNS, Query
 from ticker.tasks.fields import DEFAULTS, Task
 
-COMPUTED = {"pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}"}
+COMPUTED = {"pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "unknown_function": "{unknown_function t}"}
 """The columns of a `Task` that are rules, not columns of the table."""
 
 

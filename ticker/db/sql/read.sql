@@ -16,6 +16,8 @@ WITH chosen AS MATERIALIZED (
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
     UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'unknown_function' AND {of_unknown_function}
+    UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
@@ -33,7 +35,8 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
        WHEN 'late' THEN {late t} WHEN 'limited' THEN {held_back t}
-       WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
+       WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive}
+       WHEN 'unknown_function' THEN {unknown_function} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
 LIMIT %(limit)s
@@ -50,6 +53,8 @@ SELECT count(*) > %(most)s AS is_crowded FROM (
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'unknown_function' AND {of_unknown_function}
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
     LIMIT %(most)s + 1) t
@@ -118,16 +123,13 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {of_unknown_function} LIMIT %(most)s) t) AS unknown_function,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
     {running t} AS running,
     (SELECT count(*) FROM (
         SELECT FROM {schema}.runs WHERE {planned}
         UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}
         LIMIT %(most)s) r) AS planned
-
--- name: functions
--- Returns the functions that workers have announced.
-SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: guilty_tasks
 -- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000. The result is 0 if

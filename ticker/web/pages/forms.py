@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ticker.engine.functions import unknown_function
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.read import entries, overview, tasks
@@ -70,7 +71,7 @@ def previewed(here: Site, request: Request) -> Shown:
         "preview": explained,
         "problem": problem,
         "now": now,
-        "unknown": overview.unknown(function, announced) if function else "",
+        "unknown": unknown_function(function, [one.name for one in announced]) if function else "",
     }
 
 
@@ -86,7 +87,7 @@ def create(here: Site, _: Request, form: Form) -> Response:
         for there in tasks.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
             raise BadInput("name", there.name, f"already exists as task {there.id}; edit that one")
         task = operations.register(db, function, name=name, owner=owner, by=BY, **given)
-    return gone_to(here, task, "registered")
+    return gone_to(here, task, "; ".join(("registered", *task.warnings)))
 
 
 @changing

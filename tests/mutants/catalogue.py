@@ -5,6 +5,7 @@ from tests.mutants.crowds import CROWDS
 from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.limited_starts import LIMITED_STARTS
+from tests.mutants.outputs import OUTPUTS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
 from tests.mutants.refills import REFILLS
@@ -24,6 +25,7 @@ CATALOGUE = (
     *STARTS,
     *LIMITED_STARTS,
     *RUNS,
+    *OUTPUTS,
     *RHYTHM,
     *STOPS,
     *SWEEPS,

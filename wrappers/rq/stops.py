@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ticker.engine import jobs
-from wrappers.rq.open_jobs import alarm_held
+from wrappers.rq.held_signals import alarm_held
 from wrappers.sandbox import handoff, limits, shared_state
 
 if TYPE_CHECKING:

@@ -6,18 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from tests.pauses import LEAST_BUDGET, Pause
+from tests.pauses import LEAST_BUDGET, Pause, backlog, budget_of, covering, grant, waits_in_vain
 from tests.slots import Key, give_back
 from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Receipt, RunAtWork, Settled
+from ticker.engine.ports import JobState, OpenPauses, Receipt, RunAtWork, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
@@ -98,6 +98,8 @@ class TaskRow:
     pace_ms: int | None = None
     group_name: str = ""
     pause_id: int | None = None
+    returned: datetime | None = None
+    resumed_at: datetime | None = field(default=None, compare=False)  # triggers of the real tables write it, too
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,28 @@ class Table(dict[int, R]):
         return self.ids
 
 
+class Tasks(Table[TaskRow]):
+    """An occurrence that went back to its row gets a record if the row becomes due at another time, as by a trigger."""
+
+    def __init__(self, records: Table[RunRow]) -> None:
+        super().__init__()
+        self._records = records
+
+    def __setitem__(self, id_: int, row: TaskRow) -> None:
+        before = self.get(id_)
+        if before is not None and before.returned is not None and row.next_run != before.returned:
+            due = before.returned
+            if due not in row.waiting and (id_, due) not in self._records.recorded:
+                self._records.add(
+                    RunRow(
+                        task_id=id_, kind=RunKind.SCHEDULED, state="ended", occurrence=due, due_at=None, created_at=due,
+                        outcome=Outcome.DROPPED, reason=str(Reason.SUPERSEDED), ended_at=due,
+                    )
+                )  # fmt: skip
+            row = replace(row, returned=None if row.returned == due else row.returned)
+        super().__setitem__(id_, row)
+
+
 class View(Generic[R]):
     """A table as one batch sees it: its own rows as it changed them, none that another batch holds."""
 
@@ -225,14 +249,15 @@ class MemoryStore:
     installation = INSTALLATION
 
     def __init__(self) -> None:
-        self.tasks: Table[TaskRow] = Table()
         self.plans: Table[RunRow] = Table()
+        self.tasks = Tasks(self.plans)
         self.last_ticks: dict[str, datetime] = {}
         self._clamps = 0
         self._last_look: tuple[str, timedelta] | None = None
         self._stepped = self._look_again = False
         self.keys: dict[str, Key] = defaultdict(Key)
         self.pauses: dict[int, Pause] = {}
+        self.least_budget = LEAST_BUDGET
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -262,11 +287,15 @@ class MemoryStore:
         self.keys[key].concurrency = concurrency
 
     def add_pause(self, scope: str, value: str = "", **columns: Any) -> int:
-        self.pauses[len(self.pauses) + 1] = Pause(scope, value, **columns)
-        return len(self.pauses)
+        id_ = max(self.pauses, default=0) + 1
+        self.pauses[id_] = Pause(scope, value, **columns)
+        return id_
 
     def end_pause(self, pause_id: int, at: datetime) -> None:
         self.pauses[pause_id].resumed_at = at
+
+    def delete_pause(self, pause_id: int) -> None:
+        del self.pauses[pause_id]
 
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
@@ -299,8 +328,8 @@ class MemoryStore:
         tasks, runs = View(self.tasks), View(self.plans)
         try:
             yield MemoryBatch(tasks, runs, self._swept, self.pauses)
-            tasks.commit()
             runs.commit()
+            tasks.commit()
         finally:
             tasks.release()
             runs.release()
@@ -341,7 +370,7 @@ class MemoryStore:
             )
             for r in self.plans.values()
             if r.state == "planned" and not is_after(r.due_at, now) and (t := self.tasks.get(r.task_id)) is not None
-            if t.limits and t.queue not in without and not {*t.limits} & {*full}
+            if t.limits and t.queue not in without and not {*t.limits} & {*full} and may_be_pushed(r, t, self.pauses, now)
         ]  # fmt: skip
         return tasks + planned, len(tasks) == limit
 
@@ -349,34 +378,52 @@ class MemoryStore:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
 
-    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
-        with self.batch() as rows:
-            return rows.withhold(now, look_ahead, limit)
-
-    def grant_budgets(self, now: datetime, look_ahead: int, period: int, tick: int) -> Sequence[tuple[int, int]]:
+    def open_pauses(self, now: datetime) -> OpenPauses:
         self._answers()
-        granted = []
-        for id_ in sorted({task.pause_id for task in self.tasks.values() if task.pause_id is not None}):
-            if id_ not in self.pauses:
-                granted.append((id_, LEAST_BUDGET))
-                continue
-            pause = self.pauses[id_]
-            if pause.in_force(now):
-                continue
-            own = [task for task in self.tasks.values() if pause.covers(task)]
-            intervals = [
-                task.pace_ms or task.every_ms for task in own
-                if task.kind is Kind.INTERVAL and task.next_run and task.enabled and task.owner_active and not task.paused_by
-            ]  # fmt: skip
-            budget = pause.grant(now, period, tick, intervals)
-            if budget is not None:
-                due = sum(is_due(task, now, look_ahead) and not task.limits for task in own)
-                granted.append((id_, max(budget - due, budget // 50, 1)))
-        return granted
+        for pause in self.pauses.values():
+            pause.open(now)
+        in_force = sum(pause.in_force(now) for pause in self.pauses.values())
+        over = sum(pause.is_over for pause in self.pauses.values())
+        return OpenPauses(in_force, over + waits_in_vain(self._waited_for(), self.pauses))
 
-    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
+    def _waited_for(self) -> set[int]:
+        return {task.pause_id for task in self.tasks.values() if task.pause_id is not None}
+
+    def withhold(
+        self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None = None
+    ) -> tuple[datetime, int] | None:
         with self.batch() as rows:
-            return rows.let_go(pause_id, now, limit)
+            return rows.withhold(now, look_ahead, limit, after)
+
+    def grant_budget(
+        self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
+    ) -> int | None:
+        self._answers()
+        over = [pause for pause in self.pauses.values() if pause.is_over]
+        if not over:
+            return self.least_budget if waits_in_vain(self._waited_for(), self.pauses) else None
+        if not grant(over, now, period):
+            return None
+        own = [task for task in self.tasks.values() if any(pause.covers(task) for pause in over)]
+        gaps = [
+            (task.pace_ms or task.every_ms) if task.kind is Kind.INTERVAL else 2 * task.box_ms for task in own
+            if task.kind is not Kind.ONCE and task.next_run and task.enabled and task.owner_active and not task.paused_by
+        ]  # fmt: skip
+        budget, fresh = budget_of(gaps, tick, self.least_budget), now - timing.span(tick)
+        due = sum(
+            is_due(t, now, look_ahead) and t.queue not in full and (not t.limits or is_after(t.next_run, fresh))
+            for t in own
+        )
+        return max(budget - due, budget // 10, 1)
+
+    def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
+        with self.batch() as rows:
+            return rows.let_go(now, limit)
+
+    def close_pauses(self, now: datetime) -> None:
+        self._answers()
+        for id_, pause in self.pauses.items():
+            pause.is_done = pause.is_done or (pause.is_over and id_ not in self._waited_for())
 
     def watched(self, now: datetime, period: int) -> timedelta:
         return timedelta.max
@@ -454,24 +501,29 @@ class MemoryBatch:
     ) -> None:
         self._tasks, self._runs, self._swept, self._pauses = tasks, runs, swept, pauses
 
-    def covering(self, task: TaskRow, now: datetime) -> int | None:
-        """The first pause of many tasks that is in force for the task."""
-        return min((id_ for id_, one in self._pauses.items() if one.in_force(now) and one.covers(task)), default=None)
-
     def is_pushable(self, task: TaskRow, now: datetime, look_ahead: int) -> bool:
-        return is_due(task, now, look_ahead) and self.covering(task, now) is None
+        return is_due(task, now, look_ahead) and covering(task, self._pauses, now) is None
 
-    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
-        due = [t for t in self._tasks.free() if is_due(t, now, look_ahead) and self.covering(t, now) is not None]
-        for task in sorted(due, key=lambda t: t.next_run or now)[:limit]:
-            self._tasks.change(task.id, pause_id=self.covering(task, now))
-        return len(due[:limit])
+    def withhold(
+        self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None
+    ) -> tuple[datetime, int] | None:
+        last = now + timing.span(look_ahead)
+        due = [(t.next_run, t.id, t) for t in self._tasks.all() if t.next_run and t.next_run <= last and is_runnable(t)]
+        examined = sorted(one for one in due if after is None or one[:2] > after)[:limit]
+        for *_, task in examined:
+            pause = covering(task, self._pauses, now) or backlog(task, self._pauses)
+            if pause is not None and self._tasks.is_free(task.id):
+                self._tasks.change(task.id, pause_id=pause)
+        return examined[-1][:2] if len(examined) == limit else None
 
-    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
-        held = sorted((t for t in self._tasks.free() if t.pause_id == pause_id), key=lambda t: t.next_run or now)
-        for task in held[:limit]:
-            self._tasks.change(task.id, pause_id=self.covering(task, now))
-        return len(held[:limit])
+    def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
+        held = [t for t in self._tasks.all() if t.pause_id is not None]
+        held = [t for t in held if t.pause_id not in self._pauses or not self._pauses[t.pause_id].in_force(now)]
+        chosen = sorted(held, key=lambda t: (t.next_run or now, t.id))[:limit]
+        free = [task for task in chosen if self._tasks.is_free(task.id)]
+        for task in free:
+            self._tasks.change(task.id, pause_id=covering(task, self._pauses, now), resumed_at=now)
+        return len(chosen), sum(is_runnable(self._tasks[task.id]) for task in free)
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
         free = (t for t in self._tasks.free() if t.queue not in without and not t.limits)
@@ -590,13 +642,10 @@ class MemoryBatch:
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
 
     def may_be_pushed(self, run: RunRow, now: datetime | None) -> bool:
-        now, task = now or NOW, self._tasks[run.task_id]
-        if any(pause.scope == "all" and pause.in_force(now) for pause in self._pauses.values()):
-            return False
-        return run.kind is RunKind.MANUAL or (task.paused_by is None and self.covering(task, now) is None)
+        return may_be_pushed(run, self._tasks[run.task_id], self._pauses, now or NOW)
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids]
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids and self.may_be_pushed(r, now)]
         return [self._planned(run) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
@@ -608,14 +657,20 @@ class MemoryBatch:
             self._runs.change(id_, due_at=after, reason=error[:500])
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
-        waiting = [
-            t for t in self._tasks.free() if t.waiting and not t.paused_by and self.covering(t, now or NOW) is None
-        ]
-        rows = self._next("waiting", waiting, limit)
+        rows = self._next("waiting", [t for t in self._tasks.free() if t.waiting], limit)
         return [
-            WaitingTask(t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms)
+            WaitingTask(
+                t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms,
+                is_paused=t.paused_by is not None or covering(t, self._pauses, now or NOW) is not None,
+            )
             for t in self._tasks.claim(rows)
-        ]
+        ]  # fmt: skip
+
+    def put_back(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+        for id_, due in occurrences:
+            row = self._tasks[id_]
+            if row.next_run is None or row.next_run >= due:
+                self._tasks.change(id_, waiting=tuple(w for w in row.waiting if w != due), next_run=due, returned=due)
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         for s in settled:
@@ -662,7 +717,10 @@ class MemoryBatch:
                 spaced = task.last_run and soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
                 soonest = max(now, spaced or now)
                 next_run = min(next_run, soonest) if next_run > now else soonest
-            self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
+            resumed_at = now if task.enabled and task.owner_active else task.resumed_at
+            self._tasks.change(
+                task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run, resumed_at=resumed_at
+            )
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
@@ -857,21 +915,30 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
-        task.tolerance_ms, pace_ms=task.pace_ms,
+        task.tolerance_ms, pace_ms=task.pace_ms, resumed_at=task.resumed_at,
     )  # fmt: skip
+
+
+def may_be_pushed(run: RunRow, task: TaskRow, pauses: Mapping[int, Pause], now: datetime) -> bool:
+    """Whether no pause keeps the planned run from its job."""
+    if any(pause.scope == "all" and pause.in_force(now) for pause in pauses.values()):
+        return False
+    is_paused = task.paused_by is not None or task.pause_id is not None or covering(task, pauses, now) is not None
+    return run.kind is RunKind.MANUAL or not is_paused
 
 
 def is_of(name: str, queue: str | None, without: Collection[str]) -> bool:
     return name not in without if queue is None else name == queue
 
 
+def is_runnable(task: TaskRow) -> bool:
+    return task.enabled and task.owner_active and task.paused_by is None and task.pause_id is None
+
+
 def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
     ahead = timing.horizon(look_ahead, task.tolerance_ms) if task.kind is Kind.INTERVAL else 0
     return (
-        task.enabled
-        and task.owner_active
-        and task.paused_by is None
-        and task.pause_id is None
+        is_runnable(task)
         and task.next_run is not None
         and task.next_run <= now + timing.span(ahead)
         and (task.push_after is None or task.push_after <= now)

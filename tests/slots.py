@@ -69,6 +69,8 @@ class Key:
         return min((len(self.free(kind, now)) for kind in self.sizes()), default=None)
 
     def hold_off(self, now: datetime, for_: timedelta) -> None:
+        if self.held_at is not None and self.held_until is not None and self.held_at > now + SECOND:
+            self.held_until = now + (self.held_until - self.held_at)  # the clock was set back
         self.allowed, self.held_at = 1, now
         self.held_until = max(self.held_until or now, now + for_)
 

@@ -58,7 +58,7 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 
 
 class Reason(StrEnum):
-    """Why a job was not run, in the order in which the start statement checks the reasons.
+    """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
     Four are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited` or
     `postponed` starts later.
@@ -138,6 +138,7 @@ class DueTask(NamedTuple):
     batch: int = 1  # how many tasks of its function one job may carry
     concurrency: int = 1  # how many of them run at the same time
     pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
+    resumed_at: datetime | None = None  # when it was last resumed, enabled, or let go after a pause of many tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +251,7 @@ class WaitingTask:
     batch_jobs: Mapping[str, str] | None = None
     batch: int = 1  # how many tasks of its function one job may carry when it is pushed again
     concurrency: int = 1  # how many of them run at the same time
+    is_paused: bool = False  # by itself, or by a pause of many tasks
 
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""

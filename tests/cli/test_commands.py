@@ -37,7 +37,7 @@ TASK = {
     "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming",
 }  # fmt: skip
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
-SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
+SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
 HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased", "pauses"}
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}

@@ -272,7 +272,7 @@ def test_a_statement_for_many_starts_the_oldest_of_each_key_that_have_room(db, l
     asked = {**WORKER, "task_ids": [task.id for task in tasks], "occurrences": occurrences, "tokens": tokens,
              "job_ids": ["j"] * len(tasks), "waits": True, "now": NOW}  # fmt: skip
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
-    assert [refusals[token] for token in tokens] == ["has_limits"] * 6 + [None]
+    assert [refusals[token] for token in tokens] == ["undecided"] * 6 + [None]
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start_limited", **asked)}
     assert [refusals[token] for token in tokens] == ["limited", "limited", None, None, None, None, None]
 
@@ -429,6 +429,16 @@ def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(c
             assert finish(db, task, other, "failed")
         assert finish(db, first, token)
     assert seen == allowed
+
+
+def test_a_hold_from_ahead_of_the_clock_begins_again_with_the_next_one(db, limit, poll):
+    """The clock was set back by a day, and no tick has seen it yet. Afterwards, none could: the time of the last hold is not ahead."""
+    limit("host", concurrency=3)
+    run_id = start(db, poll("host"), NOW)["run_id"]
+    hold_off(db, "host", run_id, NOW, for_ms=60_000)
+    earlier = NOW - timedelta(days=1)
+    assert hold_off(db, "host", run_id, earlier, for_ms=1_000)["held_until"] == earlier + MINUTE
+    assert hold_off(db, "host", run_id, earlier + SECOND, for_ms=90_000)["held_until"] == earlier + 91 * SECOND
 
 
 def test_a_held_off_end_is_no_failure_and_has_no_follow_up(db, limit, poll):

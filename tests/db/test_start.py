@@ -5,7 +5,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -273,22 +272,17 @@ def test_one_statement_ends_many_and_skips_the_row_that_is_locked(environ, db, t
     assert finish(db, held, tokens[2])
 
 
-@pytest.mark.parametrize("kind", ["scheduled", "manual"])
-def test_a_start_that_waits_while_a_ticker_elsewhere_takes_the_run_for_lost_finds_it_at_work(
-    kind, db, task, database_url
-):
+def test_a_start_that_waits_while_a_ticker_elsewhere_takes_the_run_for_lost_finds_it_at_work(db, task, database_url):
     """The clock was set forward. The statement has locked the newer row of the task, and sees the older one of the run."""
     own = {"boot": "this", "uptime": 1_000_000}
     start(db, task, NOW, **own)
     later, own["uptime"] = NOW + timedelta(hours=1), 2_000_000
     put(db, task, waiting=[later])
-    [planned] = ticker.run_now(db, task) if kind == "manual" else [None]
     with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with other.transaction():
             elsewhere = {"limit": 10, "boot": "elsewhere", "uptime": 1}
             assert len(sql.on(other, "ticker")("end_overdue", now=later, **elsewhere)) == 1
-            ask = partial(start_planned, db, task, planned) if planned else partial(late_start, other, db, task, later)
-            waiting = pool.submit(ask, now=later, **own)
+            waiting = pool.submit(late_start, other, db, task, later, now=later, **own)
             until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits")
         assert waiting.result()["refusal"] == "still_running"
 

@@ -35,6 +35,7 @@ INTERVALS = st.sampled_from([1, 4, 10, 60, 600, 6_000])  # seconds
 SPANS = st.sampled_from([0.001, 0.5, 1, 3.5, 5, 30, 61, 300, 3_600])
 STEPS = st.sampled_from([0.5, 2, 45, 600, 3_600, 86_400 * 365])
 WHICH = st.integers(0, 30)
+SCOPES = st.sampled_from([("all", ""), ("group", "mail"), ("function", "poll"), ("queue", "polling")])
 ENDS = st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.DROPPED])
 
 
@@ -57,6 +58,7 @@ class Twins(RuleBasedStateMachine):
         self.names: dict[str, int] = {}
         self.tasks: dict[int, int] = {}
         self.plans: dict[int, int] = {}
+        self.pauses: dict[int, int] = {}
         self.started: list[tuple[Job, str]] = []
         self.tokens = 0
         self.poison()
@@ -116,6 +118,7 @@ class Twins(RuleBasedStateMachine):
     @rule(which=WHICH, change=st.sampled_from([
         {"enabled": False}, {"enabled": True}, {"every": 10}, {"every": 100}, {"every": 1_000}, {"tolerance": 0.1},
         {"box": 0.2}, {"queue": "bad"}, {"queue": "polling"}, {"function": "unheard_of"}, {"function": "fetch"},
+        {"group": "mail"}, {"group": ""},
     ]))  # fmt: skip
     def edit(self, which: int, change: dict[str, Any]) -> None:
         task = self.task(which)
@@ -133,6 +136,16 @@ class Twins(RuleBasedStateMachine):
     def resume(self, which: int) -> None:
         task = self.task(which)
         self.both(lambda tables: tables.resume(self.now, self.ours(tables, task)))
+
+    @rule(scope=SCOPES, wait=st.none() | SPANS)
+    def pause_all(self, scope: tuple[str, str], wait: float | None) -> None:
+        until = None if wait is None else self.now + timedelta(seconds=wait)
+        ours, theirs = self.both(lambda tables: tables.pause_all(self.now, *scope, until))
+        self.pauses[ours] = theirs
+
+    @rule(scope=SCOPES)
+    def resume_all(self, scope: tuple[str, str]) -> None:
+        self.both(lambda tables: tables.resume_all(self.now, *scope))
 
     @precondition(lambda self: len(self.names) > 1)
     @rule(which=WHICH)
@@ -321,15 +334,19 @@ class Twins(RuleBasedStateMachine):
     def the_rows_are_the_same(self) -> None:
         tasks = {theirs: ours for ours, theirs in self.tasks.items()}
         plans = {theirs: ours for ours, theirs in self.plans.items()}
-        same = {id_: id_ for id_ in (*self.tasks, *self.plans)}
-        assert rows(self.memory, same, same) == rows(self.postgres, tasks, plans)
+        pauses = {theirs: ours for ours, theirs in self.pauses.items()}
+        same = {id_: id_ for id_ in (*self.tasks, *self.plans, *self.pauses)}
+        assert rows(self.memory, same, same, same) == rows(self.postgres, tasks, plans, pauses)
 
 
-def rows(tables: Tables, tasks: dict[int, int], plans: dict[int, int]) -> list[dict[str, Any]]:
+def rows(tables: Tables, tasks: dict[int, int], plans: dict[int, int], pauses: dict[int, int]) -> list[dict[str, Any]]:
     """All rows under the double's ids; a run is named by its token, since the order within a statement is free."""
     runs = tables.run_rows()
     tokens = {run.id: run.token for run in runs}
-    of_tasks = [task_values(row, tasks, tokens) for row in tables.task_rows()]
+    of_tasks = [
+        task_values(row, tasks, tokens) | {"pause_id": row.pause_id and pauses[row.pause_id]}
+        for row in tables.task_rows()
+    ]
     return of_tasks + sorted((run_values(run, tasks, plans) for run in runs), key=repr)
 
 
@@ -363,11 +380,14 @@ WALK = (
     (1, lambda t, d: t.register(d.choice("abcd"), d.choice([4, 10, 60]), None, exact=True)),
     (1, lambda t, d: t.run_now(d.randrange(9))),
     (2, lambda t, d: (t.tick(0, 1000, 1000, True, 0), t.pause(d.randrange(9), d.choice([1.0, 60.0])), t.start(0))),
+    (2, lambda t, d: (t.tick(0, 1000, 1000, True, 0), t.pause_all(d.choice(ANY_SCOPE), d.choice([None, 5.0])), t.start(0))),
+    (2, lambda t, d: t.resume_all(d.choice(ANY_SCOPE))),
     (1, lambda t, d: t.delete(d.randrange(9)) if len(t.names) > 2 else None),
     (1, lambda t, d: t.the_clock_is_set(d.choice([2, 45, 3_600]), back=d.random() < 0.5)),
     (1, lambda t, d: t.wipe(True)),
     (1, lambda t, d: t.lose_one(d.randrange(30))),
 )  # fmt: skip
+ANY_SCOPE = [("all", ""), ("function", "poll")]
 SECONDS = [0.5, 1, 3.5, 5, 30, 61, 700]
 ENDED = [outcome for outcome in Outcome if outcome is not Outcome.DROPPED]
 

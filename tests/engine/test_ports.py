@@ -41,7 +41,7 @@ class PostgresTables:
         self._db = stack.enter_context(connect(url))
         self._db.execute(
             "DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers;"
-            " DELETE FROM ticker.limits; DELETE FROM ticker.limited_keys; DELETE FROM ticker.slots"
+            " DELETE FROM ticker.limits; DELETE FROM ticker.limited_keys; DELETE FROM ticker.slots; DELETE FROM ticker.pauses"
         )
 
     def another(self):
@@ -65,9 +65,23 @@ class PostgresTables:
     def add_limit(self, key, concurrency):
         self._db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES (%s, %s)", [key, concurrency])
 
+    def add_pause(self, scope, value="", until=None):
+        inserted = "INSERT INTO ticker.pauses (scope, value, until) VALUES (%s, %s, %s) RETURNING id"
+        return self._db.execute(inserted, [scope, value, until]).fetchone()[0]
+
+    def end_pause(self, pause_id, at):
+        self._db.execute("UPDATE ticker.pauses SET resumed_at = %s WHERE id = %s", [at, pause_id])
+
+    def delete_pause(self, pause_id):
+        self._db.execute("DELETE FROM ticker.pauses WHERE id = %s", [pause_id])
+
     def saw_tick(self, at):
         self._db.execute("INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (%s, 1, %s, %s)",
                          [uuid4(), NOW, at])  # fmt: skip
+
+    def put(self, task_id, **columns):
+        assignments = ", ".join(f"{name} = %({name})s" for name in columns)
+        self._db.execute(f"UPDATE ticker.tasks SET {assignments} WHERE id = %(id)s", {**columns, "id": task_id})
 
     def task(self, task_id):
         [row] = self._read("tasks", TaskRow, "WHERE id = %s", task_id)
@@ -604,6 +618,334 @@ def test_all_tasks_are_brought_back_however_many(tables, store):
     ids = [tables.add_task(last_run=FUTURE) for _ in range(5)]
     store.clamp(NOW, 2)
     assert {tables.task(id_).last_run for id_ in ids} == {NOW}
+
+
+# ------------------------------------------------------------------------------------------- pauses of many tasks
+
+SCOPES = [
+    ("all", ""),
+    ("group", "mail"),
+    ("function", "fetch"),
+    ("queue", "slow"),
+    ("owner_type", "channel"),
+    ("limit", "imap.*"),
+]
+COVERED = {
+    "group_name": "mail",
+    "function": "fetch",
+    "queue": "slow",
+    "owner_type": "channel",
+    "owner_id": "1",
+    "limits": ("imap.a",),
+}
+
+
+def withheld(tables, *ids):
+    return [tables.task(id_).pause_id for id_ in ids]
+
+
+def let_go(store, now=NOW, limit=MANY):
+    """The ids that are due after the ticker has let tasks go."""
+    store.let_go(now, limit)
+    return due(store, now)
+
+
+@pytest.mark.parametrize(("scope", "value"), SCOPES)
+def test_due_tasks_of_a_pause_are_withheld_and_no_others(scope, value, tables, store):
+    covered, later = tables.add_task(**COVERED), tables.add_task(**COVERED, next_run=NOW + SECOND)
+    other = tables.add_task(group_name="mai", owner_type="channels", owner_id="1", limits=("pop3",))
+    pause = tables.add_pause(scope, value)
+    assert store.withhold(NOW, 0, MANY) is None
+    assert withheld(tables, covered, later, other) == [pause, None, pause if scope == "all" else None]
+
+
+@pytest.mark.parametrize(("scope", "value"), SCOPES)
+def test_a_due_task_of_a_pause_that_no_tick_has_withheld_is_not_claimed(scope, value, tables, store):
+    """The pause was committed after the tick had withheld what was due."""
+    free = tables.add_task(**COVERED | {"limits": None})
+    limited = tables.add_task(**COVERED)
+    tables.add_pause(*(("limit", "imap.a") if scope == "limit" else (scope, value)))
+    with store.batch() as rows:
+        claimed = [
+            *rows.claim_due(NOW, 0, MANY),
+            *rows.claim_in_turn(NOW, 0, "slow", MANY),
+            *rows.claim_chosen(NOW, 0, [limited]),
+        ]
+        assert [task.id for task in claimed] == ([free, free] if scope == "limit" else [])
+
+
+def test_due_tasks_are_examined_in_order_each_of_them_once(tables, store):
+    """Whether a pause is for them or not, so that a crowd of due tasks costs one walk."""
+    limited, free, newest, middle = (
+        tables.add_task(next_run=NOW - age * MINUTE, **columns)
+        for age, columns in ((3, {"limits": ("imap.a",)}), (3, {"function": "other"}), (1, {}), (2, {}))
+    )
+    pause = tables.add_pause("function", "poll")
+    after = store.withhold(NOW, 0, 2)
+    assert [after, withheld(tables, limited, free, newest, middle)] == [
+        (NOW - 3 * MINUTE, free),
+        [pause, None, None, None],
+    ]
+    after = store.withhold(NOW, 0, 2, after)
+    assert [after, withheld(tables, limited, free, newest, middle)] == [
+        (NOW - MINUTE, newest),
+        [pause, None, pause, pause],
+    ]
+    assert store.withhold(NOW, 0, 2, after) is None
+
+
+def test_what_was_due_before_the_end_of_a_pause_waits_for_its_turn_though_no_tick_ran_in_it(tables, store):
+    before, after = tables.add_task(next_run=NOW - MINUTE), tables.add_task(next_run=NOW - SECOND)
+    pause = tables.add_pause("all")
+    tables.end_pause(pause, NOW - 10 * SECOND)
+    store.withhold(NOW, 0, MANY)
+    assert withheld(tables, before, after) == [pause, None]
+    assert let_go(store) == [before, after]
+    store.withhold(NOW, 0, MANY)
+    assert withheld(tables, before, after) == [None, None]
+
+
+def test_a_withheld_task_is_not_due_and_keeps_its_next_run(tables, store):
+    id_ = tables.add_task(queue="slow", next_run=NOW - MINUTE)
+    tables.add_pause("all")
+    store.withhold(NOW, 0, MANY)
+    assert due(store, NOW + 10 * MINUTE) == [] and store.count_due(NOW, 0, "slow") == 0
+    assert tables.task(id_).next_run == NOW - MINUTE
+
+
+def test_a_task_of_several_pauses_waits_for_the_first_and_then_for_the_next(tables, store):
+    id_ = tables.add_task(function="fetch")
+    first, second = tables.add_pause("all"), tables.add_pause("function", "fetch")
+    store.withhold(NOW, 0, MANY)
+    assert withheld(tables, id_) == [first]
+    tables.end_pause(first, NOW)
+    assert let_go(store) == [] and withheld(tables, id_) == [second]
+    tables.end_pause(second, NOW)
+    assert let_go(store) == [id_] and withheld(tables, id_) == [None]
+
+
+def test_the_tasks_that_are_due_for_longest_go_first_and_at_most_as_many_as_asked_for(tables, store):
+    ids = [tables.add_task(next_run=NOW - age * MINUTE) for age in (1, 3, 2)]
+    pause = tables.add_pause("all")
+    store.withhold(NOW, 0, MANY)
+    tables.end_pause(pause, NOW)
+    assert [store.let_go(NOW, 2), due(store)] == [(2, 2), [ids[1], ids[2]]]
+    assert [store.let_go(NOW, 2), due(store)] == [(1, 1), [ids[1], ids[2], ids[0]]]
+
+
+def test_a_task_that_goes_keeps_its_own_pause_and_needs_no_budget(tables, store):
+    id_ = tables.add_task()
+    pause = tables.add_pause("all")
+    store.withhold(NOW, 0, MANY)
+    tables.put(id_, paused_by="ann")
+    tables.end_pause(pause, NOW)
+    assert let_go(store) == []
+    assert (tables.task(id_).pause_id, tables.task(id_).paused_by) == (None, "ann")
+
+
+def test_a_pause_with_an_end_is_in_force_until_that_very_instant(tables, store):
+    id_ = tables.add_task()
+    tables.add_pause("all", until=NOW + MINUTE)
+    assert due(store, NOW + MINUTE - MICROSECOND) == []
+    assert due(store, NOW + MINUTE) == [id_]
+
+
+def test_a_pause_that_a_tick_has_ended_stays_ended_if_the_clock_is_set_back(tables, store):
+    id_ = tables.add_task()
+    tables.add_pause("all", until=NOW + MINUTE)
+    store.open_pauses(NOW + MINUTE)
+    assert due(store, NOW) == [id_]
+
+
+def test_of_waiting_tasks_those_that_are_paused_are_known(tables, store):
+    tables.add_task(waiting=(NOW,), paused_by="ann")
+    tables.add_task(waiting=(NOW,), group_name="mail")
+    tables.add_task(waiting=(NOW,))
+    tables.add_pause("group", "mail")
+    with store.batch() as rows:
+        assert [task.is_paused for task in rows.claim_waiting(MANY, NOW)] == [True, True, False]
+
+
+PLANNED_RUNS = [
+    ((), {}, ["manual", "retry"]),
+    ((), {"paused_by": "ann"}, ["manual"]),
+    (("queue", "slow"), {}, ["manual"]),
+    (("all", ""), {}, []),
+]
+
+
+@pytest.mark.parametrize(("pause", "columns", "kinds"), PLANNED_RUNS)
+def test_planned_runs_wait_for_a_pause_and_manual_ones_only_for_one_of_all_tasks(pause, columns, kinds, tables, store):
+    task = tables.add_task(queue="slow", **columns)
+    limited = tables.add_task(queue="slow", limits=("imap",), **columns)
+    if pause:
+        tables.add_pause(*pause)
+    runs = {
+        (state, of): [tables.add_run(task_id=of, kind=kind, state=state) for kind in (RunKind.MANUAL, RunKind.RETRY)]
+        for state in ("planned", "pushed") for of in (task, limited)
+    }  # fmt: skip
+    free, keyed = (dict(zip(runs["planned", of], ("manual", "retry"), strict=True)) for of in (task, limited))
+    with store.batch() as rows:
+        assert [free[run.id] for run in rows.claim_planned(NOW, MANY)] == kinds
+        assert [run.id for run in rows.claim_pushed(MANY, NOW)] == [
+            ids[number] for (state, _), ids in runs.items() if state == "pushed" for number in range(len(kinds))
+        ]
+    planned, _ = store.limited_due(NOW - SECOND, 0, MANY)
+    assert planned == []
+    planned, _ = store.limited_due(NOW, 0, MANY)
+    assert [keyed[one.id] for one in planned if one.is_planned] == kinds
+
+
+@pytest.mark.parametrize(("pause", "columns", "kinds"), PLANNED_RUNS)
+def test_a_planned_run_that_was_chosen_before_its_pause_is_not_claimed(pause, columns, kinds, tables, store):
+    task = tables.add_task(queue="slow", limits=("imap",), **columns)
+    runs = {tables.add_run(task_id=task, kind=kind): kind for kind in (RunKind.MANUAL, RunKind.RETRY)}
+    if pause:
+        tables.add_pause(*pause)
+    with store.batch() as rows:
+        assert [runs[run.id] for run in rows.claim_chosen_planned([*runs], NOW)] == kinds
+
+
+# ------------------------------------------------------------------------------------------ the budget after a pause
+
+
+def over(tables, store, count, *, resumed_at=NOW):
+    """A pause that is over, for which so many tasks of one minute wait."""
+    for number in range(count):
+        tables.add_task(function="fetch", next_run=NOW - (number + 1) * SECOND)
+    pause = tables.add_pause("function", "fetch")
+    store.withhold(NOW, 0, MANY)
+    tables.end_pause(pause, resumed_at)
+    return pause
+
+
+def granted(store, now=NOW, period=30_000, tick=30_000, full=()):
+    store.open_pauses(now)
+    return store.grant_budget(now, 0, period, tick, full)
+
+
+def test_nothing_is_granted_while_a_pause_is_in_force(tables, store):
+    tables.add_task(function="fetch")
+    pause = tables.add_pause("function", "fetch")
+    store.withhold(NOW, 0, MANY)
+    assert [store.open_pauses(NOW), granted(store)] == [(1, 0), None]
+    tables.end_pause(pause, NOW)
+    assert [store.open_pauses(NOW), granted(store)] == [(0, 1), 1_000]
+
+
+def test_the_budget_is_a_fifth_more_than_the_schedules_of_the_tasks_require_in_a_tick(tables, store):
+    over(tables, store, 3)
+    for columns in ({}, {"function": "fetch", "enabled": False}, {"function": "fetch", "paused_by": "ann"}):
+        tables.add_task(next_run=NOW + SECOND, **columns)
+    assert granted(store, tick=1_000 * 60_000) == 3_600
+    tables.add_task(
+        function="fetch", next_run=NOW + 60 * MINUTE, **CRON, box_ms=30_000
+    )  # at least a minute between two times
+    assert granted(store, NOW + MINUTE, tick=1_000 * 60_000) == 4_800
+
+
+def test_pauses_that_are_over_share_one_budget(tables, store):
+    over(tables, store, 3)
+    tables.add_task(queue="slow")
+    second = tables.add_pause("queue", "slow")
+    store.withhold(NOW, 0, MANY)
+    tables.end_pause(second, NOW)
+    assert granted(store, tick=1_000 * 60_000) == 4_800
+
+
+def test_tasks_that_are_due_without_waiting_count_but_a_tenth_is_always_let_go(tables, store):
+    over(tables, store, 1)
+    for _ in range(5):
+        tables.add_task(function="fetch")
+        tables.add_task()
+    tables.add_task(function="fetch", limits=("imap.a",))
+    tables.add_task(function="fetch", limits=("imap.a",), next_run=NOW - MINUTE)  # its key has no room
+    assert granted(store) == 994
+    for _ in range(1_000):
+        tables.add_task(function="fetch")
+    assert granted(store, NOW + MINUTE) == 100
+
+
+def test_the_backlog_of_a_full_queue_does_not_count(tables, store):
+    over(tables, store, 1)
+    for _ in range(5):
+        tables.add_task(function="fetch", queue="slow")
+    assert granted(store, full=["slow"]) == 1_000
+
+
+def test_a_budget_is_granted_once_in_a_period(tables, store):
+    over(tables, store, 1)
+    other = tables.another()
+    assert granted(store) == 1_000
+    for seconds in (0, 1, 27):
+        assert granted(other, NOW + seconds * SECOND) is None
+    assert granted(other, NOW + 27 * SECOND + MILLISECOND) == 1_000
+    assert granted(store, NOW + 28 * SECOND) is None
+
+
+def test_pauses_that_end_one_after_the_other_share_the_budget_of_a_period(tables, store):
+    over(tables, store, 1)
+    tables.add_task(queue="slow", next_run=NOW - SECOND)
+    other = tables.add_pause("queue", "slow")
+    store.withhold(NOW, 0, MANY)
+    assert granted(store) == 1_000
+    tables.end_pause(other, NOW + SECOND)
+    assert granted(tables.another(), NOW + SECOND) is None
+    assert granted(store, NOW + 28 * SECOND) == 1_000
+    assert granted(tables.another(), NOW + 29 * SECOND) is None
+
+
+def test_a_budget_is_granted_again_after_the_clock_was_set_back(tables, store):
+    over(tables, store, 1, resumed_at=NOW - 10 * MINUTE)
+    assert granted(store) == 1_000
+    assert granted(store, NOW - 5 * MINUTE) == 1_000
+
+
+def test_tasks_that_wait_for_a_pause_whose_row_is_gone_are_let_go(tables, store):
+    tables.delete_pause(over(tables, store, 2))
+    assert store.open_pauses(NOW).over and granted(store) == 1_000
+    assert len(let_go(store)) == 2
+
+
+def test_a_pause_that_is_over_is_done_when_no_task_waits_for_it(tables, store):
+    over(tables, store, 1)
+    store.close_pauses(NOW)
+    assert store.open_pauses(NOW).over == 1
+    store.let_go(NOW, MANY)
+    store.close_pauses(NOW)
+    assert store.open_pauses(NOW) == (0, 0)
+
+
+def test_after_the_clock_was_set_back_the_end_of_a_pause_does_not_lie_ahead(tables, store):
+    """Otherwise, tasks that were let go would wait once more."""
+    tables.add_task(next_run=NOW - 2 * MINUTE)
+    tables.end_pause(tables.add_pause("all"), NOW + 10 * MINUTE)
+    store.open_pauses(NOW)
+    store.withhold(NOW, 0, MANY)
+    store.let_go(NOW, MANY)
+    store.withhold(NOW + SECOND, 0, MANY)
+    assert len(due(store, NOW + SECOND)) == 1
+
+
+def test_an_occurrence_of_a_paused_task_goes_back_to_the_row(tables, store):
+    id_ = tables.add_task(waiting=(NOW - MINUTE, NOW), next_run=NOW + MINUTE)
+    with store.batch() as rows:
+        rows.put_back([(id_, NOW)])
+    row = tables.task(id_)
+    assert (row.waiting, row.next_run, row.returned) == ((NOW - MINUTE,), NOW, NOW)
+
+
+@pytest.mark.parametrize(("moved_to", "recorded"), [(NOW + MINUTE, True), (None, True), (NOW, False)])
+def test_an_occurrence_that_went_back_has_a_record_if_the_task_becomes_due_at_another_time(
+    moved_to, recorded, tables, store
+):
+    id_ = tables.add_task(waiting=(NOW,), next_run=NOW + 5 * MINUTE)
+    with store.batch() as rows:
+        rows.put_back([(id_, NOW)])
+    tables.put(id_, next_run=moved_to)
+    records = [(run.occurrence, run.outcome, run.reason) for run in tables.runs()]
+    assert records == [(NOW, Outcome.DROPPED, Reason.SUPERSEDED)] * recorded
+    assert tables.task(id_).returned == (None if recorded else NOW)
 
 
 # --------------------------------------------------------------------------------------------- a store out of reach

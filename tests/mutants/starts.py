@@ -81,8 +81,8 @@ STARTS = (
     Mutant(
         "planned-run-of-another-task",
         "ticker/db/sql/start.sql",
-        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s\n\n",
-        "WHERE r.id = %(run_id)s\n\n",
+        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r",
+        "WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r",
         "A planned job runs only the task to which its run belongs.",
         (
             (
@@ -109,8 +109,8 @@ STARTS = (
     Mutant(
         "no-still-running-check-for-planned-runs",
         "ticker/db/sql/start.sql",
-        "THEN 'still_running'\n        WHEN {all_paused}",
-        "AND false THEN 'still_running'\n        WHEN {all_paused}",
+        "THEN 'still_running'\n        WHEN b.run_kind <> 'manual'",
+        "AND false THEN 'still_running'\n        WHEN b.run_kind <> 'manual'",
         "No overlap: a planned run also respects the hold of another run.",
         ("tests/db/test_start.py::test_a_manual_run_obeys_enabled_and_the_hold",),
     ),

@@ -1,5 +1,6 @@
 """Tickers and the people: a beat that survives what its pass raises, and edits at any moment."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,12 +8,14 @@ from uuid import UUID
 
 from tests.simulation import room
 from tests.simulation.limits import CHOICES, PLACES
+from tests.simulation.pauses import DUE, GROUPS, PLANNED, WAITING, Pauses, drawn, is_over, kind_of
 from tests.simulation.ports import Fault, FaultyQueue, FaultyStore, Killed, Pass
 from tests.simulation.world import World
 from tests.slots import Limit
 from ticker.engine import timing
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import DatabaseUnavailable, Unavailable
+from ticker.model import RunKind
 
 LOOK_AHEAD = 1000  # ms, the default of the setting
 EXPLICIT = 8  # a task that gives its tolerance and box gives I/8 and I/4
@@ -62,6 +65,7 @@ class Ticker:
         )
         world.counts["ticks"] += 1
         room.judge_tick(world)
+        world.on_tick()
         own = str(UUID(int=self._id * 1000 + self._starts))
         pass_.call("postgres", "heartbeat", lambda: world.tables.heartbeat(own, report.now, world.now()))
 
@@ -82,6 +86,7 @@ class Spec:
     deleted: bool = False
     shortest: float = 0.0
     limits: tuple[str, ...] = ()
+    group: str = ""
 
     @property
     def every_ms(self) -> int:
@@ -100,15 +105,8 @@ class Spec:
         parts = {"tolerance": self.tolerance_ms / 1000, "box": self.box_ms / 1000} if self.explicit else {}
         return {"every": self.every, **parts}
 
-    def may_start(self, world: World, *, planned: bool) -> bool:
-        return not self.deleted and self.enabled and (planned or not self.paused or self._pause_is_over(world))
-
-    def _pause_is_over(self, world: World) -> bool:
-        """Also when the clock had passed its end, and was set back behind it."""
-        if self.paused_until is None:
-            return False
-        seen = [at for t, at in world.history.peaks if t >= self.paused_at]
-        return max([world.now(), *seen]) >= self.paused_until
+    def is_paused(self, world: World, now: datetime | None = None) -> bool:
+        return self.paused and not is_over(world, self.paused_until, self.paused_at, now)
 
 
 class People:
@@ -117,12 +115,13 @@ class People:
     def __init__(self, world: World) -> None:
         self._world = world
         self.tasks: dict[int, Spec] = {}
+        self.pauses = Pauses(world)
 
     def register(self, every: float, *, explicit: bool, limits: tuple[str, ...] = ()) -> None:
-        name = f"task {len(self.tasks)}"
-        spec = Spec(0, name, every, explicit, shortest=every, limits=limits)
+        name, group = f"task {len(self.tasks)}", self._world.random.choice(GROUPS)
+        spec = Spec(0, name, every, explicit, shortest=every, limits=limits, group=group)
         keys = {"limits": list(limits), "retries": self._world.tables.retries} if limits else {}
-        spec.id = self._world.tables.register(self._world.now(), name, **spec.said(), **keys)
+        spec.id = self._world.tables.register(self._world.now(), name, group=group, **spec.said(), **keys)
         self.tasks[spec.id] = spec
 
     def declare(self, key: str, limit: Limit) -> None:
@@ -131,14 +130,33 @@ class People:
         world.history.limits.setdefault(key, []).append((world.t, limit))
         world.say(f"the limit of {key} is {limit}")
 
-    def act(self) -> None:
-        """One of them, on one task. Where the row is locked, or the server away, they do without."""
-        alive = [spec for spec in self.tasks.values() if not spec.deleted]
+    def may_start(self, spec: Spec, kind: RunKind) -> bool:
+        own = spec.is_paused(self._world) and kind is not RunKind.MANUAL
+        return not spec.deleted and spec.enabled and not own and not self.pauses.stops(spec, kind)
+
+    def judge_claim(self, name: str, rows: Sequence[Any], now: datetime, withheld: int | None) -> None:
+        """S6: no pause keeps what a tick at `now` claims for a push from its start."""
+        for row in rows if name in (*DUE, *PLANNED, *WAITING) else ():
+            spec = self.tasks[row.task_id if name in PLANNED else row.id]
+            kind = kind_of(self._world, row.id) if name in PLANNED else RunKind.SCHEDULED
+            own = spec.is_paused(self._world, now) and kind is not RunKind.MANUAL
+            if (own or self.pauses.stops(spec, kind, now)) and not getattr(row, "is_paused", False):
+                self._world.history.complain("S6", f"{name} took {row}, and {spec} is paused: {self.pauses.in_force()}")
+            if name in DUE and self.pauses.skips_its_turn(spec, row, now, withheld):
+                self._world.history.complain("budget", f"{name} took {row}, which was not let go: {self.pauses.over()}")
+
+    def act(self, deeds: tuple[str, ...] = ()) -> None:
+        """One of them, on one task; rather on one that waits, where the deed is given. Where the row is locked, or the server
+        away, they do without.
+        """
         world = self._world
+        alive = [spec for spec in self.tasks.values() if not spec.deleted]
+        waiting = {row.id for row in world.tables.task_rows() if row.waiting} if deeds else set()
+        alive = [spec for spec in alive if spec.id in waiting] or alive
         if not alive or not world.postgres_up:
             return
         spec = world.random.choice(alive)
-        deed = world.random.choice(DEEDS + DEEDS_WITH_LIMITS if world.history.limits else DEEDS)
+        deed = world.random.choice(deeds or (DEEDS + DEEDS_WITH_LIMITS if world.history.limits else DEEDS))
         try:
             getattr(self, deed)(spec)
         except DatabaseUnavailable:
@@ -182,6 +200,22 @@ class People:
         self._may_move(spec, spec.paused)
         spec.paused, spec.paused_until = False, None
 
+    def pause_all(self, spec: Spec) -> None:
+        draw, world = self._world.random, self._world
+        for_ = draw.choice([None, None, 3.0, 3 * world.period, 60.0])
+        scope, value = drawn(world, spec)
+        self.pauses.write(scope, value, None if for_ is None else world.now() + timedelta(seconds=for_))
+        world.say(f"the tasks of {scope} {value!r} are paused for {for_} s")
+
+    def resume_all(self, spec: Spec) -> None:
+        if in_force := self.pauses.in_force():
+            self.pauses.end(self._world.random.choice(in_force))
+
+    def group(self, spec: Spec) -> None:
+        group = self._world.random.choice(GROUPS)
+        self._world.tables.edit(self._world.now(), spec.id, group=group)
+        spec.group = group
+
     def _may_move(self, spec: Spec, did: bool) -> None:
         if did:
             self._world.history.moved[spec.id] = self._world.t
@@ -210,6 +244,7 @@ class People:
 
     def settle_down(self, longest: float) -> None:
         """Before the calm: everything is on again, and no interval is longer than the judge will wait for."""
+        self.pauses.end_all()
         for spec in self.tasks.values():
             if not spec.deleted:
                 self.enable(spec)
@@ -233,5 +268,14 @@ DEEDS = (
     "run_now",
     "stop",
     "delete",
+    "pause_all",
+    "pause_all",
+    "resume_all",
+    "resume_all",
+    "resume_all",
+    "group",
 )
 DEEDS_WITH_LIMITS = ("limit", "limit", "limit", "keys")
+PAUSING = (
+    ("pause_all",) * 4 + ("resume_all",) * 5 + ("pause", "resume", "disable", "enable", "group", "function", "run_now")
+)

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.simulation.actors import People, Ticker
+from tests.simulation.actors import PAUSING, People, Ticker
 from tests.simulation.judge import judge
 from tests.simulation.limits import CHOICES, drawn
 from tests.simulation.ports import Fault
@@ -30,12 +30,15 @@ class Result:
     history: History = field(repr=False)
 
 
-def play(seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True, limits: bool = False) -> Result:
+def play(
+    seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True, limits: bool = False, pauses: bool = False
+) -> Result:  # fmt: skip
     """The history of this seed; `size` scales its length, `steps=False` leaves the clocks alone.
 
     With `limits`, most tasks have keys, their runs are long, and their jobs wait: meanwhile, keys are held and limits lowered.
+    With `pauses`, there are more tasks, and people pause and resume many of them all the time.
     """
-    drama = Drama(seed, tables, size, steps, limits)
+    drama = Drama(seed, tables, size, steps, limits, pauses)
     drama.storm()
     drama.calm()
     return Result(seed, drama.world.counts, judge(drama.world, drama.people, drama.period), drama.world.history)
@@ -44,7 +47,9 @@ def play(seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True, li
 class Drama:
     """The cast of one history, and the nemesis."""
 
-    def __init__(self, seed: int, tables: Tables, size: float, steps: bool, limits: bool) -> None:
+    def __init__(
+        self, seed: int, tables: Tables, size: float, steps: bool, limits: bool, pauses: bool = False
+    ) -> None:  # fmt: skip
         self.world = World(tables, random.Random(seed), History(), hosts=1 + seed % 2)
         draw = self.world.random
         self.period = self.world.period = draw.choice([1.0, 5.0, 30.0])
@@ -54,9 +59,15 @@ class Drama:
         longest = 0.5 if limits else 0.1
         self.workers = [Worker(self.world, self.people, longest=longest, host=n) for n in range(draw.randint(2, 4))]
         self.world.on_push = self._wake_workers
+        self.world.on_tick = lambda: self.people.pauses.judge_tick(self.people.tasks)
+        self.world.on_claim = self.people.judge_claim
+        self.world.on_grant = lambda now: self.people.pauses.granted(now, self.people.tasks.values())
+        self.world.on_open, self.world.on_close = self.people.pauses.opened, self.people.pauses.closed
+        self.world.on_let_go = self.people.pauses.went
         self._steps = steps
         self._lag = self.period if limits else 0.3  # seconds until a worker takes a job, at most
         self._acts = 18 if limits else 6
+        self._pauses = pauses
         for _ in range(draw.randint(1, 4)):
             every = max(1.0, self.period * draw.choice([0.5, 1, 2, 3, 6, 10]))
             self.people.register(every, explicit=draw.random() < 0.5)
@@ -65,6 +76,8 @@ class Drama:
         for _ in range(draw.randint(3, 6) if limits else 0):
             every = max(2.0, self.period * draw.choice([1, 2, 3, 6]))
             self.people.register(every, explicit=True, limits=draw.choice(CHOICES))
+        for _ in range(draw.randint(3, 8) if pauses and not limits else 0):
+            self.people.register(self.period * draw.choice([2, 3, 6, 10]), explicit=draw.random() < 0.5)
 
     def storm(self) -> None:
         draw = self.world.random
@@ -74,6 +87,12 @@ class Drama:
             self.world.after(draw.uniform(0, self.length), self._strike)
         for _ in range(draw.randint(0, self._acts)):
             self.world.after(draw.uniform(0, self.length), self.people.act)
+        for _ in range(draw.randint(0, 3)):
+            self.world.after(draw.uniform(0, self.length), self._pause_what_waits)
+        for _ in range(draw.randint(10, 30) if self._pauses else 0):
+            self.world.after(draw.uniform(0, self.length), lambda: self.people.act(PAUSING))
+        for _ in range(draw.randint(0, 4) if self._pauses else 0):
+            self.world.after(draw.uniform(0, self.length - 2 * self.period), self._pause_during_a_tick)
         self._look_around()
         self.world.run_until(round(self.length * SECOND))
 
@@ -87,11 +106,34 @@ class Drama:
             worker.fault = ""
         world.say("calm")
         world.freeze(RESTART)
-        world.history.calm_from = world.t
         self.people.settle_down(LONGEST * self.period)
+        self._work_off()
+        world.history.calm_from = world.t
         longest = max((spec.every for spec in self.people.tasks.values() if not spec.deleted), default=0.0)
         world.freeze(5 * longest + 12 * self.period + 5)
         world.history.ended = world.t
+
+    def _work_off(self) -> None:
+        """The tasks that have waited for a pause go in turns: one in each tick, at least."""
+        world = self.world
+        for _ in range(len(self.people.tasks) + 3):
+            if all(row.pause_id is None for row in world.tables.task_rows()):
+                return
+            world.freeze(self.period)
+        world.history.complain("L4", "a task still waits for a pause that is over")
+
+    def _pause_what_waits(self) -> None:
+        """Jobs pile up for some ticks. Meanwhile, people pause or disable a task that waits, or many tasks."""
+        world, draw = self.world, self.world.random
+        world.slow_until = max(world.slow_until, world.t + round(3 * self.period * SECOND))
+        after = min(draw.uniform(1, 2.9) * self.period, self.length - world.t / SECOND)
+        world.after(after, lambda: self.people.act(("pause", "disable", "pause_all")))
+
+    def _pause_during_a_tick(self) -> None:
+        """The next pass of a ticker stands still after it has withheld what is due."""
+        draw, seconds = self.world.random, 2 * self.period
+        draw.choice(self.tickers).fault = Fault("frozen", draw.randint(7, CALLS), min(seconds, 25.0))
+        self.world.after(draw.uniform(0, seconds), lambda: self.people.act(("pause_all",)))
 
     def _wake_workers(self) -> None:
         for worker in self.workers:

@@ -59,6 +59,7 @@ class Judge:
             self.l3,
             self.l4,
             self.l5,
+            self.left_over,
         ):
             yield from check()
 
@@ -129,7 +130,8 @@ class Judge:
         alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
         returned = self.history.returned.get(job_id)
         if returned is not None:
-            return not spec.deleted and not alive and not self.may_be_moved(spec, last, returned)
+            first = min(push.t for push in self.history.pushes if push.job_id == job_id)
+            return not spec.deleted and not alive and not self.may_be_moved(spec, first, returned)
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
 
     def may_be_moved(self, spec: Spec, pushed: int, returned: int) -> bool:
@@ -166,7 +168,7 @@ class Judge:
                 yield f"S15: {run.job.id} started at {run.started / SECOND:.3f} s; {places} runs of {key} were allowed"
 
     def places(self, key: str, run: Activity, runs: list[Activity]) -> float:
-        """How many runs were allowed at its start. After a hold one, and twice as many with each success."""
+        """How many runs were allowed at its start. After a hold one, and twice as many with each success, up to the limit of then."""
         limit = self.history.limit_of(key, run.started).concurrency
         hold = next((hold for hold in reversed(self.history.holds) if hold.key == key and hold.t <= run.started), None)
         most = float("inf") if limit is None else limit
@@ -174,6 +176,10 @@ class Judge:
             return most
         good = [one for one in runs if one.outcome in GOOD and hold.t <= (one.recorded or 0) <= run.started]
         later = [one for one in good if one.started >= hold.t or self.back_between(one.started, hold.t)]
+        for number, one in enumerate(sorted(later, key=lambda one: one.recorded or 0), 1):
+            then = self.history.limit_of(key, one.recorded).concurrency
+            if then is not None and 2**number >= then:
+                return most
         return min(most, 2 ** min(len(later), 20))
 
     def is_excused(self, one: Activity, two: Activity) -> bool:
@@ -273,6 +279,12 @@ class Judge:
 
     def was_just_pushed(self, run: RunRow) -> bool:
         return run.pushed_at is not None and self.now - run.pushed_at < timedelta(seconds=2 * self.period + 5)
+
+    def left_over(self) -> Iterator[str]:
+        """L4: after the end of all pauses, no task waits for one."""
+        for row in self.tasks.values():
+            if row.pause_id is not None:
+                yield f"L4: task {row.id} waits for pause {row.pause_id}, which is over"
 
     # -------------------------------------------------------------------------------------------------- questions
 

@@ -25,6 +25,7 @@ from tests.doubles import (
     too_early,
     uptime_since,
 )
+from tests.simulation.pauses import LEAST_BUDGET
 from tests.simulation.rows import (
     GOOD,
     columns,
@@ -32,6 +33,7 @@ from tests.simulation.rows import (
     hold,
     is_paused,
     judged_by,
+    leaves_its_pause,
     running,
     timing_of_resumed,
     verdict,
@@ -57,6 +59,7 @@ class MemoryTables:
     def __init__(self) -> None:
         self.queue = MemoryQueue()
         self.rows = MemoryStore()
+        self.rows.least_budget = LEAST_BUDGET
         self._names: dict[str, int] = {}
         self._registered: dict[int, dict[str, Any]] = {}
 
@@ -90,15 +93,29 @@ class MemoryTables:
         row = self._unlocked(task_id)
         if row.paused_by is not None:
             self._put(
-                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now)
-            )
+                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now),
+                resumed_at=now if row.enabled else row.resumed_at,
+            )  # fmt: skip
+
+    def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
+        for id_, pause in self.rows.pauses.items():
+            if (pause.scope, pause.value, pause.resumed_at) == (scope, value, None):
+                pause.until = until
+                return id_
+        return self.rows.add_pause(scope, value, until=until)
+
+    def resume_all(self, now: datetime, scope: str, value: str) -> None:
+        for id_, pause in self.rows.pauses.items():
+            if (pause.scope, pause.value) == (scope, value) and pause.in_force(now):
+                self.rows.end_pause(id_, now)
 
     def delete(self, now: datetime, task_id: int) -> None:
         plans = [run for run in self.rows.plans.open.values() if run.task_id == task_id and run.state in OPEN]
         if any(run.id in self.rows.plans.held for run in plans):
             raise RowLocked(f"task {task_id}")
         gone = {"state": "ended", "outcome": Outcome.DROPPED, "reason": str(Reason.GONE), "ended_at": now}
-        for due in sorted(self._unlocked(task_id).waiting):
+        row = self._unlocked(task_id)
+        for due in sorted({*row.waiting, row.returned} - {None}):
             record = RunRow(task_id=task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now)
             self.rows.plans.add(replace(record, **gone))
         for run in plans:
@@ -136,6 +153,11 @@ class MemoryTables:
             values["next_run"] = min(row.next_run, now + timing.span(values["every_ms"]))
         elif values["enabled"] and not row.enabled and row.kind is Kind.INTERVAL and row.next_run is not None:
             values["next_run"] = max(row.next_run, now)
+        pause = self.rows.pauses.get(row.pause_id or 0)
+        if pause is not None and pause.resumed_at is None and leaves_its_pause(row, values):
+            values["pause_id"] = None
+        if values["enabled"] and not row.enabled and row.paused_by is None:
+            values["resumed_at"] = now
         self._put(id_, **values, push_after=None)
 
     # -------------------------------------------------------------------------------------------- started and ended
@@ -210,7 +232,8 @@ class MemoryTables:
     def _put_back(self, row: TaskRow, due: datetime, now: datetime, reason: Reason) -> Reason:
         """Only the newest occurrence goes back to the row."""
         is_newer_due = row.next_run is not None and due < row.next_run <= now
-        return Reason.SUPERSEDED if is_newer_due or due < max(row.waiting, default=due) else reason
+        is_ahead = row.kind is Kind.INTERVAL and is_after(due, row.next_run or due)  # the clock was set back
+        return Reason.SUPERSEDED if is_newer_due or is_ahead or due < max(row.waiting, default=due) else reason
 
     def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:
         run = self._holder(row)
@@ -241,7 +264,7 @@ class MemoryTables:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
         if reason in (Reason.LIMITED, Reason.POSTPONED):
-            return {"next_run": due}
+            return {"next_run": min(due, row.next_run or due), "returned": due}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Receipt, RunAtWork
+from ticker.engine.ports import JobState, OpenPauses, Receipt, RunAtWork
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 
@@ -41,6 +41,10 @@ class Pass:
         self.calls = 0
         self.in_batch = False
         self.answered: set[str] = set()
+        self.let_go = 0  # tasks that waited for a pause
+        self.budget = 0  # the most that may go
+        self.withheld: int | None = None  # when
+        self.now = world.now()
         self.still_frozen = 0.0
 
     def call(self, server: str, name: str, do: Callable[[], T]) -> T:
@@ -95,7 +99,8 @@ class FaultyStore:
         return str(self._inner.installation)
 
     def now(self) -> datetime:
-        return self._pass.call("postgres", "now", self._pass.world.now)
+        self._pass.now = self._pass.call("postgres", "now", self._pass.world.now)
+        return self._pass.now
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
         """None as in `clamp`."""
@@ -116,16 +121,53 @@ class FaultyStore:
         )
 
     def wake(self, now: datetime, limit: int) -> None:
-        self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
+        self._pass.call("postgres", "wake", lambda: self._inner.wake(self._seen(now), limit))
 
-    def withhold(self, *args: Any) -> int:
-        return self._pass.call("postgres", "withhold", lambda: int(self._inner.withhold(*args)))
+    def open_pauses(self, now: datetime) -> OpenPauses:
+        def opened() -> OpenPauses:
+            pauses: OpenPauses = self._inner.open_pauses(self._seen(now))
+            self._pass.world.on_open(now)
+            return pauses
 
-    def grant_budgets(self, *args: Any) -> Sequence[tuple[int, int]]:
-        return self._pass.call("postgres", "grant_budgets", lambda: self._inner.grant_budgets(*args))
+        return self._pass.call("postgres", "open_pauses", opened)
 
-    def let_go(self, *args: Any) -> int:
-        return self._pass.call("postgres", "let_go", lambda: int(self._inner.let_go(*args)))
+    def _seen(self, now: datetime) -> datetime:
+        """A ticker that was stopped while the clock was set back ends pauses by the time before that."""
+        if now > self._pass.world.now():
+            self._pass.world.history.peaks.append((self._pass.world.t, now))
+        return now
+
+    def withhold(self, *args: Any) -> tuple[datetime, int] | None:
+        self._pass.withheld = self._pass.world.t
+        return self._pass.call("postgres", "withhold", lambda: self._inner.withhold(*args))
+
+    def grant_budget(self, now: datetime, look_ahead: int, _: int, __: int, full: Collection[str]) -> int | None:
+        """With the period of the history's ticks, which the other steps of a simulated pass do not know."""
+        period = round(self._pass.world.period * 1000)
+
+        def granted() -> int | None:
+            budget: int | None = self._inner.grant_budget(now, look_ahead, period, period, full)
+            if budget is not None:
+                self._pass.budget = self._pass.world.on_grant(now)
+            return budget
+
+        return self._pass.call("postgres", "grant_budget", granted)
+
+    def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
+        def gone() -> tuple[int, int]:
+            found, count = self._inner.let_go(now, limit)
+            self._pass.let_go += count
+            self._pass.world.on_let_go(count, self._pass.let_go, self._pass.budget)
+            return found, count
+
+        return self._pass.call("postgres", "let_go", gone)
+
+    def close_pauses(self, now: datetime) -> None:
+        def closed() -> None:
+            self._inner.close_pauses(now)
+            self._pass.world.on_close()
+
+        self._pass.call("postgres", "close_pauses", closed)
 
     def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
         """None as in `clamp`."""
@@ -163,7 +205,14 @@ class FaultyBatch:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._inner, name)
-        return lambda *args: self._pass.call("postgres", name, lambda: method(*args))
+
+        def called(*args: Any) -> Any:
+            answer = method(*args)
+            if name.startswith("claim_"):
+                self._pass.world.on_claim(name, answer, self._pass.now, self._pass.withheld)
+            return answer
+
+        return lambda *args: self._pass.call("postgres", name, lambda: called(*args))
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         self._pass.call("postgres", "advance", lambda: self._inner.advance(tasks))

@@ -1,7 +1,8 @@
 """The same over real servers: the public door, the statements that a worker sends, RQ's own keys. No worker runs."""
 
 import json
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from rq.job import Job as RQJob
 import ticker
 from tests.doubles import GROUPED, NOWHERE, RunRow, TaskRow, Uptime
 from tests.simulation.memory import FUNCTIONS
+from tests.simulation.pauses import LEAST_BUDGET
 from tests.simulation.verdict import Job, Verdict
 from tests.slots import Limit
 from ticker import clock
@@ -41,6 +43,8 @@ class PostgresTables:
 
     def __init__(self, url: str, redis: Redis) -> None:
         self._url, self._redis = url, redis
+        self._opened = ExitStack()
+        self._opened.enter_context(small_budgets())
         self._stores: list[PostgresStore] = []
         self.queue = RedisQueue(redis)
         self._db = connect(url, name="simulation")
@@ -60,10 +64,18 @@ class PostgresTables:
         for store in self._stores:
             store.close()
         self._db.close()
+        self._opened.close()
 
     def another_store(self) -> PostgresStore:
         store = PostgresStore(self._url)
         store.uptime = lambda now=None: NOWHERE  # type: ignore[method-assign]  # until the simulation says otherwise
+        wake = store.wake
+
+        def woken(now: datetime, limit: int) -> None:
+            wake(now, limit)
+            self._resumed_at(now)
+
+        store.wake = woken  # type: ignore[method-assign]
         self._stores.append(store)
         return store
 
@@ -85,6 +97,7 @@ class PostgresTables:
     def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
         with translated(), clock.use(lambda: now):
             ticker.edit(self._db, task_id, **changes)
+        self._resumed_at(now)
 
     def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
         with translated(), clock.use(lambda: now):
@@ -93,6 +106,22 @@ class PostgresTables:
     def resume(self, now: datetime, task_id: int) -> None:
         with translated(), clock.use(lambda: now):
             ticker.resume(self._db, task_id)
+        self._resumed_at(now)
+
+    def _resumed_at(self, now: datetime) -> None:
+        """The trigger that writes it reads the server's clock."""
+        self._db.execute(
+            "UPDATE ticker.tasks SET resumed_at = %s WHERE resumed_at > clock_timestamp() - interval '1 minute'"
+            " AND resumed_at <= clock_timestamp()", [now],
+        )  # fmt: skip
+
+    def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
+        with translated(), clock.use(lambda: now):
+            return ticker.pause_all(self._db, **named(scope, value), by="someone", until=until).id
+
+    def resume_all(self, now: datetime, scope: str, value: str) -> None:
+        with translated(), clock.use(lambda: now):
+            ticker.resume_all(self._db, **named(scope, value))
 
     def delete(self, now: datetime, task_id: int) -> None:
         with translated(), self._db.transaction():
@@ -137,7 +166,7 @@ class PostgresTables:
             )
         with translated():
             [row] = self._execute(name, **which, **common)
-            if row["refusal"] == "has_limits":
+            if row["refusal"] == "undecided":
                 [row] = self._execute(f"{name}_limited", **which, **common)
             refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT}, limits=tuple(row["limits"] or ()))
@@ -216,6 +245,23 @@ class PostgresTables:
         columns = ", ".join(field.name for field in fields(shape))
         with self._db.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(f"SELECT {columns} FROM ticker.{table} ORDER BY id").fetchall()
+
+
+@contextmanager
+def small_budgets() -> Iterator[None]:
+    """The rule of the least budget is another one here, so that a handful of tasks meets it."""
+    _, rules = sql._document("ticker")
+    usual, rules["least_budget"] = rules["least_budget"], str(LEAST_BUDGET)  # type: ignore[index]
+    sql.statements.cache_clear()
+    try:
+        yield
+    finally:
+        rules["least_budget"] = usual  # type: ignore[index]
+        sql.statements.cache_clear()
+
+
+def named(scope: str, value: str) -> dict[str, str]:
+    return {} if scope == "all" else {scope: value}
 
 
 def _outcome(text: str | None) -> Outcome | None:

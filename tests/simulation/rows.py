@@ -16,7 +16,18 @@ GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
 
 def columns(values: Mapping[str, Any]) -> dict[str, Any]:
     """What the double keeps of a definition."""
-    kept = ("function", "queue", "kind", "expression", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled")
+    kept = (
+        "function",
+        "queue",
+        "kind",
+        "expression",
+        "every_ms",
+        "tolerance_ms",
+        "box_ms",
+        "grace_ms",
+        "enabled",
+        "group_name",
+    )
     return {name: values[name] for name in kept if name in values} | {
         "limits": tuple(values.get("limits") or ()) or None
     }
@@ -33,6 +44,12 @@ def timing_of_resumed(row: TaskRow, now: datetime) -> datetime | None:
 
 def is_paused(row: TaskRow, now: datetime) -> bool:
     return row.paused_by is not None and (row.paused_until is None or now < row.paused_until)
+
+
+def leaves_its_pause(row: TaskRow, values: Mapping[str, Any]) -> bool:
+    """As the trigger `tasks_leave_pause`."""
+    scope = ("function", "queue", "group_name", "owner_type", "limits")
+    return any(values.get(name, getattr(row, name)) != getattr(row, name) for name in scope)
 
 
 def hold(row: TaskRow) -> Any:

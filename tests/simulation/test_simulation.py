@@ -1,11 +1,13 @@
 """Whole histories with faults, on a simulated clock. A violation names its seed, and how to play it again."""
 
 from collections import Counter
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tests.doubles import NOW, SECOND
+from tests import doubles
+from tests.doubles import NOW, SECOND, MemoryBatch, MemoryStore, is_due
 from tests.simulation import memory
 from tests.simulation.__main__ import story
 from tests.simulation.history import play
@@ -22,7 +24,7 @@ def judged(seeds, tables_of, **options):
     counts = Counter()
     for seed in seeds:
         result = play(seed, tables_of(), **options)
-        assert not result.violations, story(result)
+        assert not result.violations, story(result, pauses=options.get("pauses", False))
         counts += result.counts
     return counts
 
@@ -57,6 +59,8 @@ def test_histories_with_faults_keep_every_promise():
         "drop: clock",
     } <= set(counts)
     assert counts["people: stop"] > 10
+    assert counts["drop: paused"] > 10 and counts["drop: postponed"] > 10
+    assert counts["tasks let go"] > 50 and counts["ticks that met the budget"] > 10
 
 
 @pytest.mark.promise("S1", "S4", "S5", "S6", "S9")
@@ -95,6 +99,79 @@ def chosen_but_the_oldest(tasks, *args, right=key_limits.choose):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_histories_with_many_pauses_keep_every_promise():
+    counts = judged(range(80), MemoryTables, size=0.5, pauses=True)
+    assert (
+        counts["drop: postponed"] > 100 and counts["tasks let go"] > 500 and counts["ticks that met the budget"] > 100
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_histories_with_many_pauses_over_real_servers_keep_every_promise(postgres):
+    counts = judged(range(1_000, 1_005), postgres, size=0.3, pauses=True)
+    counts += judged(range(1_000, 1_003), postgres, size=0.3, pauses=True, limits=True)
+    assert counts["drop: postponed"] > 5 and counts["tasks let go"] > 20
+
+
+def loses_what_is_postponed(self, row, reason, *args, right=MemoryTables._changes):
+    return {} if reason is Reason.POSTPONED else right(self, row, reason, *args)
+
+
+def lets_all_go(self, now, limit, right=MemoryBatch.let_go):
+    return right(self, now, 1_000)
+
+
+def ends_the_own_pause(self, now, limit, right=MemoryBatch.let_go):
+    went = right(self, now, limit)
+    for id_ in [*self._tasks._mine]:
+        self._tasks.change(id_, paused_by=None)
+    return went
+
+
+def claims_as_if_nothing_were_paused(self, *args, right=MemoryBatch.claim_waiting):
+    return [replace(task, is_paused=False) for task in right(self, *args)]
+
+
+def takes_off(self, occurrences):
+    for id_, due in occurrences:
+        self._tasks.change(id_, waiting=tuple(w for w in self._tasks[id_].waiting if w != due))
+
+
+def broken_by(breaks, **options):
+    """Whether one of a few histories breaks this."""
+    broken = (
+        line for seed in range(60) for line in play(seed, MemoryTables(), size=0.5, steps=False, **options).violations
+    )
+    return any(breaks in line for line in broken)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("breaks", "of", "name", "wrong"),
+    [
+        pytest.param("S9", MemoryTables, "_changes", loses_what_is_postponed, id="what is postponed is forgotten"),
+        pytest.param("S6: test1234-t", MemoryTables, "_is_paused", lambda *_: False, id="starts ignore pauses"),
+        pytest.param("S6: claim_due", MemoryBatch, "is_pushable", lambda self, *args: is_due(*args), id="claims ignore pauses"),
+        pytest.param("S6: claim_waiting", MemoryBatch, "claim_waiting", claims_as_if_nothing_were_paused, id="the sweep ignores pauses"),
+        pytest.param("S6: claim_planned", doubles, "may_be_pushed", lambda *_: True, id="planned runs ignore pauses"),
+        pytest.param("S9", MemoryBatch, "put_back", takes_off, id="what the sweep finds without a job is forgotten"),
+        pytest.param("L4: a task still waits", MemoryStore, "grant_budget", lambda *_: None, id="what waits never goes"),
+        pytest.param("the budget is", MemoryBatch, "let_go", lets_all_go, id="the budget is ignored"),
+        pytest.param("granted at", doubles, "grant", lambda *_: True, id="each tick grants the budget"),
+        pytest.param("which was not let go", doubles, "backlog", lambda *_: None, id="what no tick has withheld needs no budget"),
+        pytest.param("S6", MemoryBatch, "let_go", ends_the_own_pause, id="own pauses end with those of many"),
+        pytest.param("L1: task", memory, "leaves_its_pause", lambda *_: False, id="no edit takes a task out of its pause"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variant_of_pauses_breaks_a_promise(breaks, of, name, wrong, monkeypatch):
+    monkeypatch.setattr(of, name, wrong)
+    assert broken_by(breaks, pauses=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("breaks", "of", "name", "wrong"),
     [
@@ -109,10 +186,7 @@ def chosen_but_the_oldest(tasks, *args, right=key_limits.choose):
 )  # fmt: skip
 def test_a_wrong_variant_of_limits_breaks_a_promise(breaks, of, name, wrong, monkeypatch):
     monkeypatch.setattr(of, name, wrong)
-    broken = (
-        line for seed in range(40) for line in play(seed, MemoryTables(), size=0.5, steps=False, limits=True).violations
-    )
-    assert any(breaks in line for line in broken)
+    assert broken_by(breaks, limits=True)
 
 
 @pytest.mark.slow
@@ -148,6 +222,14 @@ def test_many_thousand_histories_with_limits_keep_every_promise():
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
+def test_many_thousand_histories_with_many_pauses_keep_every_promise():
+    judged(range(30_000, 34_000), MemoryTables, pauses=True)
+    judged(range(34_000, 35_000), MemoryTables, pauses=True, limits=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
 def test_many_histories_over_real_servers_keep_every_promise(postgres):
     judged(range(2_000, 2_300), postgres)
     judged(range(3_000, 3_100), postgres, limits=True)
+    judged(range(4_000, 4_100), postgres, pauses=True)

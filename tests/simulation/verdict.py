@@ -65,6 +65,11 @@ class Tables(Protocol):
 
     def limit(self, now: datetime, key: str, limit: Limit) -> None: ...
 
+    def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
+        """Pauses many tasks. Returns the id of the row."""
+
+    def resume_all(self, now: datetime, scope: str, value: str) -> None: ...
+
     def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict: ...
 
     def finish(

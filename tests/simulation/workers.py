@@ -5,11 +5,12 @@ from uuid import UUID
 
 from tests.simulation import room
 from tests.simulation.actors import People
+from tests.simulation.pauses import kind_of
 from tests.simulation.record import Activity, Drop, Hold
 from tests.simulation.verdict import Job, Verdict
 from tests.simulation.world import SECOND, World
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.model import Outcome
+from ticker.model import Outcome, RunKind
 from wrappers.pipeline.start import PATIENCE, PAUSE, SLOWEST_ANSWER
 
 LOCK_TIMEOUT = 2.0  # seconds: as the real connections
@@ -103,7 +104,8 @@ class Worker:
         spec, world = self._people.tasks[job.task_id], self._world
         if verdict.refusal is not None:
             return
-        if not spec.may_start(world, planned=job.run_id is not None):
+        kind = RunKind.SCHEDULED if job.run_id is None else kind_of(world, job.run_id)
+        if not self._people.may_start(spec, kind):
             world.history.complain("S6", f"{job.id} started though its task is {spec}")
         got = (verdict.function, verdict.every_ms, verdict.tolerance_ms, verdict.box_ms, verdict.limits)
         box_ms = spec.box_ms

@@ -3,9 +3,10 @@
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tests.doubles import Uptime
 from tests.simulation.record import History
@@ -35,6 +36,12 @@ class World:
     period: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     on_push: Callable[[], None] = lambda: None
+    on_tick: Callable[[], None] = lambda: None
+    on_claim: Callable[[str, Sequence[Any], datetime, int | None], None] = lambda name, rows, now, withheld: None
+    on_grant: Callable[[datetime], int] = lambda now: 0
+    on_let_go: Callable[[int, int, int], None] = lambda count, in_this_tick, budget: None
+    on_open: Callable[[datetime], None] = lambda now: None
+    on_close: Callable[[], None] = lambda: None
     stopping: set[str] = field(default_factory=set)
     """The tokens of the runs that workers were asked to stop."""
     _heap: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)

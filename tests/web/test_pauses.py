@@ -32,7 +32,7 @@ def test_a_pause_is_made_listed_and_ended_over_http(client: TestClient, poll: An
     assert (ended["id"], ended["in_force"], ended["resumed_by"]) == (made["id"], False, "the HTTP API")
     assert client.get(f"{API}/pauses").json()["pauses"] == []
     again = problem(client.post(f"{API}/pauses/resume", json={"group": "news"}), 404)
-    assert again["detail"] == sentence("http.no_such_pause", value="'news'")
+    assert again["detail"] == sentence("http.no_such_pause", scope="the group 'news'")
 
 
 def test_an_empty_body_pauses_all_tasks(client: TestClient, poll: Any) -> None:

@@ -65,6 +65,8 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
     try:
         while not dry and (yield from _prune_keys(store)):
             pass
+        if not dry:
+            store.execute("prune_pauses", now=clock.now(), keep_ms=settings.keep_failures_ms)
     except TickerError as error:
         failed = failed or error
     if failed:

@@ -92,8 +92,8 @@ class PostgresBatch:
             rows += self._execute("claim_pieces", limit=limit - len(rows), **which)
         return [PlannedRun(**row) for row in rows]
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        return [PlannedRun(**row) for row in self._execute("claim_chosen_planned", ids=list(ids))]
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        return [PlannedRun(**row) for row in self._execute("claim_chosen_planned", ids=list(ids), now=now)]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
         if run_ids:
@@ -107,6 +107,9 @@ class PostgresBatch:
         self._has_more = bool(rows and rows[0]["upto"])
         self._swept["claim_waiting"] = (rows and rows[0]["upto"]) or 0
         return [_waiting(row) for row in rows]
+
+    def put_back(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+        self._columns("put_back", ("ids", "occurrences"), occurrences)
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         names = ("ids", "occurrences", "outcomes", "reasons")

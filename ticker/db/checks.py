@@ -20,10 +20,13 @@ RIGHTS = {
     "events": ("INSERT",),
     "limited_keys": ("SELECT", "UPDATE"),
     "slots": ("SELECT", "INSERT", "UPDATE"),
+    "pauses": ("SELECT",),
 }
 """The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
-RIGHTS_OF_TICKER = {"tasks": ("SELECT", "UPDATE", "DELETE"), "functions": ("SELECT",)} | dict.fromkeys(
-    ("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE")
+RIGHTS_OF_TICKER = (
+    dict.fromkeys(("tasks", "pauses"), ("SELECT", "UPDATE", "DELETE"))
+    | dict.fromkeys(("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE"))
+    | {"functions": ("SELECT",)}
 )
 
 FACTS = """

@@ -14,7 +14,7 @@ from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
 from ticker.db.pool import Pool
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import Batch, RunAtWork
+from ticker.engine.ports import Batch, OpenPauses, RunAtWork
 from ticker.errors import DatabaseUnavailable
 
 ROWS_AT_A_LOOK = 5_000
@@ -22,6 +22,7 @@ THOROUGH_EVERY = 120  # ticks, an hour: how often each row is checked for times 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
 LEAST_PATIENCE = 10.0  # seconds
+BEFORE_ALL = ("-infinity", 0)  # comes before each task by next_run and id
 SLOW_LOOK = 400_000  # microseconds: two readings that differ by twice as much are not yet a step
 
 
@@ -89,17 +90,29 @@ class PostgresStore:
             if again:
                 ids, next_runs = (list(column) for column in zip(*again, strict=True))
                 execute("set_next_runs", ids=ids, next_runs=next_runs)
-        self.execute("end_pauses_of_many", now=now)
 
-    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
-        return len(self.execute("withhold", now=now, look_ahead=look_ahead, limit=limit))
+    def open_pauses(self, now: datetime) -> OpenPauses:
+        return OpenPauses(**self.execute("open_pauses", now=now)[0])
 
-    def grant_budgets(self, now: datetime, look_ahead: int, period: int, tick: int) -> Sequence[tuple[int, int]]:
-        which = {"now": now, "look_ahead": look_ahead, "period_ms": period, "tick_ms": tick}
-        return [(row["id"], row["budget"]) for row in self.execute("grant_budgets", **which)]
+    def withhold(
+        self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None = None
+    ) -> tuple[datetime, int] | None:
+        after_run, after_id = after or BEFORE_ALL
+        which = {"now": now, "look_ahead": look_ahead, "limit": limit, "after_run": after_run, "after_id": after_id}
+        return next(((row["next_run"], row["id"]) for row in self.execute("withhold", **which)), None)
 
-    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
-        return len(self.execute("let_go", pause_id=pause_id, now=now, limit=limit))
+    def grant_budget(
+        self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
+    ) -> int | None:
+        which = {"now": now, "look_ahead": look_ahead, "period_ms": period, "tick_ms": tick, "full": list(full)}
+        return next((row["budget"] for row in self.execute("grant_budget", **which)), None)
+
+    def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
+        [row] = self.execute("let_go", now=now, limit=limit)
+        return row["found"], row["gone"]
+
+    def close_pauses(self, now: datetime) -> None:
+        self.execute("close_pauses", now=now)
 
     def uptime(self, now: datetime | None = None) -> tuple[str | None, int | None]:
         """Returns this host's `clock.uptime`; (None, None) if `now` is not the database's. Simulations replace it."""
@@ -181,7 +194,7 @@ class PostgresStore:
         full: Collection[str] = (), after: tuple[datetime, int] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         which = {"now": now, "limit": limit, "ahead": ahead, "without": list(without), "full": list(full)}
-        after_run, after_id = after or ("-infinity", 0)
+        after_run, after_id = after or BEFORE_ALL
         rows = self.execute("limited_due", **which, look_ahead=look_ahead, after_run=after_run, after_id=after_id)
         rows += self.execute("limited_planned", **which)
         return [_limited(row) for row in rows], any(row["more"] for row in rows)

@@ -15,24 +15,25 @@ class JobVerdict(Enum):
     EXPIRED = "expired"
     AGAIN = "pushed again"
     GIVEN_UP = "given up"
+    PUT_BACK = "put back"
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
     """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    A dead job is pushed again for ten minutes. Only the newest occurrence is pushed again. Otherwise, after Redis was
+    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to the row. Only the newest occurrence is pushed again. Otherwise, after Redis was
     wiped, all older occurrences would be queued before the tasks that are due now, only to be dropped.
     """
-    newest = task.waiting[-1]
+    newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_paused else JobVerdict.AGAIN
     if state is JobState.TAKEN:
         return JobVerdict.WAITS
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):
         return JobVerdict.EXPIRED
     if state is JobState.MISSING:
-        return JobVerdict.AGAIN if due.occurrence == newest else JobVerdict.EXPIRED
+        return again if due.occurrence == newest else JobVerdict.EXPIRED
     if state is JobState.DEAD:
-        again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
-        return JobVerdict.AGAIN if again else JobVerdict.GIVEN_UP
+        is_young = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
+        return again if is_young else JobVerdict.GIVEN_UP
     return JobVerdict.WAITS
 
 

@@ -1,26 +1,43 @@
 """Applies pauses of many tasks: due tasks wait for a pause, and go when it is over, within a budget in each tick."""
 
-from collections.abc import Callable
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ticker.engine.ports import Store
 from ticker.engine.timing import USUAL_TICK
 
+if TYPE_CHECKING:
+    from ticker.engine.tick import Pass
 
-def apply(store: Store, now: datetime, look_ahead: int, period: int, batch: int, stop: Callable[[], bool]) -> None:
-    """Makes due tasks wait for the pauses that are in force for them. Lets those go whose pause is over, oldest first.
-
-    A budget keeps the end of a pause from being a burst: see `Store.grant_budgets`. What it leaves waits for the next tick.
-    """
-    while not stop() and store.withhold(now, look_ahead, batch) == batch:
-        pass
-    for pause_id, budget in store.grant_budgets(now, look_ahead, period, period or USUAL_TICK):
-        let_go(store, pause_id, budget, now, batch, stop)
+STEPS_IN_VAIN = 20  # batches of tasks that need no budget, at most; the next tick continues
 
 
-def let_go(store: Store, pause_id: int, budget: int, now: datetime, batch: int, stop: Callable[[], bool]) -> None:
-    while budget > 0 and not stop():
-        most = min(budget, batch)
-        if store.let_go(pause_id, now, most) < most:
+def apply(work: "Pass") -> None:
+    """Makes due tasks wait for the pauses that are in force for them, and lets those go whose pauses are over."""
+    pauses = work.store.open_pauses(work.now)
+    if pauses.in_force or pauses.over:
+        withhold(work)
+    if pauses.over:
+        let_go(work)
+
+
+def withhold(work: "Pass") -> None:
+    """Examines each due task once, in order, so that many of them cost a pass only one walk."""
+    after = None
+    while not work.options.stop():
+        after = work.store.withhold(work.now, work.options.look_ahead, work.options.batch, after)
+        if after is None:
             return
-        budget -= most
+
+
+def let_go(work: "Pass") -> None:
+    """Lets tasks go that have waited for longest, within the budget of this tick. The others wait for the next one."""
+    options, full = work.options, [name for name, room in work.queue.left.items() if room <= 0]
+    budget = work.store.grant_budget(work.now, options.look_ahead, options.period, options.period or USUAL_TICK, full)
+    left, in_vain = budget or 0, 0
+    while left > 0 and in_vain < STEPS_IN_VAIN and not options.stop():
+        most = min(left, options.batch)
+        found, gone = work.store.let_go(work.now, most)
+        left, in_vain = left - gone, in_vain + (gone == 0)
+        if found < most:
+            break
+    if budget is not None:
+        work.store.close_pauses(work.now)

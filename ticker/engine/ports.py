@@ -36,6 +36,13 @@ class JobState(StrEnum):
     MISSING = "missing"
 
 
+class OpenPauses(NamedTuple):
+    """How many pauses of many tasks are in force, and how many are over while tasks may still wait for them."""
+
+    in_force: int
+    over: int
+
+
 class RunAtWork(NamedTuple):
     """A run that a worker, named as in the queue, has started with this token."""
 
@@ -134,18 +141,18 @@ class Batch(Protocol):
         (`gone`). Pieces of a run that ended while it made them are deleted.
         """
 
-    def claim_chosen_planned(self, ids: Sequence[int]) -> Sequence[PlannedRun]:
-        """Returns those of these planned runs that are still planned, oldest first. Skips rows that are locked."""
+    def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
+        """Returns those of these planned runs that are still planned and not paused, oldest first. Skips rows that are locked."""
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
 
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
-        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. Leaves out paused tasks.
+        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
 
-        The next call continues after them.
-        """
+    def put_back(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+        """Takes (task id, occurrence), each of a different task. Makes the occurrences next runs again that wait for no job."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start. Records each one that has no record yet."""
@@ -187,18 +194,36 @@ class Store(Protocol):
     def wake(self, now: datetime, limit: int) -> None:
         """Ends pauses whose time has passed: those of single tasks, and those of many."""
 
-    def withhold(self, now: datetime, look_ahead: int, limit: int) -> int:
-        """Makes up to `limit` due tasks wait for the pauses of many tasks that are in force for them. Returns how many."""
+    def open_pauses(self, now: datetime) -> OpenPauses:
+        """Ends the pauses of many tasks whose time has passed, and counts those that matter to this pass."""
 
-    def grant_budgets(self, now: datetime, look_ahead: int, period: int, tick: int) -> Sequence[tuple[int, int]]:
-        """Returns each pause of many tasks that is over and for which tasks wait, and how many of them this tick may let go.
+    def withhold(
+        self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None = None
+    ) -> tuple[datetime, int] | None:
+        """Examines the next `limit` due tasks, by next_run and id, after the task `after`. Skips rows that are locked.
 
-        The budget is 1.2 times the number of runs that the intervals of its tasks require in a `tick`, at least 1,000, less
-        the tasks that are due without waiting. Within `period`, it is granted once. Both are in milliseconds.
+        Those for which a pause of many tasks is in force wait for it. So do those that were due before the end of such a pause
+        and have not been let go since. Returns the last task that was examined, or None if no more follow.
         """
 
-    def let_go(self, pause_id: int, now: datetime, limit: int) -> int:
-        """Makes up to `limit` tasks wait for this pause no longer, those that have been due for longest first. Returns how many."""
+    def grant_budget(
+        self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
+    ) -> int | None:
+        """Returns how many of the tasks that wait for pauses that are over this tick may let go, or None if another tick may.
+
+        The budget is 1.2 times the number of runs that the schedules of all tasks of these pauses require in a `tick`, and at
+        least 1,000, less their tasks that are due in queues that are not `full`. A tenth of it remains in any case. Within
+        `period`, it is granted once. Both are in milliseconds.
+        """
+
+    def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
+        """Makes up to `limit` tasks wait no longer for pauses that are over, those that have been due for longest first.
+
+        Returns how many it found, and how many are due now. The others are paused, disabled, or covered by another pause.
+        """
+
+    def close_pauses(self, now: datetime) -> None:
+        """Notes the pauses that are over, and for which no task waits, as done."""
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
         """Returns how many tasks without limits of a queue are due."""

@@ -28,13 +28,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class Swept(Counts):
-    """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push errors."""
+    """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push errors.
+
+    `returned` occurrences of paused tasks are next runs again, because their jobs are gone.
+    """
 
     overdue: int = 0
     expired: int = 0
     repushed: int = 0
     lost: int = 0
     errors: int = 0
+    returned: int = 0
 
 
 def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
@@ -67,21 +71,23 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
         states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
-        expired, again, lost = (
+        expired, again, lost, back = (
             [due for decision, due in verdicts if decision is wanted]
-            for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP)
+            for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP, JobVerdict.PUT_BACK)
         )
         packed = queue.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
         # but no job that also carries other tasks
-        queue.forget([*(job_id(store.installation, due) for due in expired), *(job.spec.job_id for job in packed)])
+        gone = [*(job_id(store.installation, due) for due in (*expired, *back)), *(job.spec.job_id for job in packed)]
+        queue.forget(gone)
         receipts = queue.push([job.spec for job in packed])
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
+        rows.put_back([(due.id, due.occurrence) for due in back])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
         more = rows.has_more()
     refused = sum(len(job.tasks) for job, receipt in zip(packed, receipts, strict=True) if receipt.error)
     repushed = sum(len(job.tasks) for job in packed) - refused
-    return Swept(expired=len(expired), repushed=repushed, lost=len(lost), errors=refused), more
+    return Swept(expired=len(expired), repushed=repushed, lost=len(lost), errors=refused, returned=len(back)), more
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:

@@ -29,7 +29,7 @@ from ticker.engine.ports import Batch, Queue, Store
 from ticker.engine.queue_limit import Room
 from ticker.engine.sweep import Counts, Swept, sweep
 from ticker.errors import BadInput
-from ticker.model import DueTask, PlannedRun, Reason
+from ticker.model import DueTask, Kind, PlannedRun, Reason
 from ticker.schedules import kinds
 
 
@@ -137,12 +137,12 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     if set_back:
         bring_forward(store, now, options.batch)
     store.wake(now, options.batch)
-    pauses.apply(store, now, options.look_ahead, options.period, options.batch, options.stop)
     store.remove_done(options.batch)
     stopping = store.stop_runs(now, options.batch)
     followed = follow_up(store, now, options.batch)
     queue.stop(stopping)
     work = Pass(store, Room(queue, options.depths), now, options)
+    pauses.apply(work)
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
@@ -235,7 +235,7 @@ def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Push
         return [push_due(work, claim(ids), late) for ids in batches if not options.stop()]
 
     def push_runs(ids: Sequence[int]) -> Pushed:
-        return push_planned(work, lambda rows: rows.claim_chosen_planned(ids))
+        return push_planned(work, lambda rows: rows.claim_chosen_planned(ids, now))
 
     of_runs = [push_runs(ids) for ids in batched([one.id for one in chosen if one.is_planned], options.batch)]
     of_tasks = (alone if options.depths else options.push_threads)(push)
@@ -285,7 +285,7 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
     now, late = work.now, work.options.late if late is None else late
     with work.store.batch() as rows:
         tasks = claim(rows)
-        plans, failed = with_next_times(tasks, now, work.options.beat)
+        plans, failed = with_next_times([task for task in tasks if not must_wait(task)], now, work.options.beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
@@ -300,6 +300,11 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
     stored = sum(len(job.tasks) for job, receipt in sent if receipt.stored)
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
     return Pushed(len(tasks), stored, held, len(failed), len(passed_over))
+
+
+def must_wait(task: DueTask) -> bool:
+    """Returns whether the task stays due for now: its only occurrence would overlap another job of the task."""
+    return task.kind is Kind.ONCE and task.overlap == "skip" and task.busy
 
 
 def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:

@@ -29,7 +29,7 @@ OF_LIMITS = {
 def tasks() -> Steps[Figures]:
     counted = asdict((yield from overview.counts.steps()))
     [oldest] = yield query("oldest_due", now=clock.now())
-    [pauses] = yield query("use_of_pauses", now=clock.now())
+    [pauses] = yield query("use_of_pauses", now=clock.now(), most=overview.COUNTED_AT_MOST)
     return {
         **{name: {(): counted[field]} for name, field in COUNTS.items()},
         "ticker_oldest_due_age_seconds": {(): oldest["seconds"]},

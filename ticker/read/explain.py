@@ -157,7 +157,7 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
     if run.pushed_at is not None:
         return f"pushed {span(now - run.pushed_at)} ago, not started yet"
     later = planned_for(run) - now
-    return f"planned for {when}, " + (f"in {span(later)}" if later > timedelta(0) else "so it is due")
+    return f"planned for {when}" + (f", in {span(later)}" if later > timedelta(0) else "; it is due")
 
 
 def pieces(count: Pieces | None, made: int | None = None) -> str:

@@ -118,6 +118,12 @@ def counts() -> Steps[Counts]:
 
 
 @reads
+def running() -> Steps[int]:
+    """Counts the runs at work."""
+    return int((yield query("running", most=COUNTED_AT_MOST))[0]["running"])
+
+
+@reads
 def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int, list[OccurrenceStatus]]]:
     """Returns what became of each task's last recorded occurrences, oldest first, by task id."""
     by_task: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}

@@ -171,10 +171,14 @@ def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | No
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too."""
-    if now - task.occurrence <= late:
+    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too.
+
+    The interval of a task that was resumed counts from then on.
+    """
+    since = max(task.occurrence, task.resumed_at or task.occurrence) if task.kind is Kind.INTERVAL else task.occurrence
+    if now - since <= late:
         return False
-    later = of(task).next_after(task.occurrence)
+    later = of(task).next_after(since)
     return later is not None and later <= now
 
 

@@ -198,7 +198,7 @@ def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mappi
         began, since, common = _asked(call)
         planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
         [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
-        if verdict["refusal"] == "has_limits":
+        if verdict["refusal"] == "undecided":
             [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
     if verdict["refusal"] == "locked":
         raise RowLocked(LOCKED)
@@ -223,11 +223,11 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> 
     asked = [*zip(calls, tokens, strict=True)]
     is_limited = any(call.function in _limited for call in calls)
     rows = [] if is_limited else execute("start", **sets(asked))
-    left = {str(row["token"]) for row in rows if row["refusal"] == "has_limits"}
+    left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
     if left or is_limited:
         rows = [row for row in rows if str(row["token"]) not in left]
         asked = [(call, token) for call, token in asked if is_limited or token in left]
-        _limited.update(call.function for call, _ in asked if call.function)
+        _limited.update(call.function for call, token in asked if call.function and left.get(token))
         rows += execute("start_limited", **sets(asked), waits=waits)
     return began, since, rows
 

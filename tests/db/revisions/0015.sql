@@ -57,6 +57,7 @@ CREATE DOMAIN ticker.ticker_registered AS jsonb
 	CONSTRAINT ticker_registered_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND ((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 262144) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath))))));
 CREATE DOMAIN ticker.ticker_retries AS integer
 	CONSTRAINT ticker_retries_check CHECK (((VALUE >= 0) AND (VALUE <= 100)));
+CREATE DOMAIN ticker.ticker_returned AS timestamp with time zone;
 CREATE DOMAIN ticker.ticker_run_kind AS text
 	CONSTRAINT ticker_run_kind_check CHECK ((VALUE = ANY (ARRAY['scheduled'::text, 'manual'::text, 'retry'::text, 'piece'::text])));
 CREATE DOMAIN ticker.ticker_short AS text
@@ -100,11 +101,13 @@ CREATE FUNCTION ticker.is_limit_of(declared text, key text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((declared = key) OR ((declared ~~ '%*'::text) AND starts_with(key, rtrim(declared, '*'::text))));
 CREATE FUNCTION ticker.leave_pause() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
-    NEW.pause_id := NULL;
+    IF EXISTS (SELECT FROM "ticker".pauses WHERE id = OLD.pause_id AND resumed_at IS NULL) THEN
+        NEW.pause_id := NULL;
+    END IF;
     RETURN NEW;
 END $$;
 CREATE TABLE ticker.limited_keys (
@@ -227,7 +230,7 @@ BEGIN
     INSERT INTO "ticker".runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason,
         ended_at, created_at)
     SELECT id, name, function, owner_type, owner_id, 'scheduled', occurrence, 'ended', 'dropped', 'gone', now, now
-    FROM gone, unnest(waiting) AS occurrence ORDER BY occurrence, id ON CONFLICT DO NOTHING;
+    FROM gone, unnest(waiting || array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence ORDER BY occurrence, id ON CONFLICT DO NOTHING;
     UPDATE "ticker".runs SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = now
     WHERE state IN ('planned', 'pushed') AND id = ANY (ARRAY(SELECT r.id FROM gone g, LATERAL (
         SELECT id FROM "ticker".runs WHERE task_id = g.id AND state IN ('planned', 'pushed')
@@ -269,6 +272,24 @@ BEGIN
         left(CASE WHEN NEW.resumed_at IS NULL THEN NEW."by" ELSE NEW.resumed_by END, 200),
         concat_ws(': ', "ticker".words_of_pause(NEW.scope, NEW.value), nullif(NEW.reason, '')));
     RETURN NULL;
+END $$;
+CREATE FUNCTION ticker.note_return() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE added integer := 0;
+BEGIN
+    IF NOT OLD.returned = ANY (NEW.waiting) THEN
+        INSERT INTO "ticker".runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason,
+            ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+        SELECT OLD.id, OLD.name, OLD.function, OLD.owner_type, OLD.owner_id, 'scheduled', OLD.returned, 'ended', 'dropped', 'superseded',
+            now, now, OLD.last_run, now, OLD.every_ms, OLD.tolerance_ms FROM (SELECT clock_timestamp() AS now) i
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS added = ROW_COUNT;
+    END IF;
+    NEW.dropped := NEW.dropped + added;
+    NEW.returned := nullif(NEW.returned, OLD.returned);
+    RETURN NEW;
 END $$;
 CREATE TABLE ticker.runs (
     id bigint NOT NULL,
@@ -406,6 +427,11 @@ CREATE TABLE ticker.pauses (
     budget integer,
     granted_at ticker.ticker_moment,
     done_at ticker.ticker_moment,
+    mark text GENERATED ALWAYS AS (
+CASE scope
+    WHEN 'all'::text THEN scope
+    ELSE ((scope || ' '::text) || (value)::text)
+END) STORED NOT NULL,
     CONSTRAINT pauses_done CHECK (((done_at IS NULL) OR (resumed_at IS NOT NULL))),
     CONSTRAINT pauses_scope CHECK ((scope = ANY (ARRAY['all'::text, 'group'::text, 'function'::text, 'queue'::text, 'owner_type'::text, 'limit'::text]))),
     CONSTRAINT pauses_value CHECK (((scope = 'all'::text) = ((value)::text = ''::text)))
@@ -512,6 +538,7 @@ END) STORED,
     pace_ms ticker.ticker_pace,
     again_at ticker.ticker_again,
     pause_id bigint,
+    returned ticker.ticker_returned,
     during ticker.ticker_during DEFAULT ''::text NOT NULL,
     CONSTRAINT tasks_bounds CHECK (((starts_at)::timestamp with time zone <= (ends_at)::timestamp with time zone)),
     CONSTRAINT tasks_fit CHECK ((((kind)::text <> 'interval'::text) OR ((((tolerance_ms)::bigint + (box_ms)::bigint) + (grace_ms)::bigint) <= (every_ms)::bigint))),
@@ -554,9 +581,9 @@ INSERT INTO ticker.events OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-22 23:00:2
 INSERT INTO ticker.installation VALUES (true, '9735d68a', 7711134554077584225, 5, 16758, '', '2026-11-22 23:00:22.555411+00', NULL);
 INSERT INTO ticker.runs OVERRIDING SYSTEM VALUE VALUES (1, 1, 'poll', 'poll', '', '', 'scheduled', NULL, NULL, '2026-03-01 12:00:00+00', 1, 'ended', 'succeeded', '', NULL, NULL, NULL, '2026-03-01 12:00:01+00', NULL, NULL, NULL, '2026-03-01 12:00:02+00', '2026-11-22 23:00:22.643579+00', NULL, NULL, NULL, NULL, NULL, '', '', '', '', '', NULL, '', false, false, NULL, NULL, NULL);
 INSERT INTO ticker.runs OVERRIDING SYSTEM VALUE VALUES (2, 2, 'report', 'report', '', '', 'manual', NULL, NULL, NULL, 1, 'planned', NULL, '', NULL, '2026-03-01 12:00:00+00', NULL, NULL, NULL, NULL, NULL, NULL, '2026-11-22 23:00:22.644143+00', NULL, NULL, NULL, NULL, NULL, '', '', '', '', '', NULL, '', false, false, NULL, NULL, NULL);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (1, 'e08b22e5-5f11-461a-b185-0abb23b20859', 'mail_channels', '7', 'poll', 'poll', '{"channel_id": 7}', '{"kind": "interval", "zone": "UTC", "kwargs": {"channel_id": 7}, "spread": true, "every_ms": 60000, "function": "poll", "expression": ""}', '', 'interval', '', 'UTC', 60000, 5000, 30000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2026-11-22 23:00:36.072+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.6265+00', '2026-11-22 23:00:22.6265+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, true, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, '');
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (3, 'ee6a5696-dadc-44d2-9d8e-9cbc86c4bdb7', '', '', 'migrate', 'migrate', '{}', '{"kind": "once", "every_ms": 0, "function": "migrate", "expression": "2030-01-01T00:00:00Z"}', '', 'once', '2030-01-01T00:00:00Z', 'UTC', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2030-01-01 00:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.640364+00', '2026-11-22 23:00:22.640364+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, '');
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (2, '49257f8b-0206-40c1-9135-956db605e224', '', '', 'report', 'report', '{}', '{"kind": "cron", "zone": "Europe/Warsaw", "every_ms": 0, "function": "report", "expression": "0 6 * * *"}', '', 'cron', '0 6 * * *', 'Europe/Warsaw', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, 'anna', 'holidays', NULL, '2026-11-23 05:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.637974+00', '2026-11-22 23:00:22.637974+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, '');
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (1, 'e08b22e5-5f11-461a-b185-0abb23b20859', 'mail_channels', '7', 'poll', 'poll', '{"channel_id": 7}', '{"kind": "interval", "zone": "UTC", "kwargs": {"channel_id": 7}, "spread": true, "every_ms": 60000, "function": "poll", "expression": ""}', '', 'interval', '', 'UTC', 60000, 5000, 30000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2026-11-22 23:00:36.072+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.6265+00', '2026-11-22 23:00:22.6265+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, true, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '');
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (3, 'ee6a5696-dadc-44d2-9d8e-9cbc86c4bdb7', '', '', 'migrate', 'migrate', '{}', '{"kind": "once", "every_ms": 0, "function": "migrate", "expression": "2030-01-01T00:00:00Z"}', '', 'once', '2030-01-01T00:00:00Z', 'UTC', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2030-01-01 00:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.640364+00', '2026-11-22 23:00:22.640364+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '');
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (2, '49257f8b-0206-40c1-9135-956db605e224', '', '', 'report', 'report', '{}', '{"kind": "cron", "zone": "Europe/Warsaw", "every_ms": 0, "function": "report", "expression": "0 6 * * *"}', '', 'cron', '0 6 * * *', 'Europe/Warsaw', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, 'anna', 'holidays', NULL, '2026-11-23 05:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.637974+00', '2026-11-22 23:00:22.637974+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '');
 INSERT INTO ticker.ticker_version VALUES ('0015');
 SELECT pg_catalog.setval('ticker.events_id_seq', 1, true);
 SELECT pg_catalog.setval('ticker.pauses_id_seq', 1, false);
@@ -604,6 +631,8 @@ ALTER DOMAIN ticker.ticker_outcome
     ADD CONSTRAINT ticker_outcome_check CHECK ((VALUE = ANY (ARRAY['succeeded'::text, 'partial'::text, 'nothing_to_do'::text, 'failed'::text, 'timed_out'::text, 'killed'::text, 'lost'::text, 'interrupted'::text, 'held_off'::text, 'dropped'::text]))) NOT VALID;
 ALTER DOMAIN ticker.ticker_pace
     ADD CONSTRAINT ticker_pace_check CHECK (((VALUE >= 1000) AND (VALUE <= '31622400000'::bigint))) NOT VALID;
+ALTER DOMAIN ticker.ticker_returned
+    ADD CONSTRAINT ticker_returned_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
 ALTER DOMAIN ticker.ticker_stop
     ADD CONSTRAINT ticker_stop_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
 ALTER TABLE ONLY ticker.ticker_version
@@ -636,11 +665,11 @@ CREATE INDEX slots_token ON ticker.slots USING btree (token) WHERE (token IS NOT
 CREATE INDEX tasks_alarm_at ON ticker.tasks USING btree (alarm_at) WHERE (alarm_at IS NOT NULL);
 CREATE INDEX tasks_alone ON ticker.tasks USING btree (alone_until) WHERE (alone_until IS NOT NULL);
 CREATE INDEX tasks_done_once ON ticker.tasks USING btree (id) WHERE (((kind)::text = 'once'::text) AND remove AND (next_run IS NULL));
-CREATE INDEX tasks_due ON ticker.tasks USING btree (next_run) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL) AND (next_run IS NOT NULL) AND (limits IS NULL));
+CREATE INDEX tasks_due ON ticker.tasks USING btree (next_run, id) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL) AND (next_run IS NOT NULL) AND (limits IS NULL));
 CREATE INDEX tasks_due_limited ON ticker.tasks USING btree (next_run, id) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
 CREATE INDEX tasks_failing ON ticker.tasks USING btree (failures DESC, id) WHERE ((failures)::integer > 0);
 CREATE INDEX tasks_inactive ON ticker.tasks USING btree (id) WHERE ((NOT enabled) OR (NOT owner_active));
-CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE (paused_by IS NOT NULL);
+CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE ((paused_by IS NOT NULL) OR (pause_id IS NOT NULL));
 CREATE INDEX tasks_paused_until ON ticker.tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);
 CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((waiting <> '{}'::timestamp with time zone[]) AND (limits IS NOT NULL));
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
@@ -651,6 +680,7 @@ CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, o
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();
 CREATE TRIGGER tasks_note_deletion AFTER DELETE ON ticker.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION ticker.note_deletion();
 CREATE TRIGGER tasks_note_edit AFTER UPDATE OF function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name, priority, spread, subject, description, metadata, within_ms, limits, every_most_ms, during ON ticker.tasks FOR EACH ROW WHEN (((((((((((((((((((((((((((((((((((old.function)::text IS DISTINCT FROM (new.function)::text) OR ((old.kwargs)::jsonb IS DISTINCT FROM (new.kwargs)::jsonb)) OR ((old.kind)::text IS DISTINCT FROM (new.kind)::text)) OR ((old.expression)::text IS DISTINCT FROM (new.expression)::text)) OR ((old.zone)::text IS DISTINCT FROM (new.zone)::text)) OR ((old.every_ms)::bigint IS DISTINCT FROM (new.every_ms)::bigint)) OR ((old.tolerance_ms)::bigint IS DISTINCT FROM (new.tolerance_ms)::bigint)) OR ((old.box_ms)::bigint IS DISTINCT FROM (new.box_ms)::bigint)) OR ((old.queue)::text IS DISTINCT FROM (new.queue)::text)) OR ((old.starts_at)::timestamp with time zone IS DISTINCT FROM (new.starts_at)::timestamp with time zone)) OR ((old.ends_at)::timestamp with time zone IS DISTINCT FROM (new.ends_at)::timestamp with time zone)) OR ((old.max_runs)::integer IS DISTINCT FROM (new.max_runs)::integer)) OR ((old.catch_up)::text IS DISTINCT FROM (new.catch_up)::text)) OR (old.remove IS DISTINCT FROM new.remove)) OR ((old.overlap)::text IS DISTINCT FROM (new.overlap)::text)) OR ((old.retries)::integer IS DISTINCT FROM (new.retries)::integer)) OR ((old.backoff)::text IS DISTINCT FROM (new.backoff)::text)) OR ((old.stretch_ms)::bigint IS DISTINCT FROM (new.stretch_ms)::bigint)) OR ((old.pause_after)::integer IS DISTINCT FROM (new.pause_after)::integer)) OR ((old.probe_ms)::bigint IS DISTINCT FROM (new.probe_ms)::bigint)) OR ((old.dead_man)::integer IS DISTINCT FROM (new.dead_man)::integer)) OR ((old.keep)::text IS DISTINCT FROM (new.keep)::text)) OR ((old.submitter)::text IS DISTINCT FROM (new.submitter)::text)) OR ((old.group_name)::text IS DISTINCT FROM (new.group_name)::text)) OR ((old.priority)::integer IS DISTINCT FROM (new.priority)::integer)) OR (old.spread IS DISTINCT FROM new.spread)) OR ((old.subject)::text IS DISTINCT FROM (new.subject)::text)) OR ((old.description)::text IS DISTINCT FROM (new.description)::text)) OR ((old.metadata)::jsonb IS DISTINCT FROM (new.metadata)::jsonb)) OR ((old.within_ms)::bigint IS DISTINCT FROM (new.within_ms)::bigint)) OR ((old.limits)::text[] IS DISTINCT FROM (new.limits)::text[])) OR ((old.every_most_ms)::bigint IS DISTINCT FROM (new.every_most_ms)::bigint)) OR ((old.during)::text IS DISTINCT FROM (new.during)::text))) EXECUTE FUNCTION ticker.note_edit();
+CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON ticker.tasks FOR EACH ROW WHEN (((old.returned IS NOT NULL) AND ((new.next_run)::timestamp with time zone IS DISTINCT FROM (old.returned)::timestamp with time zone))) EXECUTE FUNCTION ticker.note_return();
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON ticker.tasks FOR EACH ROW WHEN ((new.limits IS NOT NULL)) EXECUTE FUNCTION ticker.use_keys();
 REVOKE ALL ON FUNCTION ticker.apply_limit() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.leave_pause() FROM PUBLIC;
@@ -659,4 +689,5 @@ REVOKE ALL ON FUNCTION ticker.note_change() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_deletion() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_edit() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_pause() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ticker.note_return() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.use_keys() FROM PUBLIC;

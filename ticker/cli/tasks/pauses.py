@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from ticker.cli import options, render
 from ticker.cli.connection import database, now
 from ticker.cli.exits import NOT_SO
 from ticker.cli.options import as_json
+from ticker.errors import DatabaseUnavailable
 from ticker.read import formatting
 from ticker.read.explain import counted
 from ticker.schedules import once
@@ -80,10 +82,10 @@ def print_pause(pause: "Pause | None", text: str, as_json: bool) -> None:
 
 
 def warn_if_unused(pause: "Pause") -> None:
-    """Warns if the pause is for no task, as after a misspelled name. This may read the whole table, after the pause was committed."""
+    """Warns if the pause is for no task, as after a misspelled name. The pause has been committed: an error does not matter."""
     from ticker.read import pauses
 
-    with database() as db:
+    with suppress(DatabaseUnavailable), database() as db:
         if not pauses.has_tasks(db, pause):
             render.warn([f"there are no {pause.words}; the pause is in force anyway"])
 
@@ -118,15 +120,17 @@ def pauses(as_json: bool) -> None:
 def drain(wait: str, reason: str, as_json: bool) -> None:
     """Pause all tasks, and wait until no run is at work.
 
-    No run starts any more, whatever its kind. Runs at work go on to their end. If some have not ended after --wait, the exit code is 1.
+    A pause of all tasks that is in force already stays as it is. No run starts any more, whatever its kind. Runs at work go on to their end. If some have not ended after --wait, the exit code is 1.
     `ticker resume --all` ends the pause.
     """
     from ticker.cli.tasks.commands import user
+    from ticker.read import pauses as read_pauses
     from ticker.registration import pauses
 
     wait_ms = milliseconds("--wait", wait, least=SECOND, most=DAY)
     with database() as db:
-        paused = pauses.pause_all(db, by=user(), reason=reason)
+        in_force = (pause for pause in read_pauses.list_pauses(db) if pause.scope == "all" and pause.in_force)
+        paused = next(in_force, None) or pauses.pause_all(db, by=user(), reason=reason)
     active = await_ends(wait_ms / SECOND)
     if as_json:
         render.print_json({"pause": formatting.plain_data(paused), "active": active})
@@ -147,7 +151,7 @@ def await_ends(seconds: float) -> int:
     while True:
         waited = clock.monotonic() - began
         with database() as db:
-            active = overview.counts(db).running
+            active = overview.running(db)
         if (not active and waited >= LATEST_START) or waited >= max(seconds, LATEST_START):
             return active
         pause.wait(EVERY)

@@ -106,11 +106,13 @@ FROM measured m LEFT JOIN ended e ON e.token = m.token
 -- name: hold_off
 -- Nobody starts a run of this key before a time: `for_ms` after the call, which was `age` seconds ago. Without `for_ms`, the
 -- time is one minute, and it doubles with each hold since the last success, up to an hour. Runs that were already active when
--- the key was held do not double it. After the hold, one run may start first; each success doubles the number.
+-- the key was held do not double it. After the hold, one run may start first; each success doubles the number. If the clock was
+-- set back since the last hold, that hold begins again, as in `clamp_slots`.
 WITH held AS MATERIALIZED (
-    SELECT * FROM {schema}.limited_keys WHERE key = %(key)s FOR NO KEY UPDATE SKIP LOCKED
+    SELECT k.*, CASE WHEN k.held_at > i.now + interval '1 second' THEN i.now + (k.held_until - k.held_at) ELSE k.held_until END AS lasts_until
+    FROM {schema}.limited_keys k, (SELECT {now} AS now) i WHERE k.key = %(key)s FOR NO KEY UPDATE OF k SKIP LOCKED
 ), step AS MATERIALIZED (
-    SELECT h.key, h.concurrency, {now} - %(age)s::float8 * interval '1 second' AS at,
+    SELECT h.key, h.concurrency, h.lasts_until, {now} - %(age)s::float8 * interval '1 second' AS at,
         CASE WHEN r.started_at < h.held_until THEN greatest(h.held_step - 1, 0) ELSE h.held_step END AS step
     FROM held h LEFT JOIN {schema}.runs r ON r.id = %(run_id)s
 ), slots AS (
@@ -118,9 +120,9 @@ WITH held AS MATERIALIZED (
     SELECT s.key, 'run', n FROM step s, generate_series(1, {slow_start_most}) n WHERE s.concurrency IS NULL
     ON CONFLICT DO NOTHING
 ), changed AS (
-    UPDATE {schema}.limited_keys k SET allowed = CASE WHEN k.held_until >= u.until THEN k.allowed ELSE 1 END,
+    UPDATE {schema}.limited_keys k SET allowed = CASE WHEN s.lasts_until >= u.until THEN k.allowed ELSE 1 END,
         held_step = CASE WHEN %(for_ms)s::bigint IS NULL THEN s.step + 1 ELSE k.held_step END,
-        held_at = s.at, held_until = greatest(k.held_until, u.until)
+        held_at = s.at, held_until = greatest(s.lasts_until, u.until)
     FROM step s, LATERAL (SELECT s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
         least(interval '1 minute' * 2 ^ least(s.step, 10), interval '1 hour')) AS until) u WHERE k.key = s.key
     RETURNING k.held_until

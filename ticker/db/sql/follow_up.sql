@@ -136,16 +136,17 @@ SELECT id FROM ended
 
 -- name: claim_alarms
 -- Locks and returns the tasks whose last success must be checked now. A task that was never pushed waits for its first
--- time. A time to check that was set by hand, without an alert, is ignored.
+-- time. A time to check that was set by hand, without an alert, is ignored. While a task is paused, no success is expected.
 SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
-        THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,
+        THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END,
+        (SELECT max(p.resumed_at) FROM {schema}.pauses p WHERE {covers t})) AS since,
     last_success_at, box_ms + grace_ms AS longest_run,
     next_run IS NULL AND waiting = '{}' AND run_token IS NULL
         AND coalesce(last_outcome IN {good_outcomes}, false) AS is_done
 FROM {schema}.tasks t
-WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {runnable}
+WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {runnable} AND NOT {covered t}
 ORDER BY alarm_at
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED

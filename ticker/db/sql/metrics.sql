@@ -58,7 +58,7 @@ SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(great
 
 -- name: use_of_pauses
 SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,
-    (SELECT count(*) FROM {schema}.tasks WHERE pause_id IS NOT NULL) AS waiting
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE pause_id IS NOT NULL LIMIT %(most)s) t) AS waiting
 
 -- name: waiting_in_queues
 -- Returns, for each queue with waiting jobs of tasks, how many seconds ago its oldest occurrence was due.

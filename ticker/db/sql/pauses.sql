@@ -8,7 +8,7 @@
 INSERT INTO {schema}.pauses AS p (scope, value, by, reason, paused_at, until)
 VALUES (%(scope)s, %(value)s, coalesce(%(by)s, {author}), %(reason)s, {now}, %(until)s::timestamptz)
 ON CONFLICT (scope, value) WHERE resumed_at IS NULL DO UPDATE SET by = excluded.by, reason = excluded.reason,
-    until = excluded.until, paused_at = CASE WHEN {in_force p} THEN p.paused_at ELSE excluded.paused_at END
+    until = excluded.until, paused_at = CASE WHEN {in_force p} AND p.by = excluded.by THEN p.paused_at ELSE excluded.paused_at END
 RETURNING {pause p}
 
 -- name: resume_many
@@ -20,13 +20,13 @@ RETURNING {pause p}
 -- name: list_pauses
 -- Lists the pauses that are in force, and those that are over and for which tasks still wait, oldest first.
 SELECT {pause p} FROM {schema}.pauses p
-WHERE done_at IS NULL AND ({in_force p} OR EXISTS (SELECT FROM {schema}.tasks t WHERE t.pause_id = p.id)) ORDER BY id
+WHERE done_at IS NULL AND ({in_force p} OR {waits_for p}) ORDER BY id
 
 -- name: has_paused_tasks
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {covers t}) AS has_tasks FROM {schema}.pauses p WHERE id = %(id)s
 
 -- name: pauses_at
--- Lists the pauses that were in force for a task at a time in the past, oldest first.
+-- Lists the pauses that were in force at a time in the past for a task as it is today, oldest first.
 SELECT {pause p} FROM {schema}.tasks t, {schema}.pauses p
 WHERE t.id = %(task_id)s AND {covers t} AND p.paused_at <= %(at)s
     AND coalesce(p.resumed_at > %(at)s, true) AND coalesce(p.until > %(at)s, true) ORDER BY p.id
@@ -35,96 +35,159 @@ WHERE t.id = %(task_id)s AND {covers t} AND p.paused_at <= %(at)s
 left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)
 
 -- rule: pause
--- The columns of a pause that people read. Counting stops at 100,000.
+-- The columns of a pause that people read. Counting stops at 10,000.
 t.id, t.scope, t.value, t.by, t.reason, t.paused_at, t.until, t.resumed_at, t.resumed_by, t.budget, {pause_words t} AS words,
-    {in_force t} AS in_force, (SELECT count(*) FROM (SELECT FROM {schema}.tasks w WHERE w.pause_id = t.id LIMIT 100000) n)::integer AS waiting
+    {in_force t} AS in_force, (SELECT count(*) FROM (SELECT FROM {schema}.tasks w WHERE w.pause_id = t.id LIMIT 10000) n)::integer AS waiting
+
+-- rule: waits_for
+-- A task waits for the pause. (The planner expects an EXISTS to find a row at once, and would read the table.)
+(SELECT w.id FROM {schema}.tasks w WHERE w.pause_id = t.id ORDER BY w.next_run LIMIT 1) IS NOT NULL
 
 -- rule: pause_words
 {schema}.words_of_pause(t.scope, t.value)
 
 -- rule: note_of_pause
--- Describes the pause for which the task waits, or that is for it. Here, a pause is over when a tick has ended it: statements that
--- read tasks do not know the time.
+-- Describes the pause that is for the task, or else the one that is over and for which it waits. Here, a pause is over when a tick
+-- has ended it: statements that read tasks do not know the time.
 (SELECT concat_ws(': ', {pause_words p} || ' by ' || p.by || coalesce(', over since ' || to_char(p.resumed_at AT TIME ZONE 'UTC', {second}),
         ' until ' || to_char(p.until AT TIME ZONE 'UTC', {second}), ''), nullif(p.reason, ''))
-    FROM {schema}.pauses p WHERE p.id = coalesce(t.pause_id,
-        (SELECT min(p.id) FROM {schema}.pauses p WHERE p.resumed_at IS NULL AND {covers t})))
+    FROM {schema}.pauses p WHERE p.id = coalesce({unended_pause t}, t.pause_id))
 
 -- rule: second
 'YYYY-MM-DD HH24:MI:SSZ'
 
+-- rule: unended_pause
+(SELECT min(p.id) FROM {schema}.pauses p WHERE p.resumed_at IS NULL AND {covers t})
+
 -- rule: is_resuming
--- The task waits for a pause that is over.
-coalesce((SELECT p.resumed_at IS NOT NULL FROM {schema}.pauses p WHERE p.id = t.pause_id), false)
+-- The task waits for a pause that is over, and no other is for it.
+(t.pause_id IS NOT NULL AND {unended_pause t} IS NULL)
 
 -- rule: covering
 -- The first pause that is in force for the task, or NULL.
 (SELECT min(p.id) FROM {schema}.pauses p WHERE {in_force p} AND {covers t})
 
--- name: withhold
--- Makes due tasks wait for a pause that is in force for them. They leave the indexes of what is due, so that they delay nothing
--- else. (The index of the tasks without limits and that of the others are read one after the other.)
-WITH due AS MATERIALIZED (
-    (SELECT id FROM {schema}.tasks t WHERE {unlimited t} AND {due t} AND {covered t} ORDER BY next_run LIMIT %(limit)s)
-    UNION ALL
-    (SELECT id FROM {schema}.tasks t WHERE {limited t} AND {due t} AND {covered t} ORDER BY next_run LIMIT %(limit)s)
-), held AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks WHERE id = ANY (ARRAY(SELECT id FROM due LIMIT %(limit)s)) FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE {schema}.tasks t SET pause_id = {covering t} FROM held h WHERE t.id = h.id
-RETURNING t.id
+-- rule: backlog
+-- The first pause that is over and not done, and before whose end the task was due, or NULL. A task that was let go since is not part
+-- of it.
+(SELECT min(p.id) FROM {schema}.pauses p WHERE {over p} AND t.next_run < p.resumed_at
+        AND coalesce(t.resumed_at < p.resumed_at, true) AND {covers t})
 
--- name: end_pauses_of_many
--- Ends the pauses whose time has passed. Those that are over and for which no task waits any more are done.
-WITH over AS (
-    UPDATE {schema}.pauses SET resumed_at = greatest(until, paused_at), resumed_by = 'ticker'
-    WHERE resumed_at IS NULL AND until <= %(now)s
+-- rule: over
+t.resumed_at IS NOT NULL AND t.done_at IS NULL
+
+-- rule: waited_for
+-- The pauses for which tasks wait. Each is looked up after the previous one.
+waited_for AS (
+    (SELECT pause_id AS id FROM {schema}.tasks WHERE pause_id IS NOT NULL ORDER BY pause_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.pause_id FROM {schema}.tasks o WHERE o.pause_id > w.id ORDER BY o.pause_id LIMIT 1)
+    FROM waited_for w WHERE w.id IS NOT NULL
 )
-UPDATE {schema}.pauses p SET done_at = %(now)s
-WHERE done_at IS NULL AND resumed_at IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.tasks WHERE pause_id = p.id)
+
+-- rule: waits_in_vain
+-- A task waits for a pause that is done, or whose row is gone: another ticker has not seen the task.
+EXISTS (SELECT FROM waited_for w WHERE w.id IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = w.id AND p.done_at IS NULL))
+
+-- name: open_pauses
+-- Ends the pauses whose time has passed, and counts those in force, and those that are over and not done. A row that people are
+-- changing is left to the next tick. After the clock was set back, an end does not lie ahead.
+WITH RECURSIVE {waited_for}, ended AS (
+    UPDATE {schema}.pauses p SET resumed_at = least(greatest(p.until, p.paused_at), %(now)s), resumed_by = 'ticker' FROM (
+        SELECT id FROM {schema}.pauses WHERE resumed_at IS NULL AND until <= %(now)s FOR NO KEY UPDATE SKIP LOCKED) o
+    WHERE o.id = p.id
+    RETURNING p.id
+), moved AS (
+    UPDATE {schema}.pauses p SET resumed_at = %(now)s FROM (
+        SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND resumed_at > %(now)s + interval '1 second' FOR NO KEY UPDATE SKIP LOCKED) o
+    WHERE o.id = p.id
+)
+SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,
+    (SELECT count(*) FROM {schema}.pauses p WHERE {over p}) + (SELECT count(*) FROM ended) + {waits_in_vain}::int AS over
+
+-- name: withhold
+-- Examines the next tasks that are due, after one that was examined before. Those for which a pause is in force wait for it from now
+-- on, and so do those that were due before the end of a pause. They leave the indexes of what is due, so that they delay nothing
+-- else. Returns the last task, if more may follow. (A back-off after errors does not matter here: the task is due.)
+WITH examined AS MATERIALIZED (
+    SELECT * FROM (
+        (SELECT id, next_run FROM {schema}.tasks t WHERE {unlimited t} AND {examinable t} ORDER BY next_run, id LIMIT %(limit)s)
+        UNION ALL
+        (SELECT id, next_run FROM {schema}.tasks t WHERE {limited t} AND {examinable t} ORDER BY next_run, id LIMIT %(limit)s)) d
+    ORDER BY next_run, id LIMIT %(limit)s
+), held AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks t WHERE id = ANY (ARRAY(SELECT id FROM examined)) AND {runnable t}
+        AND ({covered t} OR (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})) AND {backlog t} IS NOT NULL)
+    FOR NO KEY UPDATE SKIP LOCKED
+), withheld AS (
+    UPDATE {schema}.tasks t SET pause_id = coalesce({covering t}, {backlog t}) FROM held h WHERE t.id = h.id
+)
+SELECT next_run, id FROM examined
+WHERE (SELECT count(*) FROM examined) = %(limit)s ORDER BY next_run DESC, id DESC LIMIT 1
+
+-- rule: examinable
+t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'
+  AND (t.next_run, t.id) > (%(after_run)s::timestamptz, %(after_id)s::bigint)
 
 -- rule: least_budget
 1000
 
--- rule: budget
--- How many tasks of the pause p one tick may let go: 1.2 times the number of runs that the intervals of its tasks require per tick,
--- by a sample of some 20,000 tasks.
-greatest({least_budget}, (SELECT ceil(1.2 * %(tick_ms)s * sum(1.0 / coalesce(t.stretched_ms, t.pace_ms, t.every_ms))
-        / (SELECT {share_sampled}))
-    FROM {schema}.tasks t TABLESAMPLE SYSTEM (100 * (SELECT {share_sampled}))
-    WHERE t.kind = 'interval' AND t.next_run IS NOT NULL AND NOT {inactive t} AND t.paused_by IS NULL AND {covers t}))::integer
-
 -- rule: share_sampled
 least(1, 20000 / greatest(c.reltuples, 1)) FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass
 
--- name: grant_budgets
--- Lists the pauses that are over and for which tasks still wait, each with the number of tasks that this tick may let go. Within
--- `period_ms`, one tick gets the budget of a pause. Tasks of the pause that are due without waiting count. If the row of the
--- pause was deleted, the budget is the smallest one.
-WITH RECURSIVE waited_for AS (
-    (SELECT pause_id AS id FROM {schema}.tasks WHERE pause_id IS NOT NULL ORDER BY pause_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT t.pause_id FROM {schema}.tasks t WHERE t.pause_id > w.id ORDER BY t.pause_id LIMIT 1)
-    FROM waited_for w WHERE w.id IS NOT NULL
-), over AS MATERIALIZED (
-    SELECT p.id FROM {schema}.pauses p WHERE p.id IN (SELECT id FROM waited_for) AND NOT ({in_force p})
-        AND coalesce(p.granted_at NOT BETWEEN %(now)s - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, true)
+-- name: grant_budget
+-- Returns how many of the tasks that wait for pauses that are over this tick may let go. Within `period_ms`, one tick gets the
+-- budget, even if one of the pauses has just ended. (A statement that waited for a row sees what its own row says now, but not the
+-- other rows, so each row has its own condition, too.) The budget is 1.2 times the number of runs that the schedules of all tasks of these pauses require per tick (by a sample of some
+-- 20,000 tasks), and at least 1,000. Their tasks that are due without waiting count, unless their queue is full. If the row of the
+-- pause was deleted, the budget is the smallest one. The gap between two times of a cron or calendar task is at least twice its
+-- usual box.
+WITH RECURSIVE {waited_for}, free AS MATERIALIZED (
+    SELECT p.id FROM {schema}.pauses p
+    WHERE {over p} AND NOT {just_granted p} AND NOT EXISTS (SELECT FROM {schema}.pauses o WHERE {over o} AND {just_granted o})
     FOR NO KEY UPDATE SKIP LOCKED
+), required AS MATERIALIZED (
+    SELECT least(greatest(ceil(1.2 * %(tick_ms)s * (SELECT sum(1.0 / greatest(1, CASE t.kind WHEN 'interval'
+            THEN coalesce(t.stretched_ms, t.pace_ms, t.every_ms) ELSE 2 * t.box_ms END)) / (SELECT {share_sampled})
+        FROM {schema}.tasks t TABLESAMPLE SYSTEM (100 * (SELECT {share_sampled}))
+        WHERE t.next_run IS NOT NULL AND t.kind <> 'once' AND NOT {inactive t} AND t.paused_by IS NULL AND {of_an_ended_pause t})),
+        {least_budget}), 10000000)::integer AS budget
+    WHERE EXISTS (SELECT FROM free)
 ), granted AS (
-    UPDATE {schema}.pauses p SET granted_at = %(now)s, budget = coalesce(p.budget, {budget})
-    FROM over WHERE p.id = over.id
-    RETURNING p.id, p.budget, p.scope, p.value
+    UPDATE {schema}.pauses p SET granted_at = %(now)s, budget = r.budget FROM free f, required r WHERE p.id = f.id
 )
-SELECT p.id, greatest(p.budget - (SELECT count(*) FROM {schema}.tasks t WHERE {unlimited t} AND {due t} AND {covers t}),
-    p.budget / 50, 1)::integer AS budget
-FROM granted p
+SELECT greatest(budget / 10, 1, budget
+    - (SELECT count(*) FROM {schema}.tasks t WHERE {unlimited t} AND {due t} AND queue <> ALL (%(full)s::text[]) AND {of_an_ended_pause t})
+    - (SELECT count(*) FROM {schema}.tasks t WHERE {limited t} AND {due t} AND queue <> ALL (%(full)s::text[]) AND {of_an_ended_pause t}
+        AND next_run > %(now)s - %(tick_ms)s * interval '1 millisecond'))::integer AS budget
+FROM required
 UNION ALL
-SELECT w.id, {least_budget} FROM waited_for w WHERE w.id IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = w.id)
+SELECT {least_budget} WHERE {waits_in_vain} AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})
+
+-- rule: just_granted
+coalesce(t.granted_at BETWEEN %(now)s - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, false)
+
+-- rule: of_an_ended_pause
+EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} AND {covers t})
 
 -- name: let_go
--- Lets the tasks go that have waited for longest for a pause that is over, unless another pause is in force for them.
-WITH chosen AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks WHERE pause_id = %(pause_id)s ORDER BY next_run LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+-- Lets tasks go that have waited for longest for pauses that are over. A task for which another pause is in force waits for that
+-- one, and a task that is not active needs no budget. Returns how many tasks were found, and how many of them go.
+WITH RECURSIVE {waited_for}, chosen AS MATERIALIZED (
+    SELECT o.id FROM waited_for w, LATERAL (
+        SELECT t.id, t.next_run FROM {schema}.tasks t WHERE t.pause_id = w.id ORDER BY t.next_run LIMIT %(limit)s) o
+    WHERE NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = w.id AND {in_force p})
+    ORDER BY o.next_run LIMIT %(limit)s
+), held AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE id = ANY (ARRAY(SELECT id FROM chosen)) FOR NO KEY UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE {schema}.tasks t SET pause_id = {covering t}, resumed_at = %(now)s FROM held h WHERE t.id = h.id
+    RETURNING t.pause_id IS NULL AND NOT {inactive t} AND t.paused_by IS NULL AS goes
 )
-UPDATE {schema}.tasks t SET pause_id = {covering t}, resumed_at = %(now)s FROM chosen c WHERE t.id = c.id
-RETURNING t.id
+SELECT (SELECT count(*) FROM chosen) AS found, count(*) FILTER (WHERE goes) AS gone FROM moved
+
+-- name: close_pauses
+-- Pauses that are over, and for which no task waits any more, are done.
+UPDATE {schema}.pauses p SET done_at = %(now)s FROM (
+    SELECT id FROM {schema}.pauses p WHERE {over p} AND NOT {waits_for p} FOR NO KEY UPDATE SKIP LOCKED) o
+WHERE o.id = p.id

@@ -92,6 +92,10 @@ WITH gone AS (
 )
 DELETE FROM {schema}.slots WHERE key IN (SELECT key FROM gone)
 
+-- name: prune_pauses
+-- Deletes pauses of many tasks that were done so long ago. People make them: they are few.
+DELETE FROM {schema}.pauses WHERE done_at < {now} - %(keep_ms)s::bigint * interval '1 millisecond'
+
 -- name: next_run
 -- Returns the first run of a walk. If its page takes too long, the walk continues after it.
 SELECT min(id) AS id FROM {schema}.runs WHERE id > %(after)s::bigint

@@ -88,7 +88,7 @@ WITH due AS MATERIALIZED (
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
                      FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-                     WHERE p.state = 'processing' AND {offered t} AND t.paused_by IS NULL AND NOT {covered t}) m, LATERAL (
+                     WHERE p.state = 'processing' AND {offered t} AND t.pause_id IS NULL AND NOT {kept_waiting t}) m, LATERAL (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
@@ -167,8 +167,9 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- rule: may_be_pushed
--- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused.
-NOT {all_paused} AND (r.kind = 'manual' OR t.paused_by IS NULL AND NOT {covered t})
+-- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused. A retry
+-- of a task that waits for its turn after a pause waits with it.
+NOT {all_paused} AND (r.kind = 'manual' OR t.pause_id IS NULL AND NOT {kept_waiting t})
 
 -- name: claim_planned
 -- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
@@ -187,7 +188,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-    WHERE p.state = 'processing' AND t.limits IS NULL AND t.paused_by IS NULL AND NOT {covered t}
+    WHERE p.state = 'processing' AND t.limits IS NULL AND t.pause_id IS NULL AND NOT {kept_waiting t}
       AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ), chosen AS MATERIALIZED (
     SELECT c.id, c.turn FROM made m, LATERAL (
@@ -207,9 +208,10 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_at > %(now)s::timestamptz + interval '1 second')
 
 -- name: claim_chosen_planned
+-- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned'
+WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t}
 ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 

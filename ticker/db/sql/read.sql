@@ -112,6 +112,12 @@ SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id 
 -- Lists the runs at work, the longest-running first.
 SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s
 
+-- rule: running
+(SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r)
+
+-- name: running
+SELECT {running t} AS running
+
 -- name: counts
 -- Counts the tasks, in total and in each state. Counting stops after %(most)s, and the size of a larger table is
 -- estimated.
@@ -129,7 +135,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
-    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
+    {running t} AS running,
     (SELECT count(*) FROM (
         SELECT FROM {schema}.runs WHERE {planned}
         UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}

@@ -24,7 +24,7 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL AND t.pause_id IS NULL
 (t.paused_by IS NOT NULL AND (t.paused_until IS NULL OR t.paused_until > (SELECT {now})))
 
 -- rule: is_paused
--- The task is paused by itself, or waits for a pause of many tasks. The two have an index each.
+-- The task is paused by itself, or waits for a pause of many tasks. `tasks_paused` has the same condition.
 (t.paused_by IS NOT NULL OR t.pause_id IS NOT NULL)
 
 -- rule: in_force
@@ -33,18 +33,30 @@ t.resumed_at IS NULL AND (t.until IS NULL OR t.until > (SELECT {now}))
 
 -- rule: covers
 -- The pause p of many tasks is for the task t.
-CASE p.scope WHEN 'all' THEN true WHEN 'group' THEN t.group_name = p.value WHEN 'function' THEN t.function = p.value
-        WHEN 'queue' THEN t.queue = p.value WHEN 'owner_type' THEN t.owner_type = p.value
-        ELSE EXISTS (SELECT FROM unnest(t.limits) AS u (key) WHERE {schema}.is_limit_of(p.value, u.key)) END
+(p.mark = ANY ({marks t}) OR p.scope = 'limit' AND EXISTS (
+        SELECT FROM unnest(t.limits) AS u (key) WHERE {schema}.is_limit_of(p.value, u.key)))
+
+-- rule: marks
+-- The marks of the pauses that may be for the task, but for those of limits.
+ARRAY['all', 'group ' || t.group_name, 'function ' || t.function, 'queue ' || t.queue, 'owner_type ' || t.owner_type]
 
 -- rule: covered
--- A pause of many tasks is in force for the task. Without any pause, nothing is read for each task.
+-- A pause of many tasks that is in force is for the task. The pauses are read once for all tasks.
 ((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {in_force p}))
-        AND EXISTS (SELECT FROM {schema}.pauses p WHERE {in_force p} AND {covers t}))
+        AND ({marks t} && ARRAY(SELECT p.mark FROM {schema}.pauses p WHERE {in_force p})
+            OR t.limits IS NOT NULL AND EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'limit' AND {in_force p} AND {covers t})))
+
+-- rule: kept_waiting
+-- A pause, of the task itself or of many, keeps it waiting.
+(t.paused_by IS NOT NULL OR {covered t})
 
 -- rule: all_paused
 -- All tasks are paused: no run starts, whatever its kind.
 (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'all' AND {in_force p}))
+
+-- rule: any_paused
+-- There may be a pause of many tasks that is in force.
+(SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.resumed_at IS NULL))
 
 -- rule: unlimited
 -- The runnable tasks without limits. Limited tasks have an index of their own, so that those that are blocked delay nothing else.
@@ -152,7 +164,7 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.resumed_at
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.

@@ -51,11 +51,17 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 
 -- rule: unrecorded
 -- The refusals that leave no record.
-('locked', 'gone', 'begun', 'redelivered', 'stale', 'has_limits', 'limited', 'waits', 'postponed')
+('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed')
 
 -- rule: outlived
--- The occurrence can wait no longer: a newer one is due, or waits.
-(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w))
+-- The occurrence can wait no longer: a newer one is due, or waits. Or the clock was set back, and the task is due before an
+-- occurrence from ahead. (Cron and calendar come to that time again.)
+(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)
+        OR t.kind = 'interval' AND t.next_run < t.occurrence)
+
+-- rule: put_off
+-- The refusal of a start that a pause keeps waiting: only the newest occurrence waits.
+CASE WHEN {outlived t} THEN 'superseded' ELSE 'postponed' END
 
 -- rule: judged_starts
 WITH asked AS MATERIALIZED (
@@ -63,7 +69,7 @@ WITH asked AS MATERIALIZED (
         AS a (task_id, occurrence, token, job_id)
 ), locked AS MATERIALIZED (
     SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
-        owner_active, queue, group_name, paused_by, paused_until, next_run, waiting, batch_jobs, last_run, last_occurrence, run_token,
+        owner_active, queue, group_name, paused_by, paused_until, next_run, returned, waiting, batch_jobs, last_run, last_occurrence, run_token,
         running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), instant AS MATERIALIZED (
@@ -81,7 +87,7 @@ WITH asked AS MATERIALIZED (
         {schema}.record_of(m.task_id, m.occurrence) AS record,
         m.occurrence = ANY (m.waiting) OR m.occurrence IS NOT DISTINCT FROM m.next_run AS is_expected
     FROM measured m
-), judged AS MATERIALIZED (
+), judged_alone AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.is_locked THEN 'locked'
         WHEN l.id IS NULL THEN 'gone'
@@ -98,8 +104,8 @@ WITH asked AS MATERIALIZED (
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
-        WHEN {paused_itself l} OR {covered l} THEN CASE WHEN {outlived l} THEN 'superseded' ELSE 'postponed' END
-        END AS verdict
+        WHEN {paused_itself l} THEN {put_off l}
+        END AS own_verdict
     FROM identified l
 
 -- rule: decided_starts
@@ -111,6 +117,7 @@ WITH asked AS MATERIALIZED (
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
+        returned = CASE WHEN j.refusal IN ('limited', 'postponed') THEN j.occurrence ELSE j.returned END,
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
                                WHEN j.refusal IS NULL THEN j.occurrence
@@ -122,12 +129,12 @@ WITH asked AS MATERIALIZED (
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-        WHEN j.refusal IN ('limited', 'postponed') THEN j.occurrence
+        WHEN j.refusal IN ('limited', 'postponed') THEN least(j.next_run, j.occurrence)
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
     WHERE t.id = j.id AND (j.refusal IS NULL
-        OR j.refusal NOT IN ('begun', 'stale', 'has_limits', 'waits'))
+        OR j.refusal NOT IN ('begun', 'stale', 'undecided', 'waits'))
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
@@ -181,22 +188,24 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- The id of the only waiting job stays in the row until the next push (`advance`). To remove it here would cost 75 bytes
 -- of WAL per run (python -m tests.bench polls).
 -- Only the columns that are needed are locked and passed on: with all of them, a start takes a tenth more CPU.
--- If a task has limits and may start, nothing is written (`has_limits`): `start_limited` decides. So other tasks do not pay
--- for limits.
+-- If a task may start, but it has limits, or a pause of many tasks is in force, nothing is written (`undecided`): `start_limited`
+-- decides. So other tasks do not pay for limits and pauses.
 {judged_starts t}
 ), ruled AS MATERIALIZED (
     SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at, r.refusal,
         r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
-    FROM judged j, LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN 'has_limits'
-        ELSE j.verdict END AS refusal OFFSET 0) r
+    FROM judged_alone j, LATERAL (SELECT CASE WHEN j.own_verdict IS NULL AND (j.limits IS NOT NULL OR {any_paused}) THEN 'undecided'
+        ELSE j.own_verdict END AS refusal OFFSET 0) r
 {decided_starts t}
 
 -- name: start_limited
--- Decides the same about tasks that may have limits. A task that may start also needs a slot of each of its keys, all or none.
+-- Decides the same about tasks that may have limits, while pauses may be in force. A task that may start also needs a slot of each of its keys, all or none.
 -- If it has not got them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested
 -- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
 -- goes back: an older one is dropped as `superseded`.
 {judged_starts t}
+), judged AS MATERIALIZED (
+    SELECT j.*, CASE WHEN j.own_verdict IS NULL AND {covered j} THEN {put_off j} ELSE j.own_verdict END AS verdict FROM judged_alone j
 {found_slots}
 ), ruled AS MATERIALIZED (
     SELECT j.*, s.full_key, s.retry_at, r.refusal,
@@ -210,12 +219,14 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- rule: final
 -- The decision on a planned run is written: it starts, or is dropped.
-t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited', 'postponed'), true)
-
--- rule: plan_of_task
-{schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s
+t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided', 'limited', 'postponed'), true)
 
 -- rule: judged_plan
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED
+), plan AS MATERIALIZED (
+    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
+    WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
@@ -228,10 +239,12 @@ t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited', 'postp
             CASE WHEN l.kind = 'interval' AND p.occurrence IS NOT NULL
                  THEN l.last_run + (l.every_ms - l.tolerance_ms - l.grace_ms) * interval '1 millisecond'
                  ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now))::bigint END AS room) m
-), judged AS MATERIALIZED (
+), judged_alone AS MATERIALIZED (
     SELECT b.*, %(token)s::uuid AS token, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
         coalesce(b.now + h.hold_left, b.running_until) AS held_until,
         coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
+        WHEN b.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks WHERE id = %(task_id)s)
+            OR b.run_id IS NULL AND EXISTS (SELECT FROM {schema}.runs WHERE id = %(run_id)s AND task_id = %(task_id)s) THEN 'locked'
         WHEN b.id IS NULL THEN 'gone'
         WHEN b.run_id IS NULL THEN 'stale'
         WHEN b.state NOT IN ('planned', 'pushed') THEN 'redelivered'
@@ -239,8 +252,8 @@ t.fresh AND coalesce(t.refusal NOT IN ('locked', 'has_limits', 'limited', 'postp
         WHEN {inactive b} THEN 'paused'
         WHEN b.is_past OR b.room < 1000 THEN 'no_time'
         WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
-        WHEN {all_paused} OR (b.run_kind <> 'manual' AND ({paused_itself b} OR {covered b})) THEN 'postponed'
-        END AS verdict
+        WHEN b.run_kind <> 'manual' AND {paused_itself b} THEN 'postponed'
+        END AS own_verdict
     FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
         FROM {schema}.runs r
@@ -297,34 +310,27 @@ FROM ruled j LEFT JOIN taken ON true
 -- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
 -- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
 -- manual run is bounded by the next occurrence, because its next start is unknown.
--- If the task has limits and the run may start, nothing is written (`has_limits`): `start_planned_limited` decides.
-WITH locked AS MATERIALIZED (
-    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
-), plan AS MATERIALIZED (
-    SELECT r.* FROM {plan_of_task t} FOR NO KEY UPDATE OF r
+-- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the holds,
+-- limits and pauses that were written meanwhile. If the run may start, but its task has limits, or a pause of many tasks is in
+-- force, nothing is written (`undecided`): `start_planned_limited` decides.
 {judged_plan t}
 ), ruled AS MATERIALIZED (
     SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at,
-        CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN 'has_limits' ELSE j.verdict END AS refusal
-    FROM judged j
+        CASE WHEN j.own_verdict IS NULL AND (j.limits IS NOT NULL OR {any_paused}) THEN 'undecided' ELSE j.own_verdict END AS refusal
+    FROM judged_alone j
 {decided_plan t}
 
 -- name: start_planned_limited
--- Decides the same about the planned run of a task that has limits. It takes the same slots as a scheduled run. If there is
--- no room (`limited`), it is planned again, and a tick pushes it when there is some. With `waits`, nothing is written instead.
--- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the
--- holds and limits that were written meanwhile.
-WITH locked AS MATERIALIZED (
-    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED
-), plan AS MATERIALIZED (
-    SELECT r.* FROM {plan_of_task t} FOR NO KEY UPDATE OF r SKIP LOCKED
+-- Decides the same about the planned run of a task that may have limits, while pauses may be in force. It takes the same slots as a
+-- scheduled run. If there is no room (`limited`), or a pause keeps it waiting (`postponed`), it is planned again, and a tick pushes it
+-- when it may start. With `waits`, nothing is written if there is no room.
 {judged_plan t}
+), judged AS MATERIALIZED (
+    SELECT j.*, CASE WHEN j.own_verdict IS NULL AND ({all_paused} OR j.run_kind <> 'manual' AND {covered j}) THEN 'postponed'
+        ELSE j.own_verdict END AS verdict FROM judged_alone j
 {found_slots}
 ), ruled AS MATERIALIZED (
-    SELECT j.*, s.full_key, s.retry_at, CASE
-        WHEN j.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks WHERE id = %(task_id)s)
-            OR j.run_id IS NULL AND EXISTS (SELECT FROM {schema}.runs WHERE id = %(run_id)s AND task_id = %(task_id)s) THEN 'locked'
-        WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
+    SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
     FROM judged j LEFT JOIN short s ON s.id = j.id
 ), slots_taken AS (
     {take_slots}

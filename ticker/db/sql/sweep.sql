@@ -58,7 +58,7 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 -- Returns whether a pass might find work: the condition of each step, as roughly as an index can answer it. A pass that
 -- finds nothing costs a few milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
 -- because the planner expects an EXISTS to find a row at once, and would read the table.
-WITH instant AS MATERIALIZED (
+WITH RECURSIVE {waited_for}, instant AS MATERIALIZED (
     SELECT {now} AS now
 )
 SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
@@ -80,7 +80,8 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
     OR (SELECT id FROM {schema}.tasks WHERE alarm_at <= i.now AND {runnable}
         ORDER BY alarm_at LIMIT 1) IS NOT NULL
     OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
-    OR EXISTS (SELECT FROM {schema}.pauses p WHERE p.done_at IS NULL AND NOT ({in_force p}))
+    OR EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} OR p.resumed_at IS NULL AND p.until <= i.now)
+    OR {waits_in_vain}
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN {good_outcomes})
     OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy
@@ -260,12 +261,12 @@ RETURNING t.id
 
 -- name: claim_waiting
 -- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
--- their jobs. Paused tasks are left out: nothing is pushed for them. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
+-- their jobs. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
 -- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end. `batch` is how
 -- many tasks may share a job that is pushed again. It is above 1 only if their runs also share a process.
 WITH looked_at AS MATERIALIZED (
-    SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks t
-    WHERE waiting <> '{}' AND id > %(after)s::bigint AND t.paused_by IS NULL AND NOT {covered t} ORDER BY id LIMIT %(limit)s
+    SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
+    WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
 ), counted AS (
     SELECT id, sum(count) OVER (ORDER BY id) - count < 5000 AS fits FROM looked_at
 ), chosen AS MATERIALIZED (
@@ -275,11 +276,21 @@ WITH looked_at AS MATERIALIZED (
 )
 SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
     ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto,
-    CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency
+    CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency,
+    {kept_waiting t} AS is_paused
 FROM {schema}.tasks t {announced t}
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id
 FOR NO KEY UPDATE OF t SKIP LOCKED
+
+-- name: put_back
+-- Makes occurrences of different, paused tasks the next runs again, because their jobs are gone. After the clock was set back, a task
+-- that is due before its occurrence goes on waiting.
+UPDATE {schema}.tasks t SET waiting = array_remove(t.waiting, b.occurrence),
+    batch_jobs = nullif(t.batch_jobs - {schema}.micros(b.occurrence), '{}'),
+    next_run = b.occurrence, returned = b.occurrence
+FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS b (id, occurrence)
+WHERE t.id = b.id AND coalesce(t.next_run >= b.occurrence, true)
 
 -- name: settle_waiting
 -- Records occurrences that will not start any more, each with its outcome and reason. A worker may still have the job,

@@ -2,7 +2,8 @@
 -- hours of the day in which an interval task is due.
 
 -- A pause is in force from its commit until it is resumed, or until `until`. Then the tasks that wait are let go, up to `budget`
--- in each tick (`granted_at`). It is done when none waits. It stays as a record of the past.
+-- in each tick (`granted_at`). It is done when none waits. It stays as a record of the past. A task carries the marks of all scopes
+-- but that of limits.
 CREATE TABLE pauses (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     scope text NOT NULL,
@@ -16,6 +17,7 @@ CREATE TABLE pauses (
     budget integer,
     granted_at ticker_moment,
     done_at ticker_moment,
+    mark text GENERATED ALWAYS AS (CASE scope WHEN 'all' THEN scope ELSE scope || ' ' || value::text END) STORED NOT NULL,
     CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit')),
     CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = '')),
     CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL)
@@ -42,33 +44,71 @@ FOR EACH ROW EXECUTE FUNCTION note_pause();
 
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_during AS text;
--- The pause for which the due task waits. The hours of the day, and the days of the week, in which it is due ('' for always).
+CREATE DOMAIN ticker_returned AS timestamptz;
+-- The pause for which the due task waits. An occurrence whose job ended before it could start: it is the next run again. The hours
+-- of the day, and the days of the week, in which the task is due ('' for always).
 ALTER TABLE tasks
     ADD COLUMN pause_id bigint,
+    ADD COLUMN returned ticker_returned,
     ADD COLUMN during ticker_during DEFAULT '' NOT NULL;
+ALTER DOMAIN ticker_returned ADD CONSTRAINT ticker_returned_check
+    CHECK (VALUE BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z') NOT VALID;
 ALTER DOMAIN ticker_during ADD CONSTRAINT ticker_during_check CHECK (length(VALUE) <= 200) NOT VALID;
 ALTER TABLE tasks ADD CONSTRAINT tasks_during CHECK (during = '' OR kind = 'interval') NOT VALID;
 
--- A task that the pause may no longer be for does not wait for it.
-CREATE FUNCTION leave_pause() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- A task that the pause may no longer be for does not wait for it. After the pause, each task waits for its turn.
+CREATE FUNCTION leave_pause() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    NEW.pause_id := NULL;
+    IF EXISTS (SELECT FROM {schema}.pauses WHERE id = OLD.pause_id AND resumed_at IS NULL) THEN
+        NEW.pause_id := NULL;
+    END IF;
     RETURN NEW;
 END $$;
 CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON tasks FOR EACH ROW
 WHEN (OLD.pause_id IS NOT NULL AND (NEW.function, NEW.queue, NEW.group_name, NEW.owner_type, NEW.limits) IS DISTINCT FROM
     (OLD.function, OLD.queue, OLD.group_name, OLD.owner_type, OLD.limits)) EXECUTE FUNCTION leave_pause();
 
-REVOKE ALL ON FUNCTION note_pause(), leave_pause() FROM PUBLIC;
+-- An occurrence that went back to the row is pushed again. If the task becomes due at another time instead, for example by an edit,
+-- the occurrence is recorded as dropped: each occurrence that was pushed has a record.
+CREATE FUNCTION note_return() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE added integer := 0;
+BEGIN
+    IF NOT OLD.returned = ANY (NEW.waiting) THEN
+        INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason,
+            ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+        SELECT OLD.id, OLD.name, OLD.function, OLD.owner_type, OLD.owner_id, 'scheduled', OLD.returned, 'ended', 'dropped', 'superseded',
+            now, now, OLD.last_run, now, OLD.every_ms, OLD.tolerance_ms FROM (SELECT clock_timestamp() AS now) i
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS added = ROW_COUNT;
+    END IF;
+    NEW.dropped := NEW.dropped + added;
+    NEW.returned := nullif(NEW.returned, OLD.returned);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON tasks FOR EACH ROW
+WHEN (OLD.returned IS NOT NULL AND NEW.next_run IS DISTINCT FROM OLD.returned) EXECUTE FUNCTION note_return();
+
+-- The deletion of a task also records the occurrence that went back.
+DO $$
+BEGIN
+    EXECUTE replace(pg_get_functiondef('note_deletion'::regproc), 'FROM gone, unnest(waiting) AS occurrence',
+        'FROM gone, unnest(waiting || array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence');
+END $$;
+
+REVOKE ALL ON FUNCTION note_pause(), leave_pause(), note_return() FROM PUBLIC;
 
 -- Due tasks that wait for a pause are not in the indexes of what is due.
 DROP INDEX tasks_due;
 DROP INDEX tasks_due_limited;
-CREATE INDEX tasks_due ON tasks (next_run)
+CREATE INDEX tasks_due ON tasks (next_run, id)
     WHERE enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL AND next_run IS NOT NULL AND limits IS NULL;
 CREATE INDEX tasks_due_limited ON tasks (next_run, id)
     WHERE enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
 CREATE INDEX tasks_withheld ON tasks (pause_id, next_run) WHERE pause_id IS NOT NULL;
+DROP INDEX tasks_paused;
+CREATE INDEX tasks_paused ON tasks (id) WHERE paused_by IS NOT NULL OR pause_id IS NOT NULL;
 
 -- Edits of `during` are recorded like those of the other fields.
 DO $$

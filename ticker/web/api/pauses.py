@@ -32,8 +32,8 @@ def pause_many(_: Site, db: Any, *, by: str = BY, **wanted: Any) -> Any:
 def resume_many(_: Site, db: Any, **scope: Any) -> Any:
     """Ends the pause of all tasks, or that of one group, function, queue, type of owner or limit. Answers 404 if none is in force."""
     if (resumed := operations.resume_all(db, by=BY, **scope)) is None:
-        value = next(iter(scope.values()), "all tasks")
-        raise Refused(404, f"no pause of {quoted(value)} is in force")
+        [named] = [f"the {name} {quoted(value)}" for name, value in scope.items()] or ["all tasks"]
+        raise Refused(404, f"no pause of {named} is in force")
     return formatting.plain_data(resumed)
 
 

@@ -1,9 +1,11 @@
 """Shows pauses of many tasks, and makes and ends them."""
 
+from contextlib import suppress
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ticker.errors import BadInput
+from ticker.errors import BadInput, Unavailable
 from ticker.read import entries
 from ticker.read.pauses import has_tasks
 from ticker.registration import pauses as operations
@@ -27,6 +29,8 @@ def pause(here: Site, _: Request, form: Form) -> Response:
     with here.database.writing() as db:
         end = once.instant("until", until, lambda: entries.instant(db)) if until else None
         paused = operations.pause_all(db, **chosen, by=BY, reason=one(form, "reason"), until=end)
+    is_used = True
+    with suppress(Unavailable), here.database.reading() as db:  # the pause has been committed
         is_used = has_tasks(db, paused)
     return report(f"{paused.words} are paused" + ("" if is_used else "; at present, there are none"))
 

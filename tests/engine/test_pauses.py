@@ -1,0 +1,291 @@
+"""Pauses of many tasks, tick by tick: what is due waits for the end of the pause, and then goes within a budget."""
+
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from tests.doubles import NOW, MemoryQueue, MemoryStore
+from ticker.db.connections import connect
+from ticker.engine import pauses
+from ticker.engine.queue_limit import Room
+from ticker.engine.tick import Pass, TickOptions, tick
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HALF_A_MINUTE = 30 * SECOND
+PERIOD = TickOptions(period=30_000)
+
+
+@pytest.fixture
+def rows():
+    store = MemoryStore()
+    store.least_budget = 2
+    return store
+
+
+@pytest.fixture
+def jobs():
+    return MemoryQueue()
+
+
+def add(rows, count, **columns):
+    """So many tasks of ten minutes, the oldest first."""
+    return [rows.add_task(every_ms=600_000, next_run=NOW - age * SECOND, **columns) for age in range(count, 0, -1)]
+
+
+def pushed(rows, jobs, now, options=PERIOD):
+    """The tasks that this tick pushes, in order."""
+    before = len(jobs.waiting())
+    tick(rows, jobs, now, options)
+    return [jobs.jobs[id_].args[0] for id_ in jobs.waiting()[before:]]
+
+
+# ---------------------------------------------------------------------------------------------------- under a pause
+
+
+def test_a_tick_pushes_no_task_of_a_pause_and_delays_no_other(rows, jobs):
+    [paused], [free] = add(rows, 1, group_name="mail"), add(rows, 1)
+    rows.add_pause("group", "mail")
+    assert pushed(rows, jobs, NOW) == [free]
+    assert rows.task(paused).next_run == NOW - SECOND
+
+
+def test_all_due_tasks_of_a_pause_are_withheld_however_many(rows, jobs):
+    ids = add(rows, 5)
+    pause = rows.add_pause("all")
+    tick(rows, jobs, NOW, TickOptions(batch=2))
+    assert {rows.task(id_).pause_id for id_ in ids} == {pause}
+
+
+def test_a_pass_that_is_to_stop_withholds_nothing_and_lets_nothing_go(rows, jobs):
+    [withheld], pause = add(rows, 1), rows.add_pause("all")
+    rows.withhold(NOW, 0, 10)
+    [due] = add(rows, 1)
+    rows.end_pause(pause, NOW)
+    rows.add_pause("function", "other")
+    pauses.apply(Pass(rows, Room(jobs, {}), NOW, TickOptions(stop=lambda: True)))
+    assert (rows.task(withheld).pause_id, rows.task(due).pause_id) == (pause, None)
+
+
+def test_a_pause_that_is_committed_after_a_tick_has_withheld_what_is_due_holds_for_its_pushes(rows, jobs, monkeypatch):
+    add(rows, 2)
+    usual = MemoryStore.open_pauses
+    monkeypatch.setattr(MemoryStore, "open_pauses", lambda *args: [usual(*args), rows.add_pause("all")][0])
+    assert pushed(rows, jobs, NOW) == []
+
+
+# ----------------------------------------------------------------------------------------------- the end of a pause
+
+
+def test_after_a_pause_each_tick_lets_its_budget_go_and_those_that_are_due_for_longest_first(rows, jobs):
+    ids, pause = add(rows, 5), rows.add_pause("all")
+    tick(rows, jobs, NOW, PERIOD)
+    rows.end_pause(pause, NOW + MINUTE)
+    ticks = [NOW + MINUTE + number * HALF_A_MINUTE for number in range(4)]
+    assert [pushed(rows, jobs, now) for now in ticks] == [ids[:2], ids[2:4], ids[4:], []]
+
+
+def test_however_many_tickers_there_are_one_budget_is_granted_in_a_period(rows, jobs):
+    ids, pause = add(rows, 5), rows.add_pause("all")
+    tick(rows, jobs, NOW, PERIOD)
+    rows.end_pause(pause, NOW + MINUTE)
+    others = [rows.another() for _ in range(3)]
+    by = [pushed(store, jobs, NOW + MINUTE + n * SECOND) for n, store in enumerate(others)]
+    assert by == [ids[:2], [], []]
+
+
+def test_a_budget_is_let_go_in_batches(rows, jobs):
+    rows.least_budget = 5
+    ids, pause = add(rows, 6), rows.add_pause("all")
+    tick(rows, jobs, NOW, PERIOD)
+    rows.end_pause(pause, NOW + MINUTE)
+    assert pushed(rows, jobs, NOW + MINUTE, TickOptions(batch=2, period=30_000)) == ids[:5]
+
+
+def test_what_becomes_due_after_a_pause_is_pushed_at_once_and_counts_for_the_budget(rows, jobs):
+    waiting, pause = add(rows, 4), rows.add_pause("all")
+    tick(rows, jobs, NOW, PERIOD)
+    rows.end_pause(pause, NOW + MINUTE)
+    [due] = [rows.add_task(every_ms=600_000, next_run=NOW + MINUTE)]
+    assert pushed(rows, jobs, NOW + MINUTE) == [waiting[0], due]
+
+
+def test_a_pause_that_begins_while_tasks_of_another_still_wait_keeps_them_and_those_that_went(rows, jobs):
+    ids, first = add(rows, 4), rows.add_pause("all")
+    tick(rows, jobs, NOW, PERIOD)
+    rows.end_pause(first, NOW + MINUTE)
+    assert pushed(rows, jobs, NOW + MINUTE) == ids[:2]
+    second = rows.add_pause("all")
+    assert [pushed(rows, jobs, NOW + MINUTE + n * HALF_A_MINUTE) for n in (1, 2)] == [[], []]
+    rows.end_pause(second, NOW + 3 * MINUTE)
+    assert pushed(rows, jobs, NOW + 3 * MINUTE) == ids[2:]
+
+
+def test_tasks_that_were_paused_by_themselves_still_are(rows, jobs):
+    [own, other], pause = add(rows, 2), rows.add_pause("all")
+    tick(rows, jobs, NOW, PERIOD)
+    rows.put(own, paused_by="ann")
+    rows.end_pause(pause, NOW + MINUTE)
+    assert pushed(rows, jobs, NOW + MINUTE) == [other]
+    assert (rows.task(own).paused_by, rows.task(own).pause_id) == ("ann", None)
+
+
+# --------------------------------------------------------------------------------------------- with the real tables
+
+
+def operation(play, seconds, operate, *args, **kwargs):
+    with play.clock():
+        play.at(seconds)
+        return operate(play.db, *args, **kwargs)
+
+
+def pause_at(play, seconds, **scope):
+    """The tick behind it withholds what is due."""
+    operation(play, seconds, ticker.pause_all, **scope)
+    return play.tick()
+
+
+def resume_at(play, seconds, **scope):
+    operation(play, seconds, ticker.resume_all, **scope)
+    return play.tick()
+
+
+@pytest.fixture
+def task(play):
+    return ticker.register(play.db, "poll", every="1m")
+
+
+def test_a_job_that_met_a_pause_is_pushed_again_after_it_and_starts(play, task):
+    play.tick()
+    operation(play, 1, ticker.pause_all)
+    assert [taken.refusal for taken in play.take()] == ["postponed"]
+    assert [play.tick().enqueued, play.take()] == [0, []]
+    assert resume_at(play, 600).enqueued == 1
+    [taken] = play.take()
+    assert (taken.refusal, taken.started_at) == (None, play.now)
+    assert [run.occurrence for run in play.runs()] == [task.next_run]
+
+
+def test_a_pass_under_a_pause_finds_nothing_to_do(play, task):
+    pause_at(play, 0)
+    assert play.store.idle_at(play.at(600), 0) == play.now
+
+
+@pytest.mark.parametrize("seconds", [59, 60])
+def test_a_pause_with_an_end_ends_by_itself(seconds, play, task):
+    operation(play, 0, ticker.pause_all, until=play.begin + MINUTE)
+    play.tick()
+    assert play.store.next_due(play.now) == 60
+    play.at(seconds)
+    assert play.tick().enqueued == (seconds == 60)
+    assert play.events() == ["paused", *["resumed"] * (seconds == 60)]
+
+
+def test_a_pause_is_done_when_no_task_waits_for_it(play, task):
+    pause_at(play, 0)
+    operation(play, 1, ticker.resume_all)
+    [pause] = ticker.list_pauses(play.db)
+    assert (pause.waiting, pause.budget) == (1, None)
+    play.tick()
+    assert ticker.list_pauses(play.db) == []
+    assert play.db.execute("SELECT budget, done_at FROM ticker.pauses").fetchall() == [(1_000, play.now)]
+
+
+def test_a_task_whose_edit_takes_it_out_of_the_pause_is_pushed_by_the_next_tick(play):
+    task = ticker.register(play.db, "poll", every="1m", group="mail")
+    pause_at(play, 0, group="mail")
+    operation(play, 1, ticker.edit, task, group="news")
+    assert play.tick().enqueued == 1
+
+
+def test_a_task_that_an_edit_leaves_in_the_pause_waits_again(play):
+    task = ticker.register(play.db, "poll", every="1m", group="mail")
+    pause_at(play, 0, group="mail")
+    operation(play, 1, ticker.edit, task, queue="slow")
+    assert play.tick().enqueued == 0
+    assert resume_at(play, 2, group="mail").enqueued == 1
+
+
+@pytest.mark.parametrize(("scope", "enqueued"), [({}, [0, 1]), ({"function": "poll"}, [1, 0])], ids=str)
+def test_a_manual_run_waits_only_for_a_pause_of_all_tasks(scope, enqueued, play):
+    task = ticker.register(play.db, "poll", every="1m", first=play.begin + MINUTE)
+    pause_at(play, 0, **scope)
+    operation(play, 1, ticker.run_now, task)
+    assert [play.tick().planned.enqueued, resume_at(play, 2, **scope).planned.enqueued] == enqueued
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_job_that_redis_lost_is_pushed_again_only_after_the_pause(own, play, task, redis):
+    play.tick()
+    if own:
+        operation(play, 1, ticker.pause, task)
+    else:
+        operation(play, 1, ticker.pause_all)
+    redis.flushdb()
+    assert play.tick().enqueued == 0
+    operation(play, 30, ticker.resume, task) if own else operation(play, 30, ticker.resume_all)
+    assert play.tick().enqueued == 1
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("met", [True, False])
+@pytest.mark.parametrize("kind", ["cron", "calendar", "once"])
+def test_cron_calendar_and_once_make_one_late_run_after_a_pause(kind, met, own, play):
+    """Whether their time fell into the pause, or their job had been pushed before it."""
+    schedule = {"cron": {"cron": "* * * * *"}, "calendar": {"calendar": "*:*"}, "once": {"at": play.begin + MINUTE}}[
+        kind
+    ]
+    with play.clock():
+        task = ticker.register(play.db, "poll", **schedule)
+    due = (task.next_run - play.begin).total_seconds()
+    pause, resume = (
+        ((ticker.pause, task), (ticker.resume, task)) if own else ((ticker.pause_all,), (ticker.resume_all,))
+    )
+    if met:
+        play.at(due)
+        play.tick()
+    operation(play, due + 0.5 if met else due - 1, *pause)
+    assert [taken.refusal for taken in play.take()] == ["postponed"] * met
+    play.at(due + 300.5)
+    play.tick()
+    operation(play, due + 301, *resume)
+    play.tick()
+    assert [(taken.refusal, taken.started_at) for taken in play.take()] == [(None, play.now)]
+    assert [run.occurrence for run in play.runs()] == [task.next_run]
+    after = ticker.get(play.db, task).next_run
+    assert after is None if kind == "once" else after > play.now
+
+
+# ------------------------------------------------------------------------------------------ a pass that would be idle
+
+
+def test_a_pass_lets_a_task_go_though_its_pause_is_done(play, task):
+    """Another ticker saw no task that waits, and committed that the pause is done, before this one withheld the task."""
+    pause_at(play, 0)
+    operation(play, 5, ticker.resume_all)
+    play.db.execute("UPDATE ticker.pauses SET done_at = resumed_at")
+    play.at(6)
+    assert play.tick().enqueued == 1
+
+
+def test_a_pass_lets_a_task_go_though_the_row_of_its_pause_was_deleted(play, task):
+    pause_at(play, 0)
+    play.db.execute("DELETE FROM ticker.pauses")
+    play.at(6)
+    assert play.tick().enqueued == 1
+
+
+# ----------------------------------------------------------------------------------------------------------- locks
+
+
+def test_a_tick_does_not_wait_for_a_pause_whose_end_people_are_changing(play, task, database_url):
+    operation(play, 0, ticker.pause_all, group="mail", until=play.begin + MINUTE)
+    with connect(database_url) as other, other.transaction():
+        with play.clock():
+            play.at(61)
+            ticker.pause_all(other, group="mail")
+        assert play.tick().enqueued == 1
+    play.at(62)
+    assert play.tick().enqueued == 0
+    assert [(pause.in_force, pause.until) for pause in ticker.list_pauses(play.db)] == [(True, None)]

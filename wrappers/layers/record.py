@@ -54,7 +54,7 @@ def end_of(call: Call, overlooked: bool) -> End:
     if answer.nothing_to_do:
         return End(Outcome.NOTHING_TO_DO)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
-    return End(outcome, result=answer.result, pieces=answer.pieces, made=answer.made)
+    return End(outcome, answer.note, answer.result, pieces=answer.pieces, made=answer.made)
 
 
 def end_of_error(call: Call, error: BaseException) -> End:

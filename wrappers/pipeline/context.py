@@ -47,10 +47,12 @@ class Start:
 class Answer:
     """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work.
 
+    `note`: says how the result was changed, if it was.
     `stopped`: the function was interrupted because somebody stopped its run.
     """
 
     result: str | None = None
+    note: str = ""
     nothing_to_do: bool = False
     pieces: str | None = None
     made: int = 0  # pieces that are already recorded

@@ -68,6 +68,7 @@ class Settings:
     clock_difference_ms: int = 1 * HOUR
     wake: bool = False
     output: str = "keep"
+    log: str = "text"
     keep_successes_ms: int = 30 * DAY
     keep_failures_ms: int = 90 * DAY
     notify: tuple[str, ...] = ("log",)
@@ -162,6 +163,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             ),
             wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
             output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
+            log=_one_of(environ, "TICKER_LOG", ("text", "json")),
             keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
             keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
             notify=channels(*_renamed(environ, "TICKER_NOTIFY", "TICKER_TELL", "log")),

@@ -42,6 +42,15 @@ class Start:
     piece: Any = None
     limits: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, str]:
+        return names(self.name, self.owner_type, self.owner_id)
+
+
+def names(name: str | None, owner_type: str | None, owner_id: str | None) -> tuple[str, str]:
+    """Returns a task's name and owner as log lines show them: `?` if the task is gone, and `-` without an owner."""
+    return name or "?", f"{owner_type}:{owner_id}" if owner_type else "-"
+
 
 @dataclass(slots=True)
 class Answer:

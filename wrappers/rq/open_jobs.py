@@ -66,7 +66,7 @@ class OpenJobs:
             try:
                 self._give()
             except RedisError as error:
-                log.warning("the group gets no further job now: %s", error)
+                log.warning("the group gets no further job now: %s", error, extra={"event": "refill_failed"})
 
     def close(self, keep_first: bool = True) -> None:
         """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue.

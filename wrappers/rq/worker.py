@@ -349,7 +349,7 @@ class Worker(SurvivingWorker):
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         left = subreaper.kill_new_children(self._before)
         if left:
-            log.warning("killed %s process(es) that a job left behind", left)
+            log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
         finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ticker import logs
 from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer, shared_state, subreaper
 
 __all__ = ["fork_worker"]
@@ -94,8 +93,14 @@ def mind_orphans(close_record: CloseRecord) -> None:
     horse = shared_state.horse()
     is_orphan = horse in subreaper.children()
     if is_orphan:
-        logs.to_stdout()
-        log.warning("the worker died during a run: its horse, process %s, continues to its own end", horse)
+        from ticker import logs, settings  # imported here, because nearly no supervisor needs them
+
+        logs.to_stdout(settings.from_environment().log)
+        log.warning(
+            "the worker died during a run: its horse, process %s, continues to its own end",
+            horse,
+            extra={"event": "worker_died"},
+        )
     while horse in subreaper.children() and (code := subreaper.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break

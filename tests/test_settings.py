@@ -180,6 +180,12 @@ def test_a_password_that_is_not_escaped_is_refused_before_a_server_sees_a_piece_
     ) == str(error.value)
 
 
+def test_a_second_question_mark_is_named_as_such():
+    with pytest.raises(ConfigurationError) as error:
+        psycopg_url(f"postgresql://u:{SECRET}@h/app?sslmode=require?connect_timeout=5")
+    assert str(error.value) == sentence("errors.url_second_question_mark", setting="DATABASE_URL")
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [

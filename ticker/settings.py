@@ -102,7 +102,7 @@ class Settings:
                 f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
             )
         if "#" in rest or not _ADDRESS.fullmatch(rest):
-            raise _unreadable("REDIS_URL")
+            raise _unreadable("REDIS_URL", rest)
         if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
             raise ConfigurationError(
                 "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
@@ -287,7 +287,7 @@ def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
             f"{name}: {_without_secret(url)} is not a PostgreSQL URL; write postgresql://user@localhost/name"
         )
     if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
-        raise _unreadable(name)
+        raise _unreadable(name, rest)
     return f"postgresql://{rest}"
 
 
@@ -334,7 +334,9 @@ def _without_secret(url: str) -> str:
     return quoted(f"{scheme}://…") if separator and scheme in _SHOWN_SCHEMES else "the value"
 
 
-def _unreadable(name: str) -> ConfigurationError:
+def _unreadable(name: str, rest: str = "") -> ConfigurationError:
+    if rest.rpartition("@")[2].count("?") > 1:
+        return ConfigurationError(f"{name}: the options begin with a second ?; write ?a=1&b=2, with one ? and then &")
     return ConfigurationError(
         f"{name}: the part after :// cannot be read; write user:password@host:port/name, and special characters in the "
         "user or the password as %XX (@ is %40, / is %2F)"

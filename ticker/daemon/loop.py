@@ -170,9 +170,8 @@ class TickJob:
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
-        self._store.heartbeat(
-            self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
-        )
+        done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
+        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, done, settings.tick_ms)
         if self.alarm is not None:
             next_due = self._store.next_due(report.now) if settings.wake else None
             times = [] if next_due is None else [next_due]

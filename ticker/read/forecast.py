@@ -236,9 +236,9 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}: {pushed}"
 
 
-def next_times(task: Task, now: datetime, count: int) -> Preview:
+def next_times(task: Task, now: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Explains the schedule of a task, with its next times, or with warnings that say why it has none."""
-    shown, stops = preview.of_task(task, now, count), tuple(stops_now(task, now))
+    shown, stops = preview.of_task(task, now, count, tick_ms), tuple(stops_now(task, now))
     return replace(shown, times=(), warnings=(*stops, *shown.warnings)) if stops else shown
 
 

@@ -34,10 +34,13 @@ class Preview:
     warnings: tuple[str, ...]
 
 
-def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetime | None = None) -> Preview:
+def validate(
+    text: str, *, zone: str | None = None, count: int = 5, now: datetime | None = None, tick_ms: int | None = None
+) -> Preview:  # fmt: skip
     """Returns the preview of a schedule, such as `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00` or `2027-01-01T00:00:00Z`.
 
-    Raises BadInput if the text is invalid or never fires. `now` defaults to this machine's clock.
+    Raises BadInput if the text is invalid or never fires. `now` defaults to this machine's clock, and `tick_ms`
+    to TICKER_TICK.
     """
     if not isinstance(text, str):
         raise BadInput("expression", text, "is not a string")
@@ -46,25 +49,26 @@ def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetim
         raise BadInput("zone", zone, "does not apply to an interval, which is elapsed time")
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
-    return of(schedule, start, count)
+    return of(schedule, start, count, tick_ms)
 
 
-def of(schedule: Schedule, start: datetime, count: int) -> Preview:
+def of(schedule: Schedule, start: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Returns the preview of a parsed schedule."""
     if not 1 <= count <= MOST_TIMES:
         raise BadInput("count", count, f"is not a whole number from 1 to {MOST_TIMES}")
     return Preview(
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
-        tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),
+        tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start, tick_ms or settings.current().tick_ms)),
     )  # fmt: skip
 
 
-def of_task(task: Task, now: datetime, count: int) -> Preview:
+def of_task(task: Task, now: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has no times."""
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
-    preview, tick = of(kinds.of(task), start, count), settings.current().tick_ms
+    tick = tick_ms or settings.current().tick_ms
+    preview = of(kinds.of(task), start, count, tick)
     if task.every_most_ms:
         preview = replace(preview, words=Interval(task.every_ms, most_ms=task.every_most_ms).words())
     if task.phase_ms is not None:
@@ -79,8 +83,8 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
     return replace(preview, times=times)
 
 
-def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
-    gap, tick = kinds.shortest_gap(schedule, start), settings.current().tick_ms
+def _warnings(schedule: Schedule, start: datetime, tick: int) -> Iterator[str]:
+    gap = kinds.shortest_gap(schedule, start)
     if schedule.kind is Kind.INTERVAL:
         if rounded := definition.rounded_up(gap or 0, tick):
             yield rounded

@@ -59,10 +59,12 @@ def previewed(here: Site, request: Request) -> Shown:
     """Explains the typed schedule in words, or shows its error. Stores nothing."""
     text, function = asked(request, "schedule"), asked(request, "function")
     with here.database.reading() as db:
-        now, announced = entries.instant(db), overview.functions(db)
+        now, announced, tick = entries.instant(db), overview.functions(db), tasks.tick_ms(db)
     explained, problem = None, ""
     try:
-        explained = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None
+        explained = (
+            preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now, tick_ms=tick) if text else None
+        )
     except BadInput as error:
         problem = str(error)
     return {

@@ -68,6 +68,7 @@ class Settings:
     clock_difference_ms: int = 1 * HOUR
     wake: bool = False
     output: str = "keep"
+    log: str = "text"
     keep_successes_ms: int = 30 * DAY
     keep_failures_ms: int = 90 * DAY
     notify: tuple[str, ...] = ("log",)
@@ -103,7 +104,7 @@ class Settings:
                 f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
             )
         if "#" in rest or not _ADDRESS.fullmatch(rest):
-            raise _unreadable("REDIS_URL")
+            raise _unreadable("REDIS_URL", rest)
         if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
             raise ConfigurationError(
                 "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
@@ -164,6 +165,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             ),
             wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
             output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
+            log=_one_of(environ, "TICKER_LOG", ("text", "json")),
             keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
             keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
             notify=channels(*_renamed(environ, "TICKER_NOTIFY", "TICKER_TELL", "log")),
@@ -291,7 +293,7 @@ def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
             f"{name}: {_without_secret(url)} is not a PostgreSQL URL; write postgresql://user@localhost/name"
         )
     if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
-        raise _unreadable(name)
+        raise _unreadable(name, rest)
     return f"postgresql://{rest}"
 
 
@@ -338,7 +340,9 @@ def _without_secret(url: str) -> str:
     return quoted(f"{scheme}://…") if separator and scheme in _SHOWN_SCHEMES else "the value"
 
 
-def _unreadable(name: str) -> ConfigurationError:
+def _unreadable(name: str, rest: str = "") -> ConfigurationError:
+    if rest.rpartition("@")[2].count("?") > 1:
+        return ConfigurationError(f"{name}: the options begin with a second ?; write ?a=1&b=2, with one ? and then &")
     return ConfigurationError(
         f"{name}: the part after :// cannot be read; write user:password@host:port/name, and special characters in the "
         "user or the password as %XX (@ is %40, / is %2F)"

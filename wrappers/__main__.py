@@ -35,7 +35,7 @@ from ticker.queue import checks
 from ticker.tasks.fields import DEFAULTS
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
-from wrappers.rq import options
+from wrappers.rq import log_lines, options
 
 CONNECT_TIMEOUT = 5  # seconds, for Redis
 
@@ -62,7 +62,9 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
             traceback.print_exception(error)
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_CONFIGURATION)
-    logs.to_stdout()
+    config = settings.from_environment()
+    logs.to_stdout(config.log)
+    log_lines.set_up(config.log, has_form=chooses(arguments, "log_format", "date_format"))
     default = () if queues(arguments) else (DEFAULTS["queue"],)
     rq(
         ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
@@ -91,11 +93,16 @@ def worker_class(hardened: bool, arguments: tuple[str, ...]) -> str:
     from wrappers.rq.signed_worker import HardenedWorker, signing_keys
 
     signing_keys()
-    context = as_rq_reads(arguments)
     for name in ("worker_class", "job_class", "queue_class", "serializer", "with_scheduler"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if chooses(arguments, name):
             raise ConfigurationError(f"--hardened cannot be combined with --{name.replace('_', '-')}")
     return f"{HardenedWorker.__module__}.{HardenedWorker.__name__}"
+
+
+def chooses(arguments: tuple[str, ...], *names: str) -> bool:
+    """Returns whether the arguments set one of these options of RQ's command."""
+    context = as_rq_reads(arguments)
+    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
 def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:

@@ -6,6 +6,7 @@ from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.limited_starts import LIMITED_STARTS
 from tests.mutants.minutes import MINUTES
+from tests.mutants.outputs import OUTPUTS
 from tests.mutants.owners import OWNERS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
@@ -27,6 +28,7 @@ CATALOGUE = (
     *STARTS,
     *LIMITED_STARTS,
     *RUNS,
+    *OUTPUTS,
     *RHYTHM,
     *STOPS,
     *SWEEPS,

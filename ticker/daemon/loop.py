@@ -113,7 +113,7 @@ class TickJob:
             self._failed(error)
         except Exception:
             self.last_line = "tick failed on an internal error; the next tick tries again"
-            log.exception(self.last_line)
+            log.exception(self.last_line, extra={"event": "tick_failed"})
             self.failures += 1
         finally:
             self._observe(done)
@@ -138,7 +138,11 @@ class TickJob:
     def unstick(self) -> None:
         """Interrupts the connections in use if a single batch has used one of them for longer than HANGS."""
         if self._store.pool.waited() > HANGS:
-            log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up", HANGS)
+            log.error(
+                "PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up",
+                HANGS,
+                extra={"event": "connection_given_up"},
+            )
             self._store.pool.interrupt()
 
     def moves(self) -> bool:
@@ -167,9 +171,8 @@ class TickJob:
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
-        self._store.heartbeat(
-            self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
-        )
+        done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
+        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, done, settings.tick_ms)
         if self.alarm is not None:
             next_due = self._store.next_due(report.now) if settings.wake else None
             times = [] if next_due is None else [next_due]
@@ -189,21 +192,24 @@ class TickJob:
         fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
         if report.left:  # their queues are full
             fields += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
-        self.last_line = f"tick {fields} took={clock.monotonic() - self.began:.3f}"
-        log.info(self.last_line)
+        took = round(clock.monotonic() - self.began, 3)
+        self.last_line = f"tick {fields} took={took:.3f}"
+        log.info(
+            self.last_line, extra={"event": "tick", "fields": {**counts(report), "left": report.left, "took": took}}
+        )
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         sentence = "tick failed: %s; next attempt in %.0f s"
         self.last_line = sentence % (error, self.pause())
-        log.error(sentence, error, self.pause())
+        log.error(sentence, error, self.pause(), extra={"event": "tick_failed"})
 
     def _observe(self, done: Report | None) -> None:
         try:
             if self._observer is not None:
                 self._observer.ticked(done, clock.monotonic() - self.began)
         except Exception:
-            log.exception("the metrics missed a tick")
+            log.exception("the metrics missed a tick", extra={"event": "metrics_failed"})
 
     def _lease_queues(self) -> None:
         """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them down."""
@@ -212,7 +218,11 @@ class TickJob:
         self._passes += 1
         leased = self._queue.lease(self._store.installation, self._queues)
         for name, holder in leased.items() - self._leased.items():
-            log.warning("%s; give each installation its own queues, or its own Redis", rq.leased(name, holder))
+            log.warning(
+                "%s; give each installation its own queues, or its own Redis",
+                rq.leased(name, holder),
+                extra={"event": "queue_leased"},
+            )
         self._leased = leased
 
     def _count_workers(self, now: datetime) -> Staff:
@@ -229,7 +239,7 @@ class TickJob:
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
-                log.warning("%s", rq.without_worker(name, count))
+                log.warning("%s", rq.without_worker(name, count), extra={"event": "queue_unattended"})
         self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
 
 
@@ -274,6 +284,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
         os.getpid(),
         settings.tick_ms / 1000,
         settings.look_ahead_ms / 1000,
+        extra={"event": "ticker_started"},
     )
     scheduler.start()
     systemd.begun()
@@ -313,13 +324,16 @@ def stop(scheduler: Any, tick_job: TickJob) -> None:
     ended.start()
     ended.join(LAST_WORD)
     if ended.is_alive():
-        log.warning("a tick hangs and is abandoned; what it did not commit is pushed again by the next tick")
+        log.warning(
+            "a tick hangs and is abandoned; what it did not commit is pushed again by the next tick",
+            extra={"event": "tick_abandoned"},
+        )
         logging.shutdown()
         os._exit(0)
     deregister = threading.Thread(target=tick_job.deregister, daemon=True)
     deregister.start()
     deregister.join(max(0.0, min(DEREGISTERED_WITHIN, until - clock.monotonic())))
-    log.info("ticker stopped")
+    log.info("ticker stopped", extra={"event": "ticker_stopped"})
 
 
 def _scheduled(tick_job: Callable[[], None], settings: Settings) -> tuple[Any, Any]:

@@ -132,7 +132,12 @@ def _past(store: PostgresStore, first: str, after: int) -> int:
     """Skips the next row in this lap, because even a batch of that row alone takes too long. Returns where the lap continues."""
     with store.transaction() as execute:
         id_ = execute(first, after=after)[0]["id"]
-    log.warning("old records stay for now: one row took too long, %s %s", first.removeprefix("next_"), id_)
+    log.warning(
+        "old records stay for now: one row took too long, %s %s",
+        first.removeprefix("next_"),
+        id_,
+        extra={"event": "prune_delayed"},
+    )
     return after if id_ is None else int(id_)
 
 
@@ -169,9 +174,9 @@ class Pruner(threading.Thread):
         try:
             self._lap()
         except TickerError as error:
-            log.warning("old records stay for now: %s", error)
+            log.warning("old records stay for now: %s", error, extra={"event": "prune_failed"})
         except Exception:
-            log.exception("old records stay for now, because of an internal error")
+            log.exception("old records stay for now, because of an internal error", extra={"event": "prune_failed"})
 
     def _lap(self) -> None:
         total = Pruned()
@@ -185,4 +190,4 @@ class Pruner(threading.Thread):
                 " for now, the ticker deletes faster", words(total.overdue_ms // MINUTE * MINUTE),
             )  # fmt: skip
         if total:
-            log.info("pruned %s took=%.1f", total, total.seconds)
+            log.info("pruned %s took=%.1f", total, total.seconds, extra={"event": "pruned"})

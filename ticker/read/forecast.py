@@ -258,9 +258,9 @@ def outside_hours(task: Task, now: datetime) -> tuple[list[str], datetime]:
     return [], due
 
 
-def next_times(task: Task, now: datetime, count: int) -> Preview:
+def next_times(task: Task, now: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Explains the schedule of a task, with its next times, or with warnings that say why it has none."""
-    shown, stops = preview.of_task(task, now, count), tuple(stops_now(task, now))
+    shown, stops = preview.of_task(task, now, count, tick_ms), tuple(stops_now(task, now))
     return replace(shown, times=(), warnings=(*stops, *shown.warnings)) if stops else shown
 
 

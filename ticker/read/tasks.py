@@ -257,6 +257,13 @@ def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
     return [one for one in known if ended or not one.has_ended]
 
 
+@reads
+def tick_ms() -> Steps[int | None]:
+    """Returns the tick of the ticker that is alive, in milliseconds, or None."""
+    [row] = yield query("tick_ms")
+    return row["tick_ms"]  # type: ignore[no-any-return]
+
+
 def _run(row: Row) -> RunRecord:
     values = {name: row[name] for name in RunRecord.__slots__}
     values["kind"] = RunKind(row["kind"])

@@ -37,7 +37,7 @@ def register(
     every: Duration | None = None,
     cron: str | None = None,
     calendar: str | None = None,
-    at: datetime | str | int | None = None,
+    at: datetime | str | float | None = None,
     zone: str | None = None,
     first: datetime | None = None,
     starts: datetime | str | None = None,

@@ -43,8 +43,8 @@ class TaskFields(TypedDict, total=False):
         sorts.text("EVENT", "Mon..Fri 09:00"), "Calendar", "",
         "A systemd calendar event, such as Mon..Fri 09:00, daily or *:0/15.",
         column="expression", default="")]
-    at: Annotated[datetime | str | int | None, Field(
-        Sort(sorts.TIME, "TIME"), "At", "", "A single time: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
+    at: Annotated[datetime | str | float | None, Field(
+        Sort(sorts.TIME, "TIME"), "At", "", "A single time: 2027-01-01T09:00:00+01:00, or seconds (also fractions) or milliseconds since 1970.",
         column="expression", default="")]
     zone: Annotated[str | None, Field(
         sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "The time zone of cron, calendar and during; defaults to UTC.",

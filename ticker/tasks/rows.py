@@ -227,8 +227,8 @@ def task_from(row: Row) -> Task:
 
 def tasks_from(rows: Iterable[Row]) -> list[Task]:
     """Returns rows of `tasks` as `Task` objects, each with its warnings."""
-    tick = settings.current().tick_ms
-    return [replace(task, warnings=definition.warnings(task, tick)) for task in map(_value, rows)]
+    usual = settings.current().tick_ms
+    return [replace(_value(row), warnings=definition.warnings(_value(row), row["tick_ms"] or usual)) for row in rows]
 
 
 def _value(row: Row) -> Task:

@@ -52,7 +52,7 @@ def run(
     checks.check(settings)
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
-    logs.to_stdout()
+    logs.to_stdout(settings.log)
     with observed(settings, metrics_host, metrics_port) as observer:
         loop.run(settings, observer)
 

@@ -287,6 +287,10 @@ SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_i
 FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
 ORDER BY n.event_id, n.channel LIMIT %(limit)s
 
+-- name: tick_ms
+-- Returns the tick of the ticker that is alive.
+SELECT {tick_ms} AS tick_ms
+
 -- name: tickers
 SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
     extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age

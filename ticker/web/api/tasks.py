@@ -101,7 +101,9 @@ def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
 
     A task that is disabled or paused, or whose owner is inactive, has no next times; the warnings name the cause.
     """
-    return formatting.plain_data(forecast.next_times(tasks.get(db, task), entries.instant(db), count))
+    return formatting.plain_data(
+        forecast.next_times(tasks.get(db, task), entries.instant(db), count, tasks.tick_ms(db))
+    )
 
 
 TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}

@@ -60,11 +60,11 @@ def previewed(here: Site, request: Request) -> Shown:
     """Explains the typed schedule in words, or shows its error. Stores nothing."""
     text, function = asked(request, "schedule"), asked(request, "function")
     with here.database.reading() as db:
-        now, announced = entries.instant(db), overview.functions(db)
+        now, announced, tick = entries.instant(db), overview.functions(db), tasks.tick_ms(db)
     explained, problem = None, ""
     try:
         of_interval = {name: asked(request, name) for name in ("zone", "during")}
-        explained = preview.validate(text, **of_interval, count=TIMES, now=now) if text else None
+        explained = preview.validate(text, **of_interval, count=TIMES, now=now, tick_ms=tick) if text else None
     except BadInput as error:
         problem = str(error)
     return {

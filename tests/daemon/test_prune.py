@@ -205,8 +205,7 @@ def test_a_lap_goes_through_many_batches_and_ends_where_the_records_are_young(db
     )
     for _ in range(25):
         put(db, 99, "succeeded", HOUR)
-    batches = list(prune.lap(store, Settings()))
-    assert [batch.successes for batch in batches] == [5, 5, 5, 5, 2, 0, 0]  # the last one: there are no events
+    assert [batch.successes for batch in prune.lap(store, Settings()) if batch] == [5, 5, 5, 5, 2]
     assert len(left(db)) == 45 - 22 + 25
 
 

@@ -188,6 +188,7 @@ class Pruner(threading.Thread):
             log.warning(
                 "old records: the oldest was past its retention (TICKER_KEEP_SUCCESSES, TICKER_KEEP_FAILURES) by %s;"
                 " for now, the ticker deletes faster", words(total.overdue_ms // MINUTE * MINUTE),
+                extra={"event": "prune_behind"},
             )  # fmt: skip
         if total:
             log.info("pruned %s took=%.1f", total, total.seconds, extra={"event": "pruned"})

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from ticker.errors import BadInput
-from ticker.read import forecast, formatting, journal, overview, timeline
+from ticker.read import forecast, formatting, journal, overview, tasks, timeline
 from ticker.read import why as read_why
 from ticker.tasks.fields import Task
 from ticker.tasks.preview import Preview

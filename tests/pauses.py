@@ -7,7 +7,7 @@ from math import ceil
 from typing import Protocol
 
 LEAST_BUDGET = 1000
-SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
 
 
 class Paused(Protocol):
@@ -65,7 +65,7 @@ class Pause:
         """As a tick does first: the pause stays ended, even if the clock is set back; then its end does not lie ahead."""
         if self.resumed_at is None and self.until is not None and self.until <= now:
             self.resumed_at = min(self.until, now)
-        elif self.is_over and self.resumed_at is not None and self.resumed_at > now + SECOND:
+        elif self.is_over and self.resumed_at is not None and self.resumed_at > now + MINUTE:
             self.resumed_at = now
 
 

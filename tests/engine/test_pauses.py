@@ -289,3 +289,15 @@ def test_a_tick_does_not_wait_for_a_pause_whose_end_people_are_changing(play, ta
     play.at(62)
     assert play.tick().enqueued == 0
     assert [(pause.in_force, pause.until) for pause in ticker.list_pauses(play.db)] == [(True, None)]
+
+
+@pytest.mark.parametrize(("now", "end"), [(40, 60), (-30, -30)])
+def test_a_tick_that_stood_still_leaves_the_end_of_a_pause_and_a_clock_that_was_set_back_moves_it(
+    now, end, play, task, store
+):
+    """What became due between the `now` of such a tick and the end would not wait for the budget."""
+    pause_at(play, 10)
+    operation(play, 60, ticker.resume_all)
+    store.open_pauses(play.at(now))
+    [resumed_at] = play.db.execute("SELECT resumed_at FROM ticker.pauses").fetchone()
+    assert play.since_begin(resumed_at) == end

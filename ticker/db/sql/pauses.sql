@@ -91,7 +91,8 @@ EXISTS (SELECT FROM waited_for w WHERE w.id IS NOT NULL AND NOT EXISTS (SELECT F
 
 -- name: open_pauses
 -- Ends the pauses whose time has passed, and counts those in force, and those that are over and not done. A row that people are
--- changing is left to the next tick. After the clock was set back, an end does not lie ahead.
+-- changing is left to the next tick. After the clock was set back, an end does not lie ahead, except by less than a minute: the
+-- `now` of a tick that stood still is as old.
 WITH RECURSIVE {waited_for}, ended AS (
     UPDATE {schema}.pauses p SET resumed_at = least(greatest(p.until, p.paused_at), %(now)s), resumed_by = 'ticker' FROM (
         SELECT id FROM {schema}.pauses WHERE resumed_at IS NULL AND until <= %(now)s FOR NO KEY UPDATE SKIP LOCKED) o
@@ -99,7 +100,7 @@ WITH RECURSIVE {waited_for}, ended AS (
     RETURNING p.id
 ), moved AS (
     UPDATE {schema}.pauses p SET resumed_at = %(now)s FROM (
-        SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND resumed_at > %(now)s + interval '1 second' FOR NO KEY UPDATE SKIP LOCKED) o
+        SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND resumed_at > %(now)s + interval '1 minute' FOR NO KEY UPDATE SKIP LOCKED) o
     WHERE o.id = p.id
 )
 SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,

@@ -85,7 +85,7 @@ OUTPUTS = (
         "SOON if output_pipes.relieve() else LOOK",
         "LOOK",
         "A child process that writes much does not wait for a stopped or dead worker.",
-        (f"{FLOOD}[floods.past.a.stopped.worker]", f"{FLOOD}[floods.past.a.dead.worker]"),
+        (FLOOD,),
     ),
     Mutant(
         "later-runs-keep-what-a-leftover-writes",

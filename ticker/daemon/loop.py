@@ -231,7 +231,7 @@ class TickJob:
         try:
             self._store.sample(self._id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
         except TickerError as error:
-            log.warning("the workers are not counted: %s", error)
+            log.warning("the workers are not counted: %s", error, extra={"event": "workers_not_counted"})
         return staff
 
     def _warn_of_unattended_queues(self, unattended: Mapping[str, int]) -> None:

@@ -43,7 +43,7 @@ def test_every_setting_has_its_variable():
         "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass", "TICKER_LOG": "json",
         "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d", "TICKER_KEEP_MINUTES": "9d",
         "TICKER_NOTIFY": "log, mail,log", "TICKER_WEBHOOK_URL": "https://h/p", "TICKER_WEBHOOK_KEY": "another key of length",
-        "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
+        "TICKER_HEARTBEAT_URL": "https://h/beat", "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
         "TICKER_WEB_TOKEN": "a third key of length", "TICKER_WEB_NO_TOKEN": "on", "TICKER_WEB_READ_ONLY": "on", "TICKER_HIDE_ARGS": "on",
         "TICKER_ENVIRONMENT": "production", "TICKER_LISTEN_URL": "postgres://direct/app", "TICKER_PREPARED_STATEMENTS": "on",
         "TICKER_STRICT_OWNERS": "on",
@@ -52,7 +52,7 @@ def test_every_setting_has_its_variable():
     assert found == Settings(
         "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, {"polling": 10_000, "reports": 5}, 60, 86_400, "watchdog",
         ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass", "json",
-        604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "smtp://u:p@h:25",
+        604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "https://h/beat", "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"), ("a third key of length",), True, True, True, "production",
         "postgres://direct/app", "on", 777_600_000, True,
     )  # fmt: skip

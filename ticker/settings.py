@@ -74,6 +74,7 @@ class Settings:
     notify: tuple[str, ...] = ("log",)
     webhook_url: str = field(default="", repr=False)
     webhook_keys: tuple[str, ...] = field(default=(), repr=False)
+    heartbeat_url: str = field(default="", repr=False)
     smtp_url: str = field(default="", repr=False)
     mail_from: str = ""
     mail_to: tuple[str, ...] = ()
@@ -171,6 +172,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             notify=channels(*_renamed(environ, "TICKER_NOTIFY", "TICKER_TELL", "log")),
             webhook_url=web_address("TICKER_WEBHOOK_URL", environ.get("TICKER_WEBHOOK_URL", "")),
             webhook_keys=keys("TICKER_WEBHOOK_KEY", environ.get("TICKER_WEBHOOK_KEY", "")),
+            heartbeat_url=web_address("TICKER_HEARTBEAT_URL", environ.get("TICKER_HEARTBEAT_URL", "")),
             smtp_url=mail_server("TICKER_SMTP_URL", environ.get("TICKER_SMTP_URL", "")),
             mail_from="".join(mailboxes("TICKER_MAIL_FROM", environ.get("TICKER_MAIL_FROM", ""), most=1)),
             mail_to=mailboxes("TICKER_MAIL_TO", environ.get("TICKER_MAIL_TO", ""), most=100),

@@ -31,11 +31,13 @@ from rq.cli.helpers import read_config_file
 from ticker import logs, settings
 from ticker.db.connections import translated
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError
+from ticker.numbers import whole
+from ticker.probes import serving
 from ticker.queue import checks
 from ticker.tasks.fields import DEFAULTS
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
-from wrappers.rq import log_lines, options
+from wrappers.rq import log_lines, options, probes
 
 CONNECT_TIMEOUT = 5  # seconds, for Redis
 
@@ -43,12 +45,19 @@ CONNECT_TIMEOUT = 5  # seconds, for Redis
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.option("--tasks", multiple=True, metavar="MODULE", help="Modules that register functions with @task.")
 @click.option("--hardened", is_flag=True, help="Runs only jobs that a ticker signed (TICKER_SIGNING_KEY).")
+@click.option("--health-port", metavar="PORT", help="Answer /livez and /readyz on this port; 0 picks a free port.")
+@click.option("--health-host", metavar="ADDRESS", help="The address on which to answer them. Defaults to 127.0.0.1.")
 @click.option("--help", "show_help", is_flag=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tuple[str, ...]) -> None:
+def main(
+    tasks: tuple[str, ...], hardened: bool, health_port: str | None, health_host: str | None, show_help: bool,
+    arguments: tuple[str, ...],
+) -> None:  # fmt: skip
     """Runs tasks from the QUEUEs. Takes every option of `rq worker`, too."""
     if show_help:
-        click.echo("Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...\n")
+        click.echo(
+            "Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [--health-port PORT] [options of rq worker] QUEUE...\n"
+        )
         rq(["worker", "--help"], prog_name="ticker")
     if tasks:
         os.environ["TICKER_TASKS"] = ",".join(tasks)
@@ -57,19 +66,21 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
         worker = worker_class(hardened, arguments)
         options.check(as_rq_reads(arguments).params)
         url = prepare(queues(arguments))
+        port = None if health_port is None else whole("--health-port", health_port, 0, 65_535)
+        config = settings.from_environment()
+        logs.to_stdout(config.log)
+        log_lines.set_up(config.log, has_form=chooses(arguments, "log_format", "date_format"))
+        default = () if queues(arguments) else (DEFAULTS["queue"],)
+        with serving(health_host, port, probes.live, probes.ready):
+            rq(
+                ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
+                prog_name="ticker",
+            )
     except (ConfigurationError, BadInput) as error:
         if os.environ.get("TICKER_DEBUG"):
             traceback.print_exception(error)
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_CONFIGURATION)
-    config = settings.from_environment()
-    logs.to_stdout(config.log)
-    log_lines.set_up(config.log, has_form=chooses(arguments, "log_format", "date_format"))
-    default = () if queues(arguments) else (DEFAULTS["queue"],)
-    rq(
-        ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
-        prog_name="ticker",
-    )
 
 
 def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:

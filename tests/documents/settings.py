@@ -55,6 +55,7 @@ GROUPS = {
         "TICKER_NOTIFY": ("list of channels", f"The channels of [notifications](../guides/notifications.md): {', '.join(map(code, settings.CHANNELS))}, or names of entry points of the group `{settings.CHANNEL_GROUP}`. If empty, no notices are sent."),
         "TICKER_WEBHOOK_URL": ("URL", "The address for `webhook`: `https://` or `http://`."),
         "TICKER_WEBHOOK_KEY": ("list of keys", "Signs each request to the webhook, with one signature for each key."),
+        "TICKER_HEARTBEAT_URL": ("URL", "Called with GET after each good tick, while every queue with jobs has a worker: [a dead man's switch](../guides/alerts.md#when-all-tickers-are-gone)."),
         "TICKER_SMTP_URL": ("URL", "The server for `mail`: `smtp://user:password@host:587` or `smtps://`."),
         "TICKER_MAIL_FROM": ("mail address", "The sender of mails."),
         "TICKER_MAIL_TO": ("list of mail addresses", "The recipients of mails."),

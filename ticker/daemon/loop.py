@@ -19,7 +19,8 @@ from uuid import uuid4
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ticker import clock, notify
+from ticker import clock, notify, probes
+from ticker.daemon.heartbeat import Heartbeat
 from ticker.daemon.minutes import Roller
 from ticker.daemon.prune import Pruner
 from ticker.daemon.push_threads import PushThreads
@@ -86,6 +87,7 @@ class TickJob:
         self._observer = observer
         self._id, self._host = str(uuid4()), socket.gethostname()
         self._push_threads = PushThreads()
+        self._heartbeat = Heartbeat(settings.heartbeat_url)
         self._unattended: dict[str, int] = {}
         self._queues: list[str] = []
         self._leased: dict[str, str] = {}
@@ -106,8 +108,10 @@ class TickJob:
         try:
             report = self._pass()
             self._lease_queues()
-            self._warn_of_unattended_queues(self._count_workers(report.now).unattended)
+            unattended = self._count_workers(report.now).unattended
+            self._warn_of_unattended_queues(unattended)
             self._log(report)
+            self._beat(list(unattended))
             self.failures, done = 0, report
         except TickerError as error:
             self._failed(error)
@@ -156,6 +160,14 @@ class TickJob:
             self._moved = max(self._moved, clock.monotonic() - waited)
         idle = 0.0 if self.busy else 2 * self._settings.tick_ms / 1000
         return clock.monotonic() - self._moved < idle + STUCK
+
+    def live(self) -> str:
+        """Returns why a restart would help, or an empty text."""
+        return "" if self.moves() else HANGING
+
+    def ready(self) -> str:
+        """Returns why the last tick was not a good one, or an empty text."""
+        return self.last_line if self.failures or not self._passes else ""
 
     def _pass(self) -> Report:
         settings = self._settings
@@ -225,6 +237,11 @@ class TickJob:
             )
         self._leased = leased
 
+    def _beat(self, unattended: list[str]) -> None:
+        """Calls the heartbeat's URL, unless one of our queues has jobs and no worker."""
+        if self._heartbeat and not (unattended and self._store.execute("waiting_queues", queues=unattended)):
+            self._heartbeat.beat()
+
     def _count_workers(self, now: datetime) -> Staff:
         """Stores how many workers listen to each of our queues, and are busy. Only the server of the queues may fail the tick."""
         staff = self._queue.staff(self._queues)
@@ -260,17 +277,29 @@ def counts(report: Report) -> dict[str, int]:
     }
 
 
-def run(settings: Settings, observer: Observer | None = None) -> None:
-    """Ticks until SIGTERM or SIGINT, then returns within 5 seconds, even if a server hangs."""
+def run(
+    settings: Settings, observer: Observer | None = None, health: tuple[str | None, int | None] = (None, None)
+) -> None:  # fmt: skip
+    """Ticks until SIGTERM or SIGINT, then returns within 5 seconds, even if a server hangs.
+
+    `health` is the address on which to answer probes, if its port is not None.
+    """
     with noted((signal.SIGTERM, signal.SIGINT)) as asked:
-        _run(settings, observer, asked)
+        _run(settings, observer, health, asked)
 
 
-def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
+def _run(
+    settings: Settings, observer: Observer | None, health: tuple[str | None, int | None], asked: Noted
+) -> None:  # fmt: skip
     stopping, systemd = threading.Event(), Systemd()
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     tick_job = TickJob(store, queue, settings, stopping, observer)
+    with probes.serving(*health, tick_job.live, tick_job.ready):
+        _tick(tick_job, settings, asked, stopping, systemd)
+
+
+def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threading.Event, systemd: Systemd) -> None:
     notifiers = notify.start(settings, stopping)
     listener = Listener(settings.require_listen(), settings.schema, stopping, asked.end_wait) if settings.wake else None
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait

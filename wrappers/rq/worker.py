@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
+from redis.exceptions import RedisError
 from rq import Queue, worker_registration
 from rq.exceptions import InvalidJobOperation, StopRequested
 from rq.job import Job, JobStatus
@@ -20,6 +21,7 @@ from ticker.queue import bulk
 from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
+from wrappers.rq import probes
 from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
 from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.held_signals import stop_signals_held
@@ -63,11 +65,23 @@ class Worker(SurvivingWorker):
         self._stops = Stops(self)
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
+        self.moved_at = clock.monotonic()
+        self.reaches_redis = False
         super().__init__(*args, **kwargs)
+
+    @property
+    def is_stopping(self) -> bool:
+        return bool(self._stop_requested)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether ends of runs wait until PostgreSQL takes them."""
+        return bool(self._unwritten)
 
     def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
         """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
         self._is_limited = max_jobs is not None
+        probes.watch(self)
         signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)  # for a process whose run has not begun, or has ended
         return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
 
@@ -244,7 +258,16 @@ class Worker(SurvivingWorker):
 
         A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again.
         """
+        self.moved_at = clock.monotonic()
         self._mind_database()
+        try:
+            self._beat(timeout, pipeline)
+        except RedisError:
+            self.reaches_redis = False
+            raise
+        self.reaches_redis = True
+
+    def _beat(self, timeout: int | None, pipeline: Any) -> None:
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
             return

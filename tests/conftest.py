@@ -21,10 +21,11 @@ from redis import Redis
 from tests import plans, sentences
 from tests.doubles import INSTALLATION
 from tests.factories import create_trace
+from tests.followed import ACTIVE, Channel, add, put
 from tests.harness import Played
 from tests.poolers import pooler, through
 from tests.rights import PASSWORD, block
-from ticker import embedded, migrations
+from ticker import embedded, migrations, owners
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.embedded import Postgres, Servers, Valkey
@@ -183,6 +184,20 @@ def db(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     with connect(database_url) as connection:
         connection.execute("SET timezone TO 'UTC'")
         yield connection
+
+
+@pytest.fixture
+def channels(db: psycopg.Connection[Any]) -> None:
+    """Owners 1, 2 and 3 with a task each, which follow their rows; and a task of somebody else's with the same id."""
+    db.execute(
+        "CREATE TABLE mail_channels (id bigint PRIMARY KEY, kind text, enabled boolean DEFAULT true,"
+        " paused boolean DEFAULT false, note text DEFAULT '');"
+        " INSERT INTO mail_channels (id, kind) SELECT g, 'channel' FROM generate_series(1, 3) g"
+    )
+    put(db, owners.triggers(Channel, active_when=ACTIVE))
+    for id_ in ("1", "2", "3"):
+        add(db, "mail_channels", id_)
+    add(db, "phones", "2")
 
 
 @pytest.fixture

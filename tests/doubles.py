@@ -613,6 +613,12 @@ class MemoryBatch:
     def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
         return []
 
+    def unreported_functions(self, now: datetime) -> Sequence[tuple[int, str]]:
+        return []
+
+    def announced_functions(self) -> Collection[str]:
+        return []
+
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None: ...
 
     def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:

@@ -132,6 +132,16 @@ def returns_odd() -> Any:
     return {"when": object(), "nul": "\x00"}
 
 
+@task("returns.nan")
+def returns_nan() -> float:
+    return float("nan")
+
+
+@task("returns.much")
+def returns_much() -> str:
+    return "x" * 5000
+
+
 @task("returns.escapes")
 def returns_escapes(run: Run) -> list[str]:
     run.checkpoint("\\u0000")

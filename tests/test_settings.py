@@ -40,20 +40,21 @@ def test_every_setting_has_its_variable():
         "TICKER_QUEUE_DEPTH": "polling=10000, reports=5",
         "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
         "TICKER_SIGNING_KEY": "a key of enough length", "TICKER_CLOCK_DIFFERENCE": "10d",
-        "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass",
+        "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass", "TICKER_LOG": "json",
         "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d", "TICKER_KEEP_MINUTES": "9d",
         "TICKER_NOTIFY": "log, mail,log", "TICKER_WEBHOOK_URL": "https://h/p", "TICKER_WEBHOOK_KEY": "another key of length",
-        "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
+        "TICKER_HEARTBEAT_URL": "https://h/beat", "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
         "TICKER_WEB_TOKEN": "a third key of length", "TICKER_WEB_NO_TOKEN": "on", "TICKER_WEB_READ_ONLY": "on", "TICKER_HIDE_ARGS": "on",
         "TICKER_ENVIRONMENT": "production", "TICKER_LISTEN_URL": "postgres://direct/app", "TICKER_PREPARED_STATEMENTS": "on",
+        "TICKER_STRICT_OWNERS": "on",
     }  # fmt: skip
     found = from_environment(environ)
     assert found == Settings(
         "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, {"polling": 10_000, "reports": 5}, 60, 86_400, "watchdog",
-        ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass",
-        604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "smtp://u:p@h:25",
+        ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass", "json",
+        604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "https://h/beat", "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"), ("a third key of length",), True, True, True, "production",
-        "postgres://direct/app", "on", 777_600_000,
+        "postgres://direct/app", "on", 777_600_000, True,
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
     assert not any(getattr(found, field.name) in (field.default, {}) for field in fields(Settings))
@@ -178,6 +179,12 @@ def test_a_password_that_is_not_escaped_is_refused_before_a_server_sees_a_piece_
         remedy="user:password@host:port/name",
         rest=re.compile(r".*"),
     ) == str(error.value)
+
+
+def test_a_second_question_mark_is_named_as_such():
+    with pytest.raises(ConfigurationError) as error:
+        psycopg_url(f"postgresql://u:{SECRET}@h/app?sslmode=require?connect_timeout=5")
+    assert str(error.value) == sentence("errors.url_second_question_mark", setting="DATABASE_URL")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 class RowLocked(DatabaseUnavailable):
-    """Another transaction has locked the row. Nothing was written."""
+    """Another transaction has locked the row, or both wait for each other (a deadlock). Nothing was written."""
 
 
 class QueueUnavailable(Unavailable):

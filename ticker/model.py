@@ -6,6 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+TASK_STATES = ("failing", "late", "limited", "paused", "inactive", "unknown_function", "running", "waiting")
+"""The states by which lists of tasks are filtered. A task may be in several."""
+
 LARGEST_ID = 2**63 - 1  # of a row: a bigint that PostgreSQL counts up from 1
 NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables enforce it too
 TEXT_AT_MOST = 2000  # characters of a text for people
@@ -109,6 +112,7 @@ class EventKind(StrEnum):
     END_RECORDED_LATE = "end_recorded_late"
     STALE = "stale"
     ADOPTED = "adopted"
+    UNKNOWN_FUNCTION = "unknown_function"
 
 
 class DueTask(NamedTuple):

@@ -6,9 +6,11 @@ are three ways to install them: `follow` (metadata.create_all), `install` (an Al
 SQL, for psql -f).
 
 Limits: a transaction under REPEATABLE READ that deletes or disables an owner does not see tasks that were committed after its
-snapshot, and leaves them unchanged. DROP TABLE fires no trigger, and neither does a DELETE that names a partition or an
-inheriting table. If two owners swap their keys in one statement, their tasks are not swapped. Drop the triggers before you
-rename the table, and install them again afterwards.
+snapshot, and leaves them unchanged. A DELETE that names a partition or an inheriting table fires no trigger. If two owners
+swap their keys in one statement, their tasks are not swapped. PostgreSQL follows renamed columns, and refuses to drop the
+table, or a column of the key or the condition. Drop the triggers before you rename the table or change the type of such a
+column, and install them again afterwards. The first task of a type without triggers is registered with a warning, unless
+`external` declares that its owners are not rows here.
 """
 
 from ticker.registration.owner_triggers import (
@@ -17,16 +19,15 @@ from ticker.registration.owner_triggers import (
     drop_triggers,
     follow,
     install,
-    orphans,
     tasks_of_existing,
     triggers,
     type_of,
-    unfollowed,
     uninstall,
 )
+from ticker.registration.owner_types import external
 from ticker.tasks.identity import NOBODY, Owner, identify
 
 __all__ = [
-    "NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
-    "type_of", "adding_trigger", "tasks_of_existing", "unfollowed", "orphans",
+    "NOBODY", "Owner", "Options", "external", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
+    "type_of", "adding_trigger", "tasks_of_existing",
 ]  # fmt: skip

@@ -68,11 +68,13 @@ class Settings:
     clock_difference_ms: int = 1 * HOUR
     wake: bool = False
     output: str = "keep"
+    log: str = "text"
     keep_successes_ms: int = 30 * DAY
     keep_failures_ms: int = 90 * DAY
     notify: tuple[str, ...] = ("log",)
     webhook_url: str = field(default="", repr=False)
     webhook_keys: tuple[str, ...] = field(default=(), repr=False)
+    heartbeat_url: str = field(default="", repr=False)
     smtp_url: str = field(default="", repr=False)
     mail_from: str = ""
     mail_to: tuple[str, ...] = ()
@@ -84,6 +86,7 @@ class Settings:
     listen_url: str = field(default="", repr=False)
     prepared_statements: str = "auto"
     keep_minutes_ms: int = 30 * DAY
+    strict_owners: bool = False
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
@@ -102,7 +105,7 @@ class Settings:
                 f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
             )
         if "#" in rest or not _ADDRESS.fullmatch(rest):
-            raise _unreadable("REDIS_URL")
+            raise _unreadable("REDIS_URL", rest)
         if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
             raise ConfigurationError(
                 "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
@@ -163,11 +166,13 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             ),
             wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
             output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
+            log=_one_of(environ, "TICKER_LOG", ("text", "json")),
             keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
             keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
             notify=channels(*_renamed(environ, "TICKER_NOTIFY", "TICKER_TELL", "log")),
             webhook_url=web_address("TICKER_WEBHOOK_URL", environ.get("TICKER_WEBHOOK_URL", "")),
             webhook_keys=keys("TICKER_WEBHOOK_KEY", environ.get("TICKER_WEBHOOK_KEY", "")),
+            heartbeat_url=web_address("TICKER_HEARTBEAT_URL", environ.get("TICKER_HEARTBEAT_URL", "")),
             smtp_url=mail_server("TICKER_SMTP_URL", environ.get("TICKER_SMTP_URL", "")),
             mail_from="".join(mailboxes("TICKER_MAIL_FROM", environ.get("TICKER_MAIL_FROM", ""), most=1)),
             mail_to=mailboxes("TICKER_MAIL_TO", environ.get("TICKER_MAIL_TO", ""), most=100),
@@ -180,6 +185,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             keep_minutes_ms=milliseconds(
                 "TICKER_KEEP_MINUTES", environ.get("TICKER_KEEP_MINUTES", "30d"), least=DAY, most=10 * LONGEST
             ),
+            strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None
@@ -289,7 +295,7 @@ def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
             f"{name}: {_without_secret(url)} is not a PostgreSQL URL; write postgresql://user@localhost/name"
         )
     if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
-        raise _unreadable(name)
+        raise _unreadable(name, rest)
     return f"postgresql://{rest}"
 
 
@@ -336,7 +342,9 @@ def _without_secret(url: str) -> str:
     return quoted(f"{scheme}://…") if separator and scheme in _SHOWN_SCHEMES else "the value"
 
 
-def _unreadable(name: str) -> ConfigurationError:
+def _unreadable(name: str, rest: str = "") -> ConfigurationError:
+    if rest.rpartition("@")[2].count("?") > 1:
+        return ConfigurationError(f"{name}: the options begin with a second ?; write ?a=1&b=2, with one ? and then &")
     return ConfigurationError(
         f"{name}: the part after :// cannot be read; write user:password@host:port/name, and special characters in the "
         "user or the password as %XX (@ is %40, / is %2F)"

@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import closing, suppress
 
 import click
@@ -30,11 +31,13 @@ from rq.cli.helpers import read_config_file
 from ticker import logs, settings
 from ticker.db.connections import translated
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError
+from ticker.numbers import whole
+from ticker.probes import serving
 from ticker.queue import checks
 from ticker.tasks.fields import DEFAULTS
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
-from wrappers.rq import options
+from wrappers.rq import log_lines, options, probes
 
 CONNECT_TIMEOUT = 5  # seconds, for Redis
 
@@ -42,12 +45,19 @@ CONNECT_TIMEOUT = 5  # seconds, for Redis
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.option("--tasks", multiple=True, metavar="MODULE", help="Modules that register functions with @task.")
 @click.option("--hardened", is_flag=True, help="Runs only jobs that a ticker signed (TICKER_SIGNING_KEY).")
+@click.option("--health-port", metavar="PORT", help="Answer /livez and /readyz on this port; 0 picks a free port.")
+@click.option("--health-host", metavar="ADDRESS", help="The address on which to answer them. Defaults to 127.0.0.1.")
 @click.option("--help", "show_help", is_flag=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tuple[str, ...]) -> None:
+def main(
+    tasks: tuple[str, ...], hardened: bool, health_port: str | None, health_host: str | None, show_help: bool,
+    arguments: tuple[str, ...],
+) -> None:  # fmt: skip
     """Runs tasks from the QUEUEs. Takes every option of `rq worker`, too."""
     if show_help:
-        click.echo("Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...\n")
+        click.echo(
+            "Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [--health-port PORT] [options of rq worker] QUEUE...\n"
+        )
         rq(["worker", "--help"], prog_name="ticker")
     if tasks:
         os.environ["TICKER_TASKS"] = ",".join(tasks)
@@ -56,17 +66,21 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
         worker = worker_class(hardened, arguments)
         options.check(as_rq_reads(arguments).params)
         url = prepare(queues(arguments))
+        port = None if health_port is None else whole("--health-port", health_port, 0, 65_535)
+        config = settings.from_environment()
+        logs.to_stdout(config.log)
+        log_lines.set_up(config.log, has_form=chooses(arguments, "log_format", "date_format"))
+        default = () if queues(arguments) else (DEFAULTS["queue"],)
+        with serving(health_host, port, probes.live, probes.ready):
+            rq(
+                ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
+                prog_name="ticker",
+            )
     except (ConfigurationError, BadInput) as error:
         if os.environ.get("TICKER_DEBUG"):
             traceback.print_exception(error)
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_CONFIGURATION)
-    logs.to_stdout()
-    default = () if queues(arguments) else (DEFAULTS["queue"],)
-    rq(
-        ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
-        prog_name="ticker",
-    )
 
 
 def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,11 +104,16 @@ def worker_class(hardened: bool, arguments: tuple[str, ...]) -> str:
     from wrappers.rq.signed_worker import HardenedWorker, signing_keys
 
     signing_keys()
-    context = as_rq_reads(arguments)
     for name in ("worker_class", "job_class", "queue_class", "serializer", "with_scheduler"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if chooses(arguments, name):
             raise ConfigurationError(f"--hardened cannot be combined with --{name.replace('_', '-')}")
     return f"{HardenedWorker.__module__}.{HardenedWorker.__name__}"
+
+
+def chooses(arguments: tuple[str, ...], *names: str) -> bool:
+    """Returns whether the arguments set one of these options of RQ's command."""
+    context = as_rq_reads(arguments)
+    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
 def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:
@@ -110,12 +129,12 @@ def prepare(queues: tuple[str, ...]) -> str:
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
     checks.check(config, queues or (DEFAULTS["queue"],))
-    announce()
+    announce(queues or (DEFAULTS["queue"],))
     return with_connect_timeout(config.require_redis())
 
 
-def announce() -> None:
-    """Announces the functions of this worker, and how a job may run the tasks of each."""
+def announce(queues: Sequence[str]) -> None:
+    """Announces the functions and queues of this worker, and how a job may run the tasks of each function."""
     known = registry.functions().values()
     with translated(), closing(Database.from_environment()) as database:
         database.execute(
@@ -124,6 +143,7 @@ def announce() -> None:
             batches=[function.batch for function in known],
             concurrencies=[function.concurrency for function in known],
             repeatables=[function.repeatable for function in known],
+            queues=list(queues),
         )
 
 

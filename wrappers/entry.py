@@ -101,7 +101,7 @@ def run_one_of_several(call: Call) -> str:
         except (JobTimeoutException, DatabaseUnavailable):  # ends the batch: no further start is possible
             raise
         except BaseException:
-            log.exception("run failed task=%s job=%s", call.task_id, call.job_id)
+            log.exception("traceback of task=%s job=%s", call.task_id, call.job_id, extra={"event": "run_error"})
             return "failed"
 
 

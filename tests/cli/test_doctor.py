@@ -220,7 +220,7 @@ def test_tasks_whose_owner_has_no_row(
     feeds(columns, *rows, ids=ids, key=key)
     assert examined(code=0) == (WELL, {})
     without_triggers(db, "DELETE FROM feeds WHERE (SELECT count(*) FROM feeds f WHERE f <= feeds) > 1")
-    remedy = f"ticker remove --owner 'feeds:{ids[1]}'"
+    remedy = "ticker owners --orphans --remove"
     outlived = sentence("doctor.outlived", number=2, table="feeds", remedy=remedy)
     assert examined() == ({"owners": [outlived]}, {})
     for id_ in ids[1:]:

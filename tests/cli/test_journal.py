@@ -15,9 +15,9 @@ from tests.factories import SECOND, ticked
 from tests.harness import command as ticker
 from tests.running import ROOT, until
 from tests.sentences import sentence
-from ticker.cli.past import past
 from ticker.cli.records import journal
 from ticker.errors import BadInput
+from ticker.read.past import past
 
 pytestmark = pytest.mark.usefixtures("environ")
 
@@ -117,16 +117,16 @@ def test_what_a_function_has_said_cannot_drive_the_terminal(db, drop):
     ],
 )
 def test_a_time_that_was_may_be_written_in_three_ways(text, instant):
-    assert past("at", text, lambda: NOON) == instant
+    assert past("at", text, NOON) == instant
 
 
 @pytest.mark.parametrize("text", ["25:00", "9", "x", "", "-2h", "2026-13-01T00:00:00Z", "yesterday"])
 def test_what_is_no_time_is_refused(text):
     if text == "9":
-        assert past("at", text, lambda: NOON) == NOON - timedelta(seconds=9)  # a bare number is seconds, as everywhere
+        assert past("at", text, NOON) == NOON - timedelta(seconds=9)  # a bare number is seconds, as everywhere
     else:
         with pytest.raises(BadInput, match="at: "):
-            past("at", text, lambda: NOON)
+            past("at", text, NOON)
 
 
 # ---------------------------------------------------------------------------------------------------------- journal
@@ -223,7 +223,7 @@ def test_a_count_that_is_cut_says_so(db, drop):
     out, err = ticker("drops", "--limit", "1")
     assert (len(out.splitlines()), err) == (
         2,
-        sentence("cli.warning_more_entries", number=1, remedy="--limit and --since"),
+        sentence("cli.warning_more_entries", number=1, remedy="--limit, --since and --until"),
     )
     assert len(answer("drops", "--limit", "1")) == 1
     assert ticker("drops", "--limit", "10000")[1] == ""

@@ -178,7 +178,7 @@ def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, m
     make(db, "late", next_run=NINE - 15 * MINUTE)
     lines = drawn(db)
     assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[1])
-    assert sentence("cli.top_next_tick_pushes", span="15m").within(lines[3])
+    assert sentence("cli.top_not_pushed_yet", span="15m").within(lines[3])
 
 
 def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):
@@ -210,7 +210,7 @@ def test_a_run_that_began_while_it_looked_is_counted_and_has_no_age_below_zero(d
 
 
 def test_a_state_with_very_many_tasks_is_not_counted_to_its_end():
-    counts = screen.Counts(2_000_000, 100_000, 0, 0, 0, 0, 0, 7, 0)
+    counts = screen.Counts(2_000_000, 100_000, 0, 0, 0, 0, 0, 0, 7, 0)
     assert screen.counted(counts) == sentence("cli.top_counts", tasks="2,000,000", late="100,000", running=7)
     assert replace(counts, tasks=100_001).said("tasks") == "over 100,000"
 

@@ -263,6 +263,20 @@ def test_no_statement_of_a_batch_may_take_longer_than_a_second(store):
         assert execute("prune_patience") == [{"set_config": "1s"}]
 
 
+@pytest.mark.parametrize(("hours", "rests"), [(0, 50), (1, 50), (2, 25), (10, 5), (50, 1), (5000, 1)])
+def test_the_rest_follows_the_backlog(hours, rests):
+    assert prune.rest(hours * 3_600_000) == rests
+
+
+def test_a_backlog_is_warned_about(db, store, caplog):
+    put(db, 99, "succeeded", 30 * DAY + 2 * DAY)
+    Pruner(store, Settings(), threading.Event()).attempt()
+    assert "WARNING" not in {record.levelname for record in caplog.records}
+    put(db, 99, "failed", 90 * DAY + 4 * DAY)
+    Pruner(store, Settings(), threading.Event()).attempt()
+    assert sentence("logs.records_overdue", span="4d").within(caplog.messages[0])
+
+
 # ------------------------------------------------------------------------------------------- by hand, by a ticker
 
 
@@ -270,7 +284,7 @@ def test_the_command_prunes_all_and_says_how_much(db, environ):
     put(db, 99, "succeeded", 31 * DAY)
     put(db, 99, "failed", 91 * DAY)
     told = json.loads(command("prune", "--dry-run", "--json")[0])
-    assert told.pop("took_ms") >= 0
+    assert told.pop("took_ms") >= 0 and told.pop("overdue_ms") >= 86_400_000
     assert told == {"dry_run": True, "successes": 1, "failures": 1, "drops": 0, "events": 0}
     assert command("prune", "--dry-run")[0] == "would prune successes=1 failures=1 drops=0 events=0\n"
     assert command("prune")[0] == "pruned successes=1 failures=1 drops=0 events=0\n"

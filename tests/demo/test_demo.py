@@ -17,10 +17,11 @@ import pytest
 from honcho.environ import parse_procfile
 
 from tests.demo.narration import NARRATION
+from tests.documents.recipes import process
 from tests.running import ROOT, in_fork, until
 from tests.sentences import Sentence, sentence
-from ticker.demo import chart, polls, stage, verdict
-from ticker.demo.application import MailChannel
+from ticker.demo import application, chart, polls, stage, verdict
+from ticker.demo.application import SCHEMA, MailChannel
 from ticker.demo.chart import tracks
 from ticker.demo.stage import PROCFILE, Processes
 from ticker.demo.verdict import Evidence
@@ -135,8 +136,21 @@ def test_a_database_with_the_demos_schemas_is_refused(environ, db):
 def test_the_procfile_is_the_one_that_the_demo_runs():
     text = (ROOT / "Procfile").read_text()
     assert (ROOT / "ticker" / "demo" / "Procfile").read_text() == text
-    assert parse_procfile(text).processes == PROCFILE
+    assert {name: line.split(" exec ")[1] for name, line in parse_procfile(text).processes.items()} == PROCFILE
     assert set(PROCFILE) == {"ticker", "worker"}
+
+
+@pytest.mark.slow
+def test_honcho_starts_the_procfile_on_an_empty_database(environ, db):
+    db.execute("DROP SCHEMA ticker CASCADE")
+    with process(ROOT, sys.executable, "-m", "honcho", "start", TICKER_TICK="1s") as honcho:
+        begun = "SELECT to_regclass('ticker.tickers') IS NOT NULL AND to_regclass(%s) IS NOT NULL"
+        until(lambda: db.execute(begun, [f"{SCHEMA}.mail_channels"]).fetchone() == (True,), "both have their tables")
+        application.main(["add", "127.0.0.1", "1", "ann"])
+        ended = "SELECT outcome FROM ticker.runs WHERE state = 'ended'"
+        until(lambda: db.execute(ended).fetchone() == ("failed",), "the channel was polled, in vain")
+        assert honcho.poll() is None
+    db.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
 def test_a_process_that_ends_by_itself_is_a_failure_with_its_last_words(tmp_path):

@@ -75,8 +75,15 @@ EVENTS = {
     EventKind.END_RECORDED_LATE: "the end of a run that was `lost` arrived, and corrected its record",
     EventKind.STALE: "a job that belongs to another state of the tables was refused; its `task_id` is 0",
     EventKind.ADOPTED: "`ticker db adopt` took over the tables; its `task_id` is 0",
+    EventKind.UNKNOWN_FUNCTION: "no worker has announced the function of the task for a minute; one event for each function",
 }
-NOTIFIED = {EventKind.FAILED, EventKind.RECOVERED, EventKind.AUTO_PAUSED, EventKind.DEAD_MAN}
+NOTIFIED = {
+    EventKind.FAILED,
+    EventKind.RECOVERED,
+    EventKind.AUTO_PAUSED,
+    EventKind.DEAD_MAN,
+    EventKind.UNKNOWN_FUNCTION,
+}
 
 
 def text() -> str:

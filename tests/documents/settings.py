@@ -29,6 +29,7 @@ GROUPS = {
         "TICKER_ENVIRONMENT": ("name", "The name of the environment, such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
         "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, for `TICKER_WAKE=on` if `DATABASE_URL` names a pooler. Defaults to `DATABASE_URL`."),
         "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements through a pooler. `on`: the pooler supports them. `off`: none."),
+        "TICKER_STRICT_OWNERS": ("", "`on`: the first task of a type of owner that [no trigger follows](../concepts/owners.md#forgotten-triggers) is refused. `off`: it is registered with a warning."),
         "TICKER_CLOCK_DIFFERENCE": ("", "The largest accepted difference between a host's clock and PostgreSQL's. If it is larger, processes on that host refuse to start."),
     },
     "The ticker": {
@@ -43,6 +44,7 @@ GROUPS = {
     },
     "Jobs and workers": {
         "TICKER_TASKS": ("list of modules", "The modules with the functions, if you cannot pass `--tasks`, as with a stock `rq worker`."),
+        "TICKER_LOG": ("", "`json`: tickers, workers and the page write [one JSON object per log line](logs.md)."),
         "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) is stored with its run. `pass`: it goes to the worker's output."),
         "TICKER_RESULT_TTL": ("", "The number of seconds for which Redis keeps a finished job."),
         "TICKER_FAILURE_TTL": ("", "The number of seconds for which Redis keeps a failed job."),
@@ -53,6 +55,7 @@ GROUPS = {
         "TICKER_NOTIFY": ("list of channels", f"The channels of [notifications](../guides/notifications.md): {', '.join(map(code, settings.CHANNELS))}, or names of entry points of the group `{settings.CHANNEL_GROUP}`. If empty, no notices are sent."),
         "TICKER_WEBHOOK_URL": ("URL", "The address for `webhook`: `https://` or `http://`."),
         "TICKER_WEBHOOK_KEY": ("list of keys", "Signs each request to the webhook, with one signature for each key."),
+        "TICKER_HEARTBEAT_URL": ("URL", "Called with GET after each good tick, while every queue with jobs has a worker: [a dead man's switch](../guides/alerts.md#when-all-tickers-are-gone)."),
         "TICKER_SMTP_URL": ("URL", "The server for `mail`: `smtp://user:password@host:587` or `smtps://`."),
         "TICKER_MAIL_FROM": ("mail address", "The sender of mails."),
         "TICKER_MAIL_TO": ("list of mail addresses", "The recipients of mails."),

@@ -175,17 +175,38 @@ except urllib.error.HTTPError as error:
 
 
 @pytest.mark.slow
-def test_the_procfile_upgrades_before_it_starts_and_its_processes_run(environ, db, tmp_path):
+def test_honcho_starts_the_whole_procfile_on_an_empty_database(environ, db, tmp_path):
+    db.execute("DROP SCHEMA ticker CASCADE")
+    write(tmp_path, **DECLARING, **files("heroku"))
+    said = {"TICKER_TASKS": "myapp.polls", "TICKER_WEB_TOKEN": "opens for operators", "TICKER_TICK": "1s"}
+    with process(tmp_path, sys.executable, "-m", "honcho", "start", "-p", str(free_port()), **said) as honcho:
+        until(lambda: is_synchronized(db), "the release registered what is declared")
+        ticker.register(db, "reports.daily", name="now", every="1m")
+        until(lambda: ticker.get(db, "now").last_outcome == "succeeded", "the worker ran what the ticker pushed")
+        assert honcho.poll() is None
+
+
+def is_synchronized(db: Any) -> bool:
+    if db.execute("SELECT to_regclass('ticker.ticker_version')").fetchone() == (None,):
+        return False
+    return bool(ticker.list_tasks(db, name="reports.daily"))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return min(int(one.getsockname()[1]), 60_000)
+
+
+@pytest.mark.slow
+def test_on_a_platform_the_release_ends_and_the_page_is_served(environ, db, tmp_path):
     db.execute("DROP SCHEMA ticker CASCADE")
     write(tmp_path, **DECLARING, **files("heroku"))
     lines = dict(re.findall(r"^(\w+): (.+)$", files("heroku")["Procfile"], flags=re.MULTILINE))
     run(tmp_path, "sh", "-c", lines["release"], TICKER_TASKS="myapp.polls")
-    ticker.register(db, "reports.daily", name="now", every="1m")
-    said = {"TICKER_TASKS": "myapp.polls", "TICKER_WEB_TOKEN": "opens for operators"}
-    with process(tmp_path, sys.executable, "-m", "honcho", "start", "ticker", "worker", **said):
-        until(lambda: ticker.get(db, "now").last_outcome == "succeeded", "the worker ran what the ticker pushed")
-    with process(tmp_path, "sh", "-c", f"exec {lines['web']}", PORT="0", **said) as page:
-        assert "http://0.0.0.0:" in page.stdout.readline()
+    assert is_synchronized(db)
+    with process(tmp_path, "sh", "-c", lines["web"], PORT="0", TICKER_WEB_TOKEN="opens for operators") as page:
+        assert "http://0.0.0.0:" in "".join(page.stdout.readline() for _ in range(2))
 
 
 # ------------------------------------------------------------------------------------------------------------- Sentry

@@ -233,7 +233,12 @@ def test_what_nobody_knows_or_others_measure_has_no_duration(db, task, counted, 
 
 def test_functions_that_workers_have_announced_are_there_at_zero(db, asked, environ):
     sql.on(db, "ticker")(
-        "announce", names=["poll", "sum"], batches=[1, 1], concurrencies=[1, 1], repeatables=[False] * 2
+        "announce",
+        names=["poll", "sum"],
+        batches=[1, 1],
+        concurrencies=[1, 1],
+        repeatables=[False] * 2,
+        queues=["polling"],
     )
     found = scraped(asked)
     assert found['ticker_runs_total{function="sum",outcome="failed"}'] == 0

@@ -45,7 +45,9 @@ class Serving(Ticking):
 @pytest.fixture
 def served(environ, db):
     """A ticker with a task that waits, a limit, and a function that a worker has announced."""
-    sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
+    sql.on(db, "ticker")(
+        "announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False], queues=["polling"]
+    )
     ticker.register(db, "poll", every="1d", owner="mail_channels:4711")
     ticker.limit(db, "imap.*", concurrency=1, rate="1/1s")
     a_need(db)
@@ -171,7 +173,9 @@ def test_without_the_option_the_library_is_not_loaded():
 
 
 def test_the_page_has_what_the_servers_tell(environ, db):
-    sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
+    sql.on(db, "ticker")(
+        "announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False], queues=["polling"]
+    )
     ticker.register(db, "poll", every="1d")
     ticker.limit(db, "imap.*", concurrency=1, rate="1/1s")
     db.execute("UPDATE ticker.tasks SET waiting = ARRAY[clock_timestamp()]")

@@ -6,6 +6,8 @@ from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.limited_starts import LIMITED_STARTS
 from tests.mutants.minutes import MINUTES
+from tests.mutants.outputs import OUTPUTS
+from tests.mutants.owners import OWNERS
 from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
 from tests.mutants.refills import REFILLS
@@ -18,6 +20,7 @@ from tests.mutants.sweeps import SWEEPS
 
 CATALOGUE = (
     *APPLICATIONS,
+    *OWNERS,
     *PUSHES,
     *CROWDS,
     *GROUPS,
@@ -25,6 +28,7 @@ CATALOGUE = (
     *STARTS,
     *LIMITED_STARTS,
     *RUNS,
+    *OUTPUTS,
     *RHYTHM,
     *STOPS,
     *SWEEPS,

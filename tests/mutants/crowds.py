@@ -172,8 +172,8 @@ CROWDS = (
     Mutant(
         "batch-ends-with-a-failure",
         "wrappers/entry.py",
-        'call.task_id, call.job_id)\n            return "failed"\n',
-        "call.task_id, call.job_id)\n            raise\n",
+        'extra={"event": "run_error"})\n            return "failed"\n',
+        'extra={"event": "run_error"})\n            raise\n',
         "A task that fails does not affect the others of its batch.",
         ("tests/worker/test_batches.py::test_each_task_has_its_own_outcome",),
     ),

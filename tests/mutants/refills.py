@@ -77,7 +77,7 @@ REFILLS = (
     ),
     Mutant(
         "alarm-put-off-by-further-jobs",
-        OPEN_JOBS,
+        "wrappers/rq/held_signals.py",
         "max(left - (limits.now() - began), 1e-6)",
         "math.ceil(left)",
         "Further jobs do not put off RQ's alarm, at which the worker sends its heartbeat.",
@@ -85,7 +85,7 @@ REFILLS = (
     ),
     Mutant(
         "alarm-not-held",
-        OPEN_JOBS,
+        "wrappers/rq/held_signals.py",
         "signal.setitimer(signal.ITIMER_REAL, 0)",
         "signal.getitimer(signal.ITIMER_REAL)",
         "RQ's alarm does not interrupt a block that holds it, and comes after the block.",

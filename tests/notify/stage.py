@@ -69,6 +69,8 @@ class Endpoint:
                 self.send_header("Location", endpoint.url)
                 self.end_headers()
 
+            do_GET = do_POST  # noqa: N815
+
             def log_message(self, *_: object) -> None:
                 pass
 

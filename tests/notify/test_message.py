@@ -26,6 +26,8 @@ from ticker.notify import message
          sentence("notices.auto_paused", task="mail.fetch of app.channels:7", reason="5 failures in a row")),
         ({"what": "dead_man", "words": "no success within 3 intervals of 1m"},
          sentence("notices.late", task="mail.fetch of app.channels:7", reason="no success within 3 intervals of 1m")),
+        ({"what": "unknown_function", "words": "why"},
+         sentence("notices.cannot_run", task="mail.fetch of app.channels:7", reason="why")),
         ({"what": "dead_man", "words": ""}, sentence("notices.late_since", task="mail.fetch of app.channels:7", since="11:57")),
     ],
 )  # fmt: skip

@@ -35,7 +35,7 @@ def change(db, id_, change, name="one"):
 
 FAILING = "failures = 3, last_outcome = 'failed'"
 LATE = "next_run = clock_timestamp() - interval '61 s'"
-NOT_YET_LATE = "next_run = clock_timestamp() - interval '50 s'"
+NOT_YET_LATE = "next_run = clock_timestamp() - interval '29 s'"
 PAUSED = "paused_by = 'ann', next_run = '2020-01-01Z'"
 
 
@@ -91,10 +91,12 @@ def test_only_those_are_listed_of_whom_it_is_asked_for(crowd, db):
     assert listed(db, owner_type="phones") == "z"
 
 
-def test_two_ticks_of_this_process_are_late(crowd, db, monkeypatch):
-    change(db, "c", NOT_YET_LATE)
-    monkeypatch.setenv("TICKER_TICK", "10s")
-    assert listed(db, late=True) == "c"
+@pytest.mark.parametrize(("tick", "wanted"), [("10s", "c"), ("1m", "")])
+def test_a_tick_of_this_process_counts_and_at_least_thirty_seconds(crowd, db, monkeypatch, tick, wanted):
+    change(db, "c", LATE)
+    change(db, "d", NOT_YET_LATE)
+    monkeypatch.setenv("TICKER_TICK", tick)
+    assert listed(db, late=True) == wanted
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

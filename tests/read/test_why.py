@@ -532,7 +532,7 @@ def test_a_journal_of_what_is_nothing_is_refused(db):
 def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db, history, frozen):
     task, _ = history
     tail = journal.Tail(journal.select(db))
-    assert len(tail.begin(db, None, 2)) == 2
+    assert len(tail.begin(db, None, None, 2)) == 2
     assert tail.more(db) == []
     a_run(db, task, ended_at=NINE - 20 * SECOND)  # its transaction took so long
     frozen.tick(5)
@@ -548,7 +548,7 @@ def test_a_journal_that_goes_on_brings_also_what_is_more_than_one_look_finds(db,
     for _ in range(5):
         a_run(db, task, kind="manual")
     tail = journal.Tail(journal.select(db))
-    assert len(tail.begin(db, None, 100)) > 5
+    assert len(tail.begin(db, None, None, 100)) > 5
     frozen.tick(5)
     new = [a_run(db, task, kind="manual", ended_at=NINE + n * SECOND) for n in range(1, 5)]
     for n in range(1, 5):
@@ -593,7 +593,7 @@ def test_drops_are_counted_by_what_they_have_in_common_the_most_first(db, histor
 def test_drops_are_counted_from_an_instant_on_in_each_reason_of_the_index(by, db):
     """Without the leading columns the index is read in full, before PostgreSQL 18 at least, which skips through it."""
     db.execute("SET enable_seqscan = off")
-    found = plan(db, "drops", by=by, since=NINE, limit=20, after=0)
+    found = plan(db, "drops", by=by, since=NINE, until=None, limit=20, after=0)
     asked = [
         node["Index Cond"] for node in found if node.get("Index Name") == "runs_by_reason" and "Index Cond" in node
     ]
@@ -749,7 +749,7 @@ OUTCOMES = {
         ("journal_of_owner", {**OUTCOMES, "owner_type": "a", "owner_id": "1"}, {"runs_by_owner"}),
         ("journal_of_events", {"since": None, "task_id": None, "owner_type": None, "owner_id": None, "limit": 9,
           "before": NINE, "before_event": 5}, {"events_at"}),
-        ("drops", {"by": "reason", "since": NINE, "limit": 20, "after": 0}, {"runs_by_reason"}),
+        ("drops", {"by": "reason", "since": NINE, "until": None, "limit": 20, "after": 0}, {"runs_by_reason"}),
         ("deleted_tasks", {"ids": [7]}, {"runs_of_task", "tasks_pkey"}),
     ],
 )  # fmt: skip

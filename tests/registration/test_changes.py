@@ -15,7 +15,7 @@ from ticker.cli import main
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
-from ticker.read.tasks import list_runs
+from ticker.read.journal import list_runs
 from ticker.registration import sync
 
 HOUR = timedelta(hours=1)

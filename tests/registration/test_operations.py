@@ -4,7 +4,9 @@ import asyncio
 import math
 import random
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from threading import Barrier
 from types import SimpleNamespace
@@ -19,7 +21,8 @@ from tests.conftest import admin, copy_of
 from tests.doubles import NOW
 from tests.factories import engine_on, nested
 from tests.sentences import sentence
-from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners
+from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners, settings
+from ticker.daemon import loop
 from ticker.tasks import preview
 
 SECOND = timedelta(seconds=1)
@@ -545,6 +548,20 @@ def test_the_tick_that_is_set_is_the_one_that_warnings_go_by(db, monkeypatch):
     said = sentence("warnings.no_multiple_of_the_tick", every="5 s", tick="2 s", real="6 s")
     assert poll(db, every=5).warnings == (said,)
     assert preview.validate("5s").warnings == (said,)
+
+
+def test_a_ticker_that_is_alive_is_the_one_that_warnings_go_by(db, store, queue):
+    poll(db, every=10)
+    beat = loop.TickJob(store, queue, replace(settings.from_environment(), tick_ms=4000), threading.Event())
+    beat()
+    db.execute("UPDATE ticker.tickers SET last_tick_at = clock_timestamp()")  # tests stop the clock
+    said = sentence("warnings.no_multiple_of_the_tick", every="10 s", tick="4 s", real="12 s")
+    assert poll(db, every=10).warnings == (said,)
+    assert ticker.get(db, "poll").warnings == ticker.list_tasks(db)[0].warnings == (said,)
+    assert poll(db, every=12).warnings == ()
+    beat.deregister()
+    usual = sentence("warnings.no_multiple_of", every="10 s", tick="30 s", real="30 s")
+    assert poll(db, every=10).warnings == (usual,)
 
 
 ENDLESS = {}

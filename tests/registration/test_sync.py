@@ -141,6 +141,26 @@ def test_what_was_registered_at_run_time_or_elsewhere_is_not_touched(module, db)
     assert sorted(task.name for task in ticker.list_tasks(db)) == ["poll", "poll", "theirs"]
 
 
+def test_what_a_renamed_or_deleted_module_declared_is_named_and_removed_on_request(module, db):
+    module({"imap.a": {"concurrency": 1}}, mail_clean={"every": "1h"}, mail_fetch={"every": "1m"})
+    sync()
+    db.execute("UPDATE ticker.tasks SET declared_in = 'old_polls'; UPDATE ticker.limits SET declared_in = 'old_polls'")
+    module(mail_fetch={"every": "1m"})
+    moved = f"{sentence('cli.sync_moved', task='mail.fetch', before='old_polls', after='declared_polls')}\n"
+    skipped = [
+        f"{sentence('cli.sync_skipped', name=name, module='old_polls')}\n" for name in ("limit imap.a", "mail.clean")
+    ]
+    hint = f"warning: {sentence('cli.sync_hint')}\n"
+    assert sync("--plan").startswith(skipped[0] + moved + skipped[1] + hint)
+    assert sync() == skipped[0] + moved + skipped[1] + hint
+    assert sync() == skipped[0] + skipped[1] + hint
+    assert set(by_name(db)) == {"mail.clean", "mail.fetch"}
+    assert "- remove mail.clean: " in sync("--prune-modules", "--plan")
+    assert set(by_name(db)) == {"mail.clean", "mail.fetch"}
+    assert [line[:10] for line in sync("--prune-modules").splitlines()] == ["- remove l", "- remove m"]
+    assert (set(by_name(db)), ticker.list_limits(db)) == ({"mail.fetch"}, [])
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [
@@ -283,11 +303,11 @@ def test_limits_of_modules_that_were_not_searched_stay_and_a_moved_one_keeps_its
     ticker.limit(db, "a", concurrency=9)
     db.execute("UPDATE ticker.limits SET declared_in = 'another.module'")
     module()
-    assert synced(db) == {}
+    assert synced(db) == {"a": "skip", "b": "skip"}
     module({"a": {"concurrency": 1}})
-    assert synced(db) == {"a": "change"} and limits(db)["a"][0] == 9
+    assert synced(db) == {"a": "move", "b": "skip"} and limits(db)["a"][0] == 9
     module()
-    assert synced(db) == {"a": "remove"} and limits(db).keys() == {"b"}
+    assert synced(db) == {"a": "remove", "b": "skip"} and limits(db).keys() == {"b"}
 
 
 def test_a_module_with_limits_but_no_functions_is_searched(module, db, monkeypatch):

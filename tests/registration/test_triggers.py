@@ -10,11 +10,12 @@ import pytest
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 
 import ticker
 from tests.doubles import soonest_due
 from tests.factories import engine_on
+from tests.followed import ACTIVE, ADD, Base, Channel, add, leftovers, put, states
 from tests.running import until
 from tests.sentences import sentence
 from ticker import owners
@@ -25,22 +26,7 @@ from ticker.registration import owner_triggers as registered_triggers
 
 pytestmark = pytest.mark.slow
 
-ACTIVE = "enabled and not paused"
 UID = UUID("6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")
-
-
-class Base(DeclarativeBase):
-    pass
-
-
-class Channel(Base):
-    __tablename__ = "mail_channels"
-    id: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True)
-    kind: Mapped[str] = mapped_column(default="channel")
-    enabled: Mapped[bool] = mapped_column(default=True)
-    paused: Mapped[bool | None] = mapped_column(default=False)
-    note: Mapped[str] = mapped_column(default="")
-    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "channel"}  # noqa: RUF012 - SQLAlchemy's own way
 
 
 def model(table, *columns, base=Base, **options):
@@ -76,48 +62,6 @@ def session(database_url):
     Base.metadata.create_all(engine)
     with Session(engine) as session:
         yield session
-
-
-@pytest.fixture
-def channels(db):
-    """Owners 1, 2 and 3 with a task each, which follow their rows; and a task of somebody else's with the same id."""
-    db.execute(
-        "CREATE TABLE mail_channels (id bigint PRIMARY KEY, kind text, enabled boolean DEFAULT true,"
-        " paused boolean DEFAULT false, note text DEFAULT '');"
-        " INSERT INTO mail_channels (id, kind) SELECT g, 'channel' FROM generate_series(1, 3) g"
-    )
-    put(db, owners.triggers(Channel, active_when=ACTIVE))
-    for id_ in ("1", "2", "3"):
-        add(db, "mail_channels", id_)
-    add(db, "phones", "2")
-
-
-def put(db, statements):
-    db.execute("\n".join(statements))
-
-
-ADD = """INSERT INTO ticker.tasks (owner_type, owner_id, name, function, kind, every_ms, box_ms, grace_ms, queue, next_run)
-    VALUES (%s, %s, 'fetch', 'fetch', 'interval', 60000, 30000, 1000, 'polling', '2020-01-01Z') RETURNING owner_active"""
-
-
-def add(db, type_, id_):
-    """A task in one statement, with no word of Python's between: what the triggers made of it."""
-    return db.execute(ADD, (type_, id_)).fetchall()
-
-
-def states(db, type_="mail_channels"):
-    query = "SELECT owner_id, owner_active FROM ticker.tasks WHERE owner_type = %s ORDER BY owner_id"
-    return dict(db.execute(query, [type_]).fetchall())
-
-
-def leftovers(db):
-    """What is installed: functions of the schema, and triggers on any table, beside the tables' own."""
-    return db.execute(
-        "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE prokind = 'f' AND pronamespace = 'ticker'::regnamespace"
-        " AND proname LIKE 'owner\\_%%'"
-        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^(tasks|limits|pauses|runs)_'"
-        " ORDER BY 1, 2"
-    ).fetchall()
 
 
 # ------------------------------------------------------------------------------------------------- who owns a task
@@ -477,14 +421,14 @@ def test_installing_again_changes_nothing_and_another_condition_takes_effect_at_
     before = leftovers(db)
     put(db, owners.triggers(Channel, active_when=ACTIVE))
     assert leftovers(db) == before
-    assert len(before) == 10
+    assert len(before) == 14
     put(db, owners.triggers("mail_channels", active_when="id <> 2"))
     assert states(db) == {"1": True, "2": False, "3": True}
     put(db, owners.triggers("mail_channels"))
     assert states(db) == {"1": True, "2": True, "3": True}
 
 
-@pytest.mark.parametrize("before", ["SELECT 1", "DROP TABLE mail_channels"])
+@pytest.mark.parametrize("before", ["SELECT 1", "DROP TABLE mail_channels CASCADE"])
 def test_dropping_removes_all_of_it_even_when_the_table_is_gone_and_twice(channels, db, before):
     db.execute(before)
     for _ in range(2):
@@ -499,7 +443,7 @@ def test_long_names_are_told_apart_in_63_bytes_and_the_table_may_be_elsewhere(db
     for name in names:
         db.execute(f'CREATE TABLE crm."{name}" (key text PRIMARY KEY); INSERT INTO crm."{name}" VALUES (\'x\')')
         put(db, owners.triggers(name, key="key", table_schema="crm"))
-    assert len({name for name, _ in leftovers(db)}) == len(names) * 10
+    assert len({name for name, _ in leftovers(db)}) == len(names) * 14
     for name in names:
         assert (add(db, name, "x"), add(db, name, "y")) == ([(True,)], [])
         db.execute(f'DELETE FROM crm."{name}"')

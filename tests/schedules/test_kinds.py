@@ -90,11 +90,30 @@ def test_a_name_in_the_wrong_case_is_put_right():
 
 
 @pytest.mark.parametrize(
-    "value", ["2026-05-01 09:00", "tomorrow", True, 1.5, None, float("nan"), "9" * 39, 10**30, -1, "2026-05-01", []]
+    "value",
+    [
+        "2026-05-01 09:00",
+        "tomorrow",
+        True,
+        -1.5,
+        float("inf"),
+        None,
+        float("nan"),
+        "9" * 39,
+        10**30,
+        -1,
+        "2026-05-01",
+        [],
+    ],
 )
 def test_a_single_time_has_a_zone_and_lies_between_1970_and_2199(value):
     with pytest.raises(BadInput):
         once.parse(value, zones.zone("zone", "UTC"))
+
+
+def test_a_single_time_may_be_a_fraction_of_seconds():
+    read = once.parse(1772355600.25, zones.zone("zone", "UTC"))
+    assert read.text == "2026-03-01T09:00:00.250000Z"
 
 
 def test_words_say_what_a_schedule_means():

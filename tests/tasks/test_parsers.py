@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from ticker import numbers, owners
 from ticker import settings as environment
 from ticker.cli import options
-from ticker.cli.past import past
 from ticker.daemon import systemd
 from ticker.engine import jobs
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import inspect
+from ticker.read.past import past
 from ticker.replay import event, table
 from ticker.schedules import calendar, cron, kinds, once, zones
 from ticker.settings import Settings
@@ -80,7 +80,7 @@ TEXTS: dict[str, Reader] = {
     "once": (lambda text: once.parse(text, ZONE).words(), TIMES),
     "a time of HTTP": (lambda text: fields.instant_in("at", text), TIMES),
     "a time or a span": (lambda text: once.instant("until", text, lambda: NOW), TIMES),
-    "a time that was": (lambda text: past("since", text, lambda: NOW), TIMES),
+    "a time that was": (lambda text: past("since", text, NOW), TIMES),
     "zone": (lambda text: zones.zone("zone", text), ("Europe/Berlin", "Etc/GMT+1", "../UTC", "posix/UTC", "America/")),
     "back-off": (lambda text: Backoff.parse("backoff", text).text, ("10s..5m", "1ms", "..", "1h..366d")),
     "whole number": (lambda text: numbers.whole("limit", text, 1, 10), ("5", "-5", "\u0665", "1_0")),

@@ -586,6 +586,12 @@ def test_what_was_done_is_said_on_the_screen_to_which_it_leads(client, form, db)
     assert (told["hx-redirect"], json.loads(told["hx-trigger"])) == ("/tasks", {"said_there": "task 1: deleted"})
 
 
+def test_the_page_says_that_nothing_follows_the_owner_of_a_new_task(form):
+    told = form("/tasks/create", function="poll", schedule="1m", owner="crm:5").headers
+    warning = sentence("warnings.unknown_owner_type", type="'crm'", near="", external='owners.external("crm")')
+    assert warning.within(json.loads(told["hx-trigger"])["said_there"])
+
+
 def test_a_task_that_would_drop_its_run_cannot_be_run_now(client, form, db, task):
     other = ticker.register(db, "poll", every="1m")
     assert "Run now" in client.get("/tasks/1").text

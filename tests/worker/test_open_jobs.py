@@ -21,7 +21,8 @@ from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
 from wrappers.rq.corrupt_jobs import SurvivingWorker
-from wrappers.rq.open_jobs import OpenJobs, alarm_held
+from wrappers.rq.held_signals import alarm_held
+from wrappers.rq.open_jobs import OpenJobs
 from wrappers.rq.worker import Worker
 from wrappers.sandbox import limits
 

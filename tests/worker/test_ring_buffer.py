@@ -30,6 +30,29 @@ def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_coun
     assert kept.read() == (head, max(len(rest) - half, 0), rest[-half:])
 
 
+@given(st.lists(st.binary(max_size=60)), st.lists(st.binary(max_size=60)), st.integers(1, 16))
+def test_what_is_moved_to_another_buffer_is_there_as_if_it_had_been_written_there(before, moved, half):
+    kept, arrived, at_once = (Ring(bytearray(ring_buffer.room(half)), half) for _ in range(3))
+    arrived.empty(mark=7)
+    for ring, written in ((kept, before), (arrived, moved), (at_once, before + moved)):
+        for data in written:
+            ring.write(data)
+    arrived.move_to(kept)
+    assert (kept.read(), arrived.read(), arrived.mark) == (at_once.read(), (b"", 0, b""), 7)
+
+
+@given(st.lists(st.binary(max_size=60)), st.lists(st.binary(max_size=60)), st.integers(1, 16))
+def test_the_last_bytes_after_a_mark_are_found_and_the_others_counted(before, after, half):
+    kept = Ring(bytearray(ring_buffer.room(half)), half)
+    for data in before:
+        kept.write(data)
+    mark = kept.written
+    for data in after:
+        kept.write(data)
+    everything = b"".join(after)
+    assert kept.since(mark, half) == (max(len(everything) - half, 0), everything[-half:])
+
+
 @given(st.binary(min_size=ring_buffer.room(4), max_size=ring_buffer.room(4)))
 def test_whatever_the_memory_holds_it_can_be_read(memory):
     head, left_out, tail = Ring(bytearray(memory), 4).read()

@@ -10,6 +10,7 @@ from rq.job import Job
 
 import ticker
 from tests.factories import let_time_pass
+from tests.harness import command
 from tests.running import ROOT, is_alive, stock_worker, until, work, working
 from tests.sentences import sentence
 from ticker.db.connections import connect
@@ -277,6 +278,25 @@ def test_six_characters_that_look_like_a_nul_are_kept_and_a_nul_is_replaced(trac
     run = last_run(db, "returns.escapes")
     assert (run.outcome, run.result) == ("succeeded", ["\\u0000", "�"])
     assert ticker.get(db, "returns.escapes").cursor == "\\u0000"
+
+
+@pytest.mark.slow
+def test_a_result_that_cannot_be_kept_as_it_is_says_so_in_its_record(traced, db, store, queue):
+    for name in ("returns.odd", "returns.nan", "returns.much", "plain"):
+        ticker.register(db, name, every="1m", kwargs={"channel_id": 5} if name == "plain" else {})
+    tick(store, queue)
+    work()
+    runs = {run.task_name: run for run in ticker.list_runs(db)}
+    assert {run.outcome for run in runs.values()} == {"succeeded"}
+    assert {name: run.reason for name, run in runs.items()} == {
+        "returns.odd": sentence("errors.result_not_json"),
+        "returns.nan": sentence("errors.result_not_json"),
+        "returns.much": sentence("errors.result_too_long"),
+        "plain": "",
+    }
+    assert runs["returns.nan"].result == "nan" and len(runs["returns.much"].result) == 200
+    shown, _ = command("runs", "--id", str(runs["returns.nan"].id))
+    assert sentence("errors.result_not_json").within(shown)
 
 
 @pytest.mark.slow

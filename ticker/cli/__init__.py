@@ -23,7 +23,7 @@ COMMANDS = {
     "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
     "edit": ("tasks.commands:edit", "Change TASK as an operator."),
     "list": ("tasks.commands:list_", "List tasks."),
-    "show": ("tasks.commands:show", "Show all fields of TASK."),
+    "show": ("tasks.commands:show", "Show all fields of TASK, and why its last run failed, if it did."),
     "pause": ("tasks.commands:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),
     "resume": ("tasks.commands:resume", "Resume TASK, all tasks of --owner, or many paused tasks."),
     "pauses": ("tasks.pauses:pauses", "List pauses of many tasks."),

@@ -27,6 +27,10 @@ def printable(_context: click.Context, option: click.Parameter, text: str | None
 owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
 owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="Only owners of this type.")
 function = click.option("--function", metavar="NAME", callback=printable, help="Only tasks that run this function.")
+since = click.option(
+    "--since", metavar="TIME", help="Begin at this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z."
+)
+until = click.option("--until", metavar="TIME", help="End before this time, written as for --since.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 

@@ -13,7 +13,18 @@ import click
 from ticker.cli import fit
 from ticker.cli.fit import Line, Row, shown
 from ticker.model import Outcome
-from ticker.read.formatting import details, moment, outcome, owner_of, schedule_now, state, state_in_words, took, why
+from ticker.read.formatting import (
+    details,
+    last_failure,
+    moment,
+    outcome,
+    owner_of,
+    schedule_now,
+    state,
+    state_in_words,
+    took,
+    why,
+)
 from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
@@ -54,9 +65,10 @@ def print_tasks(tasks: Iterable[Task]) -> None:
     print_table(table)
 
 
-def print_task(task: Task) -> None:
+def print_task(task: Task, last: "RunRecord | None") -> None:
+    """Prints all fields of a task. `last` is its run that ended last."""
     table = columns("", "")
-    for name, value in details(task).items():
+    for name, value in {**details(task), "last failure": last_failure(last)}.items():
         if value not in ("", None):
             add(table, name, value)
     print_table(table)

@@ -19,7 +19,8 @@ from uuid import uuid4
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ticker import clock, notify
+from ticker import clock, notify, probes
+from ticker.daemon.heartbeat import Heartbeat
 from ticker.daemon.minutes import Roller
 from ticker.daemon.prune import Pruner
 from ticker.daemon.push_threads import PushThreads
@@ -86,6 +87,7 @@ class TickJob:
         self._observer = observer
         self._id, self._host = str(uuid4()), socket.gethostname()
         self._push_threads = PushThreads()
+        self._heartbeat = Heartbeat(settings.heartbeat_url)
         self._unattended: dict[str, int] = {}
         self._queues: list[str] = []
         self._leased: dict[str, str] = {}
@@ -106,14 +108,16 @@ class TickJob:
         try:
             report = self._pass()
             self._lease_queues()
-            self._warn_of_unattended_queues(self._count_workers(report.now).unattended)
+            unattended = self._count_workers(report.now).unattended
+            self._warn_of_unattended_queues(unattended)
             self._log(report)
+            self._beat(list(unattended))
             self.failures, done = 0, report
         except TickerError as error:
             self._failed(error)
         except Exception:
             self.last_line = "tick failed on an internal error; the next tick tries again"
-            log.exception(self.last_line)
+            log.exception(self.last_line, extra={"event": "tick_failed"})
             self.failures += 1
         finally:
             self._observe(done)
@@ -138,7 +142,11 @@ class TickJob:
     def unstick(self) -> None:
         """Interrupts the connections in use if a single batch has used one of them for longer than HANGS."""
         if self._store.pool.waited() > HANGS:
-            log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up", HANGS)
+            log.error(
+                "PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up",
+                HANGS,
+                extra={"event": "connection_given_up"},
+            )
             self._store.pool.interrupt()
 
     def moves(self) -> bool:
@@ -152,6 +160,14 @@ class TickJob:
             self._moved = max(self._moved, clock.monotonic() - waited)
         idle = 0.0 if self.busy else 2 * self._settings.tick_ms / 1000
         return clock.monotonic() - self._moved < idle + STUCK
+
+    def live(self) -> str:
+        """Returns why a restart would help, or an empty text."""
+        return "" if self.moves() else HANGING
+
+    def ready(self) -> str:
+        """Returns why the last tick was not a good one, or an empty text."""
+        return self.last_line if self.failures or not self._passes else ""
 
     def _pass(self) -> Report:
         settings = self._settings
@@ -167,9 +183,8 @@ class TickJob:
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
-        self._store.heartbeat(
-            self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
-        )
+        done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
+        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, done, settings.tick_ms)
         if self.alarm is not None:
             next_due = self._store.next_due(report.now) if settings.wake else None
             times = [] if next_due is None else [next_due]
@@ -189,21 +204,24 @@ class TickJob:
         fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
         if report.left:  # their queues are full
             fields += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
-        self.last_line = f"tick {fields} took={clock.monotonic() - self.began:.3f}"
-        log.info(self.last_line)
+        took = round(clock.monotonic() - self.began, 3)
+        self.last_line = f"tick {fields} took={took:.3f}"
+        log.info(
+            self.last_line, extra={"event": "tick", "fields": {**counts(report), "left": report.left, "took": took}}
+        )
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         sentence = "tick failed: %s; next attempt in %.0f s"
         self.last_line = sentence % (error, self.pause())
-        log.error(sentence, error, self.pause())
+        log.error(sentence, error, self.pause(), extra={"event": "tick_failed"})
 
     def _observe(self, done: Report | None) -> None:
         try:
             if self._observer is not None:
                 self._observer.ticked(done, clock.monotonic() - self.began)
         except Exception:
-            log.exception("the metrics missed a tick")
+            log.exception("the metrics missed a tick", extra={"event": "metrics_failed"})
 
     def _lease_queues(self) -> None:
         """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them down."""
@@ -212,8 +230,17 @@ class TickJob:
         self._passes += 1
         leased = self._queue.lease(self._store.installation, self._queues)
         for name, holder in leased.items() - self._leased.items():
-            log.warning("%s; give each installation its own queues, or its own Redis", rq.leased(name, holder))
+            log.warning(
+                "%s; give each installation its own queues, or its own Redis",
+                rq.leased(name, holder),
+                extra={"event": "queue_leased"},
+            )
         self._leased = leased
+
+    def _beat(self, unattended: list[str]) -> None:
+        """Calls the heartbeat's URL, unless one of our queues has jobs and no worker."""
+        if self._heartbeat and not (unattended and self._store.execute("waiting_queues", queues=unattended)):
+            self._heartbeat.beat()
 
     def _count_workers(self, now: datetime) -> Staff:
         """Stores how many workers listen to each of our queues, and are busy. Only the server of the queues may fail the tick."""
@@ -221,7 +248,7 @@ class TickJob:
         try:
             self._store.sample(self._id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
         except TickerError as error:
-            log.warning("the workers are not counted: %s", error)
+            log.warning("the workers are not counted: %s", error, extra={"event": "workers_not_counted"})
         return staff
 
     def _warn_of_unattended_queues(self, unattended: Mapping[str, int]) -> None:
@@ -229,7 +256,7 @@ class TickJob:
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
-                log.warning("%s", rq.without_worker(name, count))
+                log.warning("%s", rq.without_worker(name, count), extra={"event": "queue_unattended"})
         self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
 
 
@@ -250,17 +277,29 @@ def counts(report: Report) -> dict[str, int]:
     }
 
 
-def run(settings: Settings, observer: Observer | None = None) -> None:
-    """Ticks until SIGTERM or SIGINT, then returns within 5 seconds, even if a server hangs."""
+def run(
+    settings: Settings, observer: Observer | None = None, health: tuple[str | None, int | None] = (None, None)
+) -> None:  # fmt: skip
+    """Ticks until SIGTERM or SIGINT, then returns within 5 seconds, even if a server hangs.
+
+    `health` is the address on which to answer probes, if its port is not None.
+    """
     with noted((signal.SIGTERM, signal.SIGINT)) as asked:
-        _run(settings, observer, asked)
+        _run(settings, observer, health, asked)
 
 
-def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
+def _run(
+    settings: Settings, observer: Observer | None, health: tuple[str | None, int | None], asked: Noted
+) -> None:  # fmt: skip
     stopping, systemd = threading.Event(), Systemd()
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     tick_job = TickJob(store, queue, settings, stopping, observer)
+    with probes.serving(*health, tick_job.live, tick_job.ready):
+        _tick(tick_job, settings, asked, stopping, systemd)
+
+
+def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threading.Event, systemd: Systemd) -> None:
     notifiers = notify.start(settings, stopping)
     listener = Listener(settings.require_listen(), settings.schema, stopping, asked.end_wait) if settings.wake else None
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
@@ -274,6 +313,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
         os.getpid(),
         settings.tick_ms / 1000,
         settings.look_ahead_ms / 1000,
+        extra={"event": "ticker_started"},
     )
     scheduler.start()
     systemd.begun()
@@ -313,13 +353,16 @@ def stop(scheduler: Any, tick_job: TickJob) -> None:
     ended.start()
     ended.join(LAST_WORD)
     if ended.is_alive():
-        log.warning("a tick hangs and is abandoned; what it did not commit is pushed again by the next tick")
+        log.warning(
+            "a tick hangs and is abandoned; what it did not commit is pushed again by the next tick",
+            extra={"event": "tick_abandoned"},
+        )
         logging.shutdown()
         os._exit(0)
     deregister = threading.Thread(target=tick_job.deregister, daemon=True)
     deregister.start()
     deregister.join(max(0.0, min(DEREGISTERED_WITHIN, until - clock.monotonic())))
-    log.info("ticker stopped")
+    log.info("ticker stopped", extra={"event": "ticker_stopped"})
 
 
 def _scheduled(tick_job: Callable[[], None], settings: Settings) -> tuple[Any, Any]:

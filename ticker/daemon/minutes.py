@@ -77,6 +77,6 @@ class Roller(threading.Thread):
                     return
             needs.measure(self._store, self._settings)
         except TickerError as error:
-            log.warning("minutes are closed later: %s", error)
+            log.warning("minutes are closed later: %s", error, extra={"event": "minutes_failed"})
         except Exception:
-            log.exception("minutes are closed later, because of an internal error")
+            log.exception("minutes are closed later, because of an internal error", extra={"event": "minutes_failed"})

@@ -9,7 +9,7 @@ no task uses any more.
 import logging
 import threading
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field, replace
 
 import psycopg
 
@@ -18,29 +18,36 @@ from ticker.daemon.minutes import closed
 from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.errors import DatabaseUnavailable, TickerError
+from ticker.schedules.duration import HOUR, MINUTE, words
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
 
 MOST = 1000  # rows of one batch
 SLOW = 0.25  # seconds: if a batch takes longer, the next one is smaller
-REST = 50  # the ticker's own lap rests this many times as long as the last batch took
+REST = 50  # the ticker's own lap rests up to this many times as long as the last batch took
 BETWEEN_LAPS = 3600.0  # seconds
 BEFORE_THE_FIRST = 60.0  # seconds
+USUAL = HOUR  # milliseconds for which a record is past its retention in any case: the next lap finds it
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Counts of deleted records: runs by their outcomes, and events. `seconds` is how long the deletion took."""
+    """Counts of deleted records: runs by their outcomes, and events. `seconds` is how long the deletion took.
+
+    `overdue_ms`: the oldest of these runs was past its retention by so many milliseconds.
+    """
 
     successes: int = 0
     failures: int = 0
     drops: int = 0
     events: int = 0
     seconds: float = 0.0
+    overdue_ms: int = field(default=0, compare=False)
 
     def __add__(self, other: "Pruned") -> "Pruned":
-        return Pruned(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        total = Pruned(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return replace(total, overdue_ms=max(self.overdue_ms, other.overdue_ms))
 
     def __bool__(self) -> bool:
         return any((self.successes, self.failures, self.drops, self.events))
@@ -116,7 +123,7 @@ def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, 
             after, limit = _past(store, first, after) if limit == 1 else after, max(limit // 4, 1)
             continue
         took = clock.monotonic() - began
-        yield Pruned(page["successes"], page["failures"], page["drops"], page["events"], took)
+        yield Pruned(page["successes"], page["failures"], page["drops"], page["events"], took, page["overdue_ms"])
         after, ended = page["last"], page["seen"] < limit or page["young"]
         limit = max(limit // 2, 1) if took > SLOW else min(limit * 2, MOST)
 
@@ -125,7 +132,12 @@ def _past(store: PostgresStore, first: str, after: int) -> int:
     """Skips the next row in this lap, because even a batch of that row alone takes too long. Returns where the lap continues."""
     with store.transaction() as execute:
         id_ = execute(first, after=after)[0]["id"]
-    log.warning("old records stay for now: one row took too long, %s %s", first.removeprefix("next_"), id_)
+    log.warning(
+        "old records stay for now: one row took too long, %s %s",
+        first.removeprefix("next_"),
+        id_,
+        extra={"event": "prune_delayed"},
+    )
     return after if id_ is None else int(id_)
 
 
@@ -136,6 +148,11 @@ def _page(store: PostgresStore, statement: str, settings: Settings, *, after: in
             statement, now=clock.now(), after=after, limit=limit, dry=dry,
             successes_ms=settings.keep_successes_ms, failures_ms=settings.keep_failures_ms,
         )[0]  # fmt: skip
+
+
+def rest(overdue_ms: int) -> float:
+    """Returns how many times as long as a batch took the lap rests after it: the older its backlog, the shorter, but at least once."""
+    return max(REST * min(1.0, USUAL / max(overdue_ms, 1)), 1.0)
 
 
 class Pruner(threading.Thread):
@@ -157,15 +174,21 @@ class Pruner(threading.Thread):
         try:
             self._lap()
         except TickerError as error:
-            log.warning("old records stay for now: %s", error)
+            log.warning("old records stay for now: %s", error, extra={"event": "prune_failed"})
         except Exception:
-            log.exception("old records stay for now, because of an internal error")
+            log.exception("old records stay for now, because of an internal error", extra={"event": "prune_failed"})
 
     def _lap(self) -> None:
         total = Pruned()
         for pruned in lap(self._store, self._settings):
             total += pruned
-            if self._stopping.wait(REST * pruned.seconds):
+            if self._stopping.wait(rest(total.overdue_ms) * pruned.seconds):
                 break
+        if total.overdue_ms > max(self._settings.keep_successes_ms // 10, 2 * USUAL):
+            log.warning(
+                "old records: the oldest was past its retention (TICKER_KEEP_SUCCESSES, TICKER_KEEP_FAILURES) by %s;"
+                " for now, the ticker deletes faster", words(total.overdue_ms // MINUTE * MINUTE),
+                extra={"event": "prune_behind"},
+            )  # fmt: skip
         if total:
-            log.info("pruned %s took=%.1f", total, total.seconds)
+            log.info("pruned %s took=%.1f", total, total.seconds, extra={"event": "pruned"})

@@ -64,7 +64,11 @@ class Systemd:
             self._deaf = False
         except OSError as error:
             if not self._deaf:
-                log.warning("systemd (NOTIFY_SOCKET) does not receive our messages: %s", error.strerror or error)
+                log.warning(
+                    "systemd (NOTIFY_SOCKET) does not receive our messages: %s",
+                    error.strerror or error,
+                    extra={"event": "systemd_unreachable"},
+                )
             self._deaf = True
 
 

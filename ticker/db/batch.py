@@ -70,6 +70,12 @@ class PostgresBatch:
             Alarm(**{**row, "kind": Kind(row["kind"])}) for row in self._execute("claim_alarms", now=now, limit=limit)
         ]
 
+    def unreported_functions(self, now: datetime) -> Sequence[tuple[int, str]]:
+        return [(row["id"], row["function"]) for row in self._execute("unreported_functions", now=now)]
+
+    def announced_functions(self) -> Collection[str]:
+        return [row["name"] for row in self._execute("functions")]
+
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
         self._columns("set_alarms", ("ids", "alarms"), tasks)
 

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from ticker.errors import BadInput
+from ticker.errors import BadInput, RowLocked
 
 Row = Mapping[str, Any]
 
+DEADLOCK = "40P01"
 IDLE = 0  # libpq's status of a connection outside a transaction
 AT_ONCE = {"stream_results": False, "yield_per": None}  # whatever the caller has set for queries of its own
 
@@ -79,6 +80,22 @@ def of_async(db: Any) -> AsyncDriver:
     raise BadInput(
         "db", db, "is a pool, or unknown: pass a connection from SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
     )
+
+
+@contextmanager
+def deadlock_explained() -> Iterator[None]:
+    """Raises RowLocked, which says what to do, instead of a driver's error about a deadlock."""
+    try:
+        yield
+    except Exception as error:
+        # SQLAlchemy has the driver's error in `orig`, and Django has it as the cause
+        origin = getattr(error, "orig", None) or error.__cause__ or error
+        if DEADLOCK not in (getattr(one, name, "") for one in (error, origin) for name in ("sqlstate", "pgcode")):
+            raise
+        raise RowLocked(
+            "deadlock: another transaction writes the same tasks in another order; nothing was written: roll back and repeat the "
+            "transaction, and let every transaction write its tasks in the same order, such as by owner"
+        ) from error
 
 
 def _is_asynchronous(db: Any) -> bool:

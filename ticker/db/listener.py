@@ -43,13 +43,17 @@ class Listener(threading.Thread):
                 self._listen()
                 return
             except (psycopg.Error, OSError, ConfigurationError) as error:
-                log.warning("cannot listen for changes: %s; they wait for the next tick", first_line(error))
+                log.warning(
+                    "cannot listen for changes: %s; they wait for the next tick",
+                    first_line(error),
+                    extra={"event": "listen_failed"},
+                )
                 self._stopping.wait(PAUSE)
 
     def _listen(self) -> None:
         with connect(self._url, name="ticker listener", variable="TICKER_LISTEN_URL or DATABASE_URL") as connection:
             if connection.has_pooler:
-                log.warning(POOLER)
+                log.warning(POOLER, extra={"event": "listen_failed"})
                 return
             connection.execute(f"LISTEN {CHANNEL}")
             self._hear()

@@ -92,7 +92,9 @@ def run(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
         driver = drivers.of(db)
         with driver.transaction() if writes else nullcontext():
             while isinstance(asked, Query):
-                asked = _next(steps, driver.fetch(*asked))
+                with drivers.deadlock_explained():
+                    rows = driver.fetch(*asked)
+                asked = _next(steps, rows)
         return asked.value
 
 
@@ -102,7 +104,9 @@ async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
         driver = drivers.of_async(db)
         async with driver.transaction() if writes else nullcontext():
             while isinstance(asked, Query):
-                asked = _next(steps, await driver.fetch(*asked))
+                with drivers.deadlock_explained():
+                    rows = await driver.fetch(*asked)
+                asked = _next(steps, rows)
         return asked.value
 
 

@@ -123,6 +123,7 @@ tasks = Table(
     Index("tasks_failing", text("failures DESC"), "id"),
     Index("tasks_paused", "id"),
     Index("tasks_inactive", "id"),
+    Index("tasks_function", "function"),
     Index("tasks_paused_until", "paused_until"),
 )
 
@@ -217,6 +218,7 @@ events = Table(
     Index("events_of_task", "task_id", "id"),
     Index("events_at", "at"),
     Index("events_untold", "id"),
+    Index("events_unknown_function", "function", unique=True),
 )
 
 notices = Table(
@@ -246,6 +248,7 @@ functions = Table(
     Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
     Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("repeatable", Boolean, nullable=False, server_default="false"),
+    Column("queues", ARRAY(Text), nullable=False, server_default="{}"),
 )
 
 limits = Table(

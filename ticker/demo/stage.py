@@ -30,9 +30,11 @@ SCHEMAS = (application.SCHEMA, SCHEMA)
 RQ_KEYS = "rq:*"
 PATIENCE = 4.0  # seconds at pace 1 from SIGTERM to SIGKILL: a worker first lets its run end, within 2.5 s
 _LINES = files("ticker.demo").joinpath("Procfile").read_text(encoding="utf-8").splitlines()
-PROCFILE = dict(
-    line.split(": ", 1) for line in _LINES if not line.startswith("#")
-)  # the same as the Procfile at the top of the repository
+PROCFILE = {
+    name: line.rpartition(" && exec ")[2]
+    for name, _, line in (line.partition(": ") for line in _LINES)
+    if name[0] != "#"
+}  # the same as the Procfile at the top of the repository, without what `prepared` does
 QUIET = 0.08  # maximum seconds that a start takes on a machine of pace 1
 
 

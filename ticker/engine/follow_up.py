@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from ticker.engine import retries, timing
+from ticker.engine.functions import report_unknown
 from ticker.engine.ports import Store
 from ticker.engine.retries import Backoff
 from ticker.engine.sweep import Counts
@@ -47,11 +48,12 @@ class Verdict:
 
 
 def follow_up(store: Store, now: datetime, limit: int) -> Followed:
-    """Handles all open ends, and those of runs whose pieces are done. Then checks for missing successes."""
+    """Handles all open ends, and those of runs whose pieces are done. Then checks for missing successes and unknown functions."""
     total = follow_ends(store, now, limit)
     while sum_up(store, now, limit):  # these are ends, too
         total += follow_ends(store, now, limit)
-    return total + ask_for_successes(store, now, limit)
+    total += ask_for_successes(store, now, limit)
+    return total + Followed(events=report_unknown(store, now))
 
 
 def sum_up(store: Store, now: datetime, limit: int) -> int:

@@ -125,6 +125,11 @@ class Batch(Protocol):
     def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
         """Locks and returns active tasks for which the check for a success is due."""
 
+    def unreported_functions(self, now: datetime) -> Sequence[tuple[int, str]]:
+        """Returns (task id, function) of each function that no worker has announced, and that no event names yet."""
+
+    def announced_functions(self) -> Collection[str]: ...
+
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
         """Takes (task id, when to check again). None means that the missing success is reported now."""
 

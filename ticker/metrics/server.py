@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignores clients that disconnect before the answer."""
         if not isinstance(sys.exception(), OSError):
-            log.exception("metrics: a scrape failed because of an internal error")
+            log.exception("metrics: a scrape failed because of an internal error", extra={"event": "metrics_failed"})
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        log.debug(format, *args)
+        log.debug(format, *args, extra={"event": "request"})
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def serving(settings: Settings, host: str, port: int) -> Iterator[Ticks]:
     ticks, servers = Ticks(settings), Servers(settings)
     server = opened(host, port, lambda accept: exposition.text({**ticks.figures(), **servers.figures()}, accept))
     threading.Thread(target=server.serve_forever, args=(POLL,), name="ticker-metrics-server", daemon=True).start()
-    log.info("metrics at %s", server.url)
+    log.info("metrics at %s", server.url, extra={"event": "metrics_served"})
     try:
         yield ticks
     finally:

@@ -84,12 +84,12 @@ class Servers:
         except TickerError as error:
             self._say_once(name, str(error))
         except Exception:
-            log.exception("metrics: no %s because of an internal error", name)
+            log.exception("metrics: no %s because of an internal error", name, extra={"event": "metrics_failed"})
         return {name: {(): 0}}
 
     def _say_once(self, name: str, sentence: str) -> None:
         if name not in self._away:
-            log.warning("metrics: %s", sentence)
+            log.warning("metrics: %s", sentence, extra={"event": "metrics_failed"})
         self._away.add(name)
 
     def _of_database(self) -> Figures:

@@ -97,9 +97,9 @@ class Notifier(threading.Thread):
     def _log_change(self, trouble: str, words: str = "", error: Exception | None = None) -> None:
         """Logs when trouble begins, changes or ends, but does not repeat itself."""
         if trouble and trouble != self._trouble:
-            log.warning(trouble, self.channel_name, words, exc_info=error)
+            log.warning(trouble, self.channel_name, words, exc_info=error, extra={"event": "channel_failed"})
         elif not trouble and self._trouble:
-            log.info("channel %s works again", self.channel_name)
+            log.info("channel %s works again", self.channel_name, extra={"event": "channel_recovered"})
         self._trouble = trouble
 
 
@@ -108,7 +108,7 @@ def _warn_of(channel: str, given_up: Sequence[Row]) -> None:
     error = next((row["error"] for row in given_up if row["error"]), "none")
     log.warning(
         "gave up notices older than three days on channel %s: %s, of events %s to %s; one of their errors: %s",
-        channel, len(given_up), min(events), max(events), error,
+        channel, len(given_up), min(events), max(events), error, extra={"event": "notices_given_up"},
     )  # fmt: skip
 
 

@@ -12,5 +12,12 @@ class Log:
     name = "log"
 
     def deliver(self, notice: Notice) -> str:
-        log.warning("notice event=%s what=%s task=%s: %s", notice.id, notice.what, notice.task_id, message.text(notice))
+        log.warning(
+            "notice event=%s what=%s task=%s: %s",
+            notice.id,
+            notice.what,
+            notice.task_id,
+            message.text(notice),
+            extra={"event": "notice", "fields": {"event_id": notice.id}},
+        )
         return "logged"

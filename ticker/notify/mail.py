@@ -45,7 +45,10 @@ class Mail:
             raise NotDelivered(self._answer(error)) from None
         if refused:
             log.warning(
-                "mail of event=%s was refused for %s, and accepted for the others", notice.id, ", ".join(refused)
+                "mail of event=%s was refused for %s, and accepted for the others",
+                notice.id,
+                ", ".join(refused),
+                extra={"event": "mail_refused", "fields": {"event_id": notice.id}},
             )
         return f"accepted for {len(self._receivers) - len(refused)} of {len(self._receivers)}"
 

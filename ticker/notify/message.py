@@ -6,7 +6,13 @@ from typing import Any
 
 from ticker.model import EventKind
 
-NOTIFIED = (EventKind.FAILED, EventKind.RECOVERED, EventKind.AUTO_PAUSED, EventKind.DEAD_MAN)
+NOTIFIED = (
+    EventKind.FAILED,
+    EventKind.RECOVERED,
+    EventKind.AUTO_PAUSED,
+    EventKind.DEAD_MAN,
+    EventKind.UNKNOWN_FUNCTION,
+)
 """The events that become notices; all others are only recorded."""
 
 TEST = "test"  # `what` of the notice that `ticker notify --test` sends
@@ -104,6 +110,8 @@ def _sentence(notice: Notice) -> str:
             return f"{_whose(notice)} was paused by the ticker{_after_colon(notice.words)}{_after_colon(notice.error)}"
         case EventKind.DEAD_MAN:
             return f"{_whose(notice)} is late{_after_colon(notice.words or f'no success{since}')}"
+        case EventKind.UNKNOWN_FUNCTION:
+            return f"{_whose(notice)} cannot run{_after_colon(notice.words)}"
     return f"test notice from the ticker on {notice.host}, schema {notice.schema}: this channel works"
 
 

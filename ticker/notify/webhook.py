@@ -31,7 +31,7 @@ class Webhook:
 
     def deliver(self, notice: Notice) -> str:
         body = json.dumps(message.data(notice)).encode("ascii")
-        status = self._post(body, self._headers(notice, body))
+        status = self.request("POST", body, self._headers(notice, body))
         if not 200 <= status < 300:
             raise NotDelivered(f"answered {_in_words(status)}")
         return f"answered {_in_words(status)}"
@@ -49,7 +49,7 @@ class Webhook:
             headers["Ticker-Signature"] = ",".join(f"sha256={signature(key, timestamp, body)}" for key in self._keys)
         return headers
 
-    def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
+    def request(self, method: str, body: bytes, headers: Mapping[str, str]) -> int:
         """Returns the status of the answer, without reading its body."""
         with wire.connected(self._host, self._port, self._seconds) as (line, late):
             if self._secure:
@@ -58,7 +58,7 @@ class Webhook:
             with line:
                 connection = kind(self._host, self._port)
                 connection.sock = line
-                connection.request("POST", self._target, body, headers)
+                connection.request(method, self._target, body, headers)
                 status = connection.getresponse().status
                 if late.is_set():  # http.client treats truncated headers as complete ones
                     raise TimeoutError

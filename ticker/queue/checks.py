@@ -21,7 +21,7 @@ def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
     try:
         here, warning = check_database(settings)
         if warning:
-            log.warning(warning)
+            log.warning(warning, extra={"event": "configuration"})
         check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
     except Unavailable as error:
         raise ConfigurationError(str(error)) from None

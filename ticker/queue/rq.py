@@ -115,6 +115,7 @@ class RedisQueue:
             log.warning(
                 "this RQ does not support fast pushes: %s; jobs are pushed one by one",
                 self._incompatibility,
+                extra={"event": "push_slow"},
             )
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any
 
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
-from ticker.errors import BadInput, UnknownTask
+from ticker.errors import UnknownTask
 from ticker.model import EventKind
 from ticker.read import explain, tasks
 from ticker.read.explain import ExplainContext, Pieces
@@ -72,15 +72,6 @@ def event_from(row: Row) -> Event:
 
 
 instant = reads(rows.instant)
-
-
-def check_past(field: str, value: datetime | None, now: datetime) -> None:
-    if value is None:
-        return
-    if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise BadInput(field, value, "is not a time with a zone; write datetime(..., tzinfo=UTC)")
-    if value > now:
-        raise BadInput(field, value.isoformat(), "is in the future; for upcoming times, use: ticker next")
 
 
 def pieces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, Pieces]]:

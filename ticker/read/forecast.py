@@ -14,6 +14,7 @@ from ticker.errors import BadInput
 from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
 from ticker.read.explain import span, stopping, time_of_day
+from ticker.read.lateness import due_since
 from ticker.schedules import hours, phase
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
@@ -257,15 +258,10 @@ def outside_hours(task: Task, now: datetime) -> tuple[list[str], datetime]:
     return [], due
 
 
-def next_times(task: Task, now: datetime, count: int) -> Preview:
+def next_times(task: Task, now: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Explains the schedule of a task, with its next times, or with warnings that say why it has none."""
-    shown, stops = preview.of_task(task, now, count), tuple(stops_now(task, now))
+    shown, stops = preview.of_task(task, now, count, tick_ms), tuple(stops_now(task, now))
     return replace(shown, times=(), warnings=(*stops, *shown.warnings)) if stops else shown
-
-
-def due_since(next_run: datetime, task: Task) -> datetime:
-    """Returns since when the task has been due. Time during which it was paused or disabled does not count."""
-    return max(next_run, task.resumed_at or next_run)
 
 
 def off_phase(task: Task) -> str:

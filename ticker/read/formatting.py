@@ -13,7 +13,7 @@ from uuid import UUID
 from ticker.engine import timing
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput
-from ticker.model import Kind, Outcome, Reason
+from ticker.model import NO_FAILURE, Kind, Outcome, Reason
 from ticker.read.explain import time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
@@ -53,8 +53,29 @@ def plain_data(value: Any) -> Any:
     return value
 
 
-def task_data(task: Task) -> dict[str, Any]:
-    return {**plain_data(task), "owner": task.owner, "state": state(task)}
+def task_data(task: Task, ends: Mapping[int, "RunRecord"]) -> dict[str, Any]:
+    """Returns a task as JSON data. `ends` has the records of the last ends of tasks, by their ids (`overview.last_ends`)."""
+    return {
+        **plain_data(task), "owner": task.owner, "state": state(task), "schedule": schedule(task), "in_words": in_words(task),
+        "last_end": end_data(ends[task.id]) if task.id in ends else None,
+    }  # fmt: skip
+
+
+def end_data(run: "RunRecord") -> dict[str, Any]:
+    names = ("outcome", "reason", "worker", "host", "started_at", "ended_at", "result")
+    return {"run_id": run.id, **{name: plain_data(getattr(run, name)) for name in names}}
+
+
+def last_failure(last: "RunRecord | None") -> str:
+    """Says when and why the run failed. The text is empty if it did not."""
+    if last is None or last.outcome in NO_FAILURE:
+        return ""
+    where = f" on {last.worker or last.host}" if last.worker or last.host else ""
+    return (
+        f"{at(last.ended_at)} {last.outcome}{where}"
+        + (f": {last.reason}" if last.reason else "")
+        + f"; ticker runs --id {last.id} shows all"
+    )
 
 
 def run_data(run: "RunRecord") -> dict[str, Any]:
@@ -86,6 +107,7 @@ def state(task: Task) -> str:
         "paused": task.paused_by is not None or (task.pause is not None and not task.is_resuming),
         "resuming": task.is_resuming,
         "not_pushed": task.push_errors > 0,
+        "unknown_function": task.unknown_function,
         "running": task.running_until is not None,
         "waiting": bool(task.waiting),
         "failing": task.failures > 0,

@@ -21,6 +21,7 @@ from ticker.read.tasks import TickerStatus
 from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
+from ticker.tasks.fields import Task
 from ticker.tasks.pauses import Pause
 
 T = TypeVar("T")
@@ -64,8 +65,9 @@ class Health:
     """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
 
     `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
-    `last_stop`: says when the last ticker stopped, if no other one ticked after it.
-    `pauses` of many tasks are no problem. `needs`: how many workers each queue needs. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
+    `late`: how many tasks are late; up to 100,000 are counted, and they are no problem by themselves. `last_stop`: says when the
+    last ticker stopped, if no other one ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue
+    needs. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
     """
 
     database_error: str
@@ -77,6 +79,7 @@ class Health:
     foreign: str = ""
     leased: dict[str, str] = field(default_factory=dict)
     last_stop: str = ""
+    late: int = 0
     pauses: tuple[Pause, ...] = ()
     needs: tuple[Need, ...] = ()
 
@@ -132,6 +135,7 @@ def data(health: Health) -> dict[str, Any]:
         "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
         "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
         "tickers": [formatting.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
+        "late": None if health.database_error else health.late,
         "leased": health.leased, "warnings": list(health.warnings), "pauses": formatting.plain_data(health.pauses),
     }  # fmt: skip
 
@@ -167,6 +171,21 @@ def last_tick(ticker: TickerStatus) -> str:
     return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
 
 
+def cause(task: Task, look: Health) -> str:
+    """Explains why a late task has not started yet."""
+    if task.waiting:
+        taken = "no worker listens to it" if task.queue in look.unattended else "its workers have not taken it yet"
+        return f"its job waits in the queue {task.queue}, and {taken}"
+    if task.push_errors:
+        return formatting.state_in_words(task)
+    if not ticks(look.tickers, look.max_age_ms):
+        return "no ticker is ticking"
+    left = look.tickers[0].last_report.get("left") or {}
+    if task.queue in left:
+        return f"the queue {task.queue} is full (TICKER_QUEUE_DEPTH), and {left[task.queue]} tasks wait for room"
+    return "no tick has pushed it yet"
+
+
 def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
         execute = sql.on(db, settings.schema)
@@ -177,7 +196,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             "", tickers=tuple(one for one in known if not one.has_ended), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
-            pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)),
+            pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 

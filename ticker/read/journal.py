@@ -1,7 +1,7 @@
 """Reads the journal of all runs, drops and events, and counts the drops. Nothing is written or locked."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,6 @@ from ticker.read import tasks
 from ticker.read.entries import (
     JournalEntry,
     at_its_end,
-    check_past,
     event_from,
     instant,
     line_of_event,
@@ -22,7 +21,8 @@ from ticker.read.entries import (
     pieces_of,
 )
 from ticker.read.explain import ExplainContext
-from ticker.read.tasks import AT_MOST
+from ticker.read.past import Past, between
+from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.tasks import identity
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
@@ -64,16 +64,36 @@ Key = tuple[datetime, str, int]
 @reads
 def journal(
     *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
-    reason: Reason | None = None, since: datetime | None = None, limit: int = 100,
+    reason: Reason | None = None, since: Past = None, until: Past = None, limit: int = 100,
 ) -> Steps[list[JournalEntry]]:  # fmt: skip
     """Returns the last `limit` ended runs, drops and events that match, oldest first.
 
-    Without `task`, `owner` selects all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended
+    `since` and `until` are times, or durations before now (`2h`). An entry at `until` is left out. Without `task`, `owner` selects all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended
     are left out.
     """
     wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
-    check_past("since", since, (yield from instant.steps()))
-    return (yield from lines((yield from keys(wanted, since, tasks.limited(limit)))))
+    begin, end = between(since, until, (yield from instant.steps()))
+    return (yield from lines((yield from keys(wanted, begin, tasks.limited(limit), ahead_of(end)))))
+
+
+@reads
+def list_runs(
+    *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
+    reason: Reason | None = None, since: Past = None, until: Past = None, before: int | None = None, limit: int = 100,
+) -> Steps[list[RunRecord]]:  # fmt: skip
+    """Returns runs and drops, newest first: all, or those of one task, with one outcome, or with ids under `before`.
+
+    With `owner`, `owner_type`, `reason`, `since` or `until`, returns those that have ended and match, as `journal` does, the last
+    end first. `before` cannot be combined with these.
+    """
+    filters = {"owner": owner, "owner_type": owner_type, "reason": reason, "since": since, "until": until}
+    if not (given := [name for name, value in filters.items() if value is not None]):
+        return (yield from tasks.newest_runs(task, outcome, before, limit))
+    if before is not None:
+        raise BadInput("before", before, f"cannot be combined with {given[0]}; use until instead")
+    wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
+    found = yield from page.steps(replace(wanted, events=False), since=since, until=until, limit=limit)
+    return [line.run for line in found.lines if line.run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +106,12 @@ class Page:
 
 @reads
 def page(
-    wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50
+    wanted: Wanted, *, since: Past = None, until: Past = None, before: Key | None = None, limit: int = 50
 ) -> Steps[Page]:  # fmt: skip
     """Returns one page of the journal, newest first."""
-    newest = (yield from keys(wanted, since, tasks.limited(limit) + 1, before))[::-1]
+    begin, end = between(since, until, (yield from instant.steps()))
+    first = min((key for key in (before, ahead_of(end)) if key), default=None)
+    newest = (yield from keys(wanted, begin, tasks.limited(limit) + 1, first))[::-1]
     shown = newest[:limit]
     return Page(tuple((yield from lines(shown))), shown[-1] if len(newest) > limit else None)
 
@@ -169,6 +191,11 @@ def keys(
     return sorted(result)[-limit:]
 
 
+def ahead_of(end: datetime | None) -> Key | None:
+    """Returns the key before which all entries are that were made before `end`."""
+    return None if end is None else (end, "event", 0)
+
+
 def all_keys(wanted: Wanted, since: datetime | None) -> Steps[list[Key]]:
     """Returns all matching keys from `since` on, oldest first. Increases the limit until it exceeds their number."""
     limit = AT_MOST
@@ -211,8 +238,10 @@ def lines(ordered: Sequence[Key]) -> Steps[list[JournalEntry]]:
 
 
 @reads
-def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0) -> Steps[list[Drops]]:
-    """Counts the jobs dropped from `since` on, by `reason`, `owner`, `task` (its id) or `function`, largest groups first.
+def drops(
+    *, by: str = "reason", since: Past = None, until: Past = None, limit: int = 100, after: int = 0
+) -> Steps[list[Drops]]:
+    """Counts the jobs dropped from `since` on and before `until`, by `reason`, `owner`, `task` (its id) or `function`, largest groups first.
 
     `after` skips the first groups, up to 1,000,000.
     """
@@ -221,8 +250,8 @@ def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= AFTER_AT_MOST:
         raise BadInput("after", after, f"is not a whole number from 0 to {AFTER_AT_MOST}")
     now = yield from instant.steps()
-    check_past("since", since, now)
-    rows = yield query("drops", by=by, since=since, limit=tasks.limited(limit), after=after)
+    begin, end = between(since, until, now)
+    rows = yield query("drops", by=by, since=begin, until=end, limit=tasks.limited(limit), after=after)
     context = ExplainContext(now)
     newest = yield from tasks.runs_by_id({"id": row["run_id"]} for row in rows)
     examples = {run.id: line_of_run(run, context) for run in newest}
@@ -261,16 +290,18 @@ class Tail:
         self._since: datetime | None = None
         self._returned: set[Key] = set()
 
-    def begin(self, db: Database, since: datetime | None, limit: int) -> list[JournalEntry]:
-        return run(db, self._begin(since, limit))
+    def begin(self, db: Database, since: Past, until: Past, limit: int) -> list[JournalEntry]:
+        return run(db, self._begin(since, until, limit))
 
     def more(self, db: Database) -> list[JournalEntry]:
         return run(db, self._more())
 
-    def _begin(self, since: datetime | None, limit: int) -> Steps[list[JournalEntry]]:
-        self._since = (yield from instant.steps()) - LATE
+    def _begin(self, since: Past, until: Past, limit: int) -> Steps[list[JournalEntry]]:
+        now = yield from instant.steps()
+        begin, end = between(since, until, now)
+        self._since = now - LATE
         recent = yield from all_keys(self._wanted, self._since)
-        first = yield from keys(self._wanted, since, limit)
+        first = yield from keys(self._wanted, begin, limit, ahead_of(end))
         self._returned = {*recent, *first}
         return (yield from lines(first))
 

@@ -6,34 +6,34 @@ The page's first screen, `ticker top` and the statistics of the HTTP API show th
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import cast
 
 from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
-from ticker.errors import quoted
+from ticker.engine.functions import unknown_function
 from ticker.model import NO_FAILURE, Outcome
 from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
-from ticker.read.tasks import RunRecord, TickerStatus, late_ms
+from ticker.read.lateness import late_ms
+from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 from ticker.tasks.rows import tasks_from
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)
-NAMED = 10  # functions named in a warning, the most similar first
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
-    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
-    `limited`: the same for tasks with limits, which `late` does not count. Usually a key has no room.
+    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at least
+    30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: the same for tasks with
+    limits that have not been pushed, which `late` does not count. Usually a key has no room.
     """
 
     tasks: int
@@ -42,6 +42,7 @@ class Counts:
     failing: int
     paused: int
     inactive: int
+    unknown_function: int
     waiting: int
     running: int
     planned: int
@@ -92,6 +93,7 @@ class Function:
     batch: int
     concurrency: int
     repeatable: bool
+    queues: tuple[str, ...]
     announced_at: datetime
 
 
@@ -103,7 +105,7 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     return Overview(
         now, (yield from counts.steps()),
         next=_tasks((yield query("next_tasks", **late, limit=most))),
-        late=_tasks((yield query("late_tasks", **late, limit=most))),
+        late=_tasks((yield query("late_tasks", **late, most=COUNTED_AT_MOST, limit=most))),
         failing=_tasks((yield query("failing_tasks", limit=most))),
         running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
         drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
@@ -115,6 +117,12 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
 def counts() -> Steps[Counts]:
     [row] = yield query("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
     return Counts(**row)
+
+
+@reads
+def late() -> Steps[int]:
+    """Counts the late tasks."""
+    return int((yield query("late", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST))[0]["late"])
 
 
 @reads
@@ -135,36 +143,30 @@ def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int
 
 @reads
 def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
-    """Returns the last failed run of each task, or the occurrence lost before its start, by task id.
+    """Returns the last failed run of each task, by task id. Omits tasks whose last end was not a failure."""
+    ended: dict[int, RunRecord] = yield from last_ends.steps(t for t in tasks if t.last_outcome not in NO_FAILURE)
+    return ended
 
-    Omits tasks whose last end was not a failure, or whose record was pruned.
-    """
-    ids = [task.id for task in tasks if task.last_outcome not in NO_FAILURE]
-    task_ids = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
+
+@reads
+def last_ends(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
+    """Returns the run that ended last of each task, or the occurrence lost before its start, by task id. It may have been pruned."""
+    rows = yield query("last_ends", ids=[task.id for task in tasks])
+    task_ids = {row["run_id"]: row["task_id"] for row in rows if row["run_id"]}
     return {task_ids[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in task_ids))}
 
 
 @reads
 def functions() -> Steps[list[Function]]:
     """Returns the announced functions, by name."""
-    return [Function(**row) for row in (yield query("functions"))]
+    return [Function(**{**row, "queues": tuple(row["queues"])}) for row in (yield query("functions"))]
 
 
 @reads
 def warned(task: Task) -> Steps[Task]:
     """Returns the task, with a warning if workers have announced functions, but not the task's."""
-    sentence = unknown(task.function, (yield from functions.steps()))
-    return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
-
-
-def unknown(function: str, announced: Iterable[Function]) -> str:
-    """Returns a warning if workers have announced functions, but not this one. Otherwise, the text is empty."""
-    known = [one.name for one in announced]
-    if not known or function in known:
-        return ""
-    nearest = get_close_matches(function, known, NAMED, cutoff=0.0)
-    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-    return f"no worker has announced the function {quoted(function)}; announced functions: {', '.join(nearest)}{more}"
+    sentence = unknown_function(task.function, [one.name for one in (yield from functions.steps())])
+    return replace(task, warnings=tuple(dict.fromkeys((*task.warnings, sentence)))) if sentence else task
 
 
 @reads

@@ -7,7 +7,7 @@ from typing import Any
 from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput
-from ticker.read.tasks import late_ms
+from ticker.read.lateness import late_ms
 from ticker.tasks import checks
 from ticker.tasks.queries import query
 
@@ -19,7 +19,7 @@ CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by
 class OwnerStatus:
     """Counts of an owner's tasks. Times are in UTC.
 
-    `late`: due for longer than two ticks. `paused`: paused by a user or by the ticker. `inactive`: disabled, or of an
+    `late`: due for longer than a tick and the task's tolerance, and not started. `paused`: paused by a user or by the ticker. `inactive`: disabled, or of an
     inactive owner. `last_success` is the latest success of any of the tasks. `next_run` is the earliest next run of
     those that may run.
     """

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ticker import clock, settings
+from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput, UnknownRun, UnknownTask
-from ticker.model import Outcome, RunKind
+from ticker.model import TASK_STATES, Outcome, RunKind
+from ticker.read.lateness import late_ms
 from ticker.tasks import identity, reference
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
@@ -18,8 +19,6 @@ from ticker.tasks.reference import Ref, described, id_or_name
 from ticker.tasks.rows import tasks_from
 
 AT_MOST = 10_000  # rows of one answer
-STATES = ("failing", "late", "limited", "paused", "inactive", "running", "waiting")
-"""The states by which `list_tasks` filters. A task may be in several."""
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters of `list_tasks` that no index serves without an owner."""
 CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
@@ -141,8 +140,8 @@ def list_tasks(
 ) -> Steps[list[Task]]:  # fmt: skip
     """Returns up to `limit` tasks with ids over `after`, by id.
 
-    `state` is one of `STATES`; `late` means due for longer than two ticks. A task with limits is `limited` instead of late.
-    `search` is a part of the name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table,
+    `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not started. A task
+    that waits for room under its limits is `limited` instead. `search` is a part of the name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table,
     `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
@@ -171,8 +170,8 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[T
 def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[dict[str, Any]]:
     """Returns the filters of `list_tasks`. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
     named = None if owner is None else identity.identify(owner)
-    if state is not None and state not in STATES:
-        raise BadInput("state", state, f"is not one of: {', '.join(STATES)}")
+    if state is not None and state not in TASK_STATES:
+        raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
     wanted: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
@@ -207,15 +206,7 @@ def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
     return tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))
 
 
-@reads
-def list_runs(
-    *,
-    task: Task | int | None = None,
-    outcome: Outcome | None = None,
-    before: int | None = None,
-    limit: int = 100,
-) -> Steps[list[RunRecord]]:
-    """Returns runs and drops, newest first: all, or those of one task, with one outcome, or with ids under `before`."""
+def newest_runs(task: Ref, outcome: Outcome | None, before: int | None, limit: int) -> Steps[list[RunRecord]]:
     ref = id_or_name(task)
     if isinstance(ref, str):
         raise BadInput("task", ref, "is a name; pass the task or its id")
@@ -266,16 +257,18 @@ def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
     return [one for one in known if ended or not one.has_ended]
 
 
+@reads
+def tick_ms() -> Steps[int | None]:
+    """Returns the tick of the ticker that is alive, in milliseconds, or None."""
+    [row] = yield query("tick_ms")
+    return row["tick_ms"]  # type: ignore[no-any-return]
+
+
 def _run(row: Row) -> RunRecord:
     values = {name: row[name] for name in RunRecord.__slots__}
     values["kind"] = RunKind(row["kind"])
     values["outcome"] = Outcome(row["outcome"]) if row["outcome"] else None
     return RunRecord(**values)
-
-
-def late_ms() -> int:
-    """Returns how many milliseconds after its due time a task counts as late: two ticks."""
-    return 2 * settings.current().tick_ms
 
 
 def limited(limit: int) -> int:

@@ -18,7 +18,6 @@ from ticker.model import EventKind, Reason, RunKind
 from ticker.read import explain, pauses, tasks
 from ticker.read.entries import (
     JournalEntry,
-    check_past,
     event_from,
     instant,
     line_of_event,
@@ -29,6 +28,7 @@ from ticker.read.entries import (
 from ticker.read.explain import ExplainContext
 from ticker.read.forecast import Event, following, held, stopped, then
 from ticker.read.keys import waits
+from ticker.read.past import Past, past
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR
 from ticker.tasks.fields import Task
@@ -58,13 +58,13 @@ class Why:
 
 
 @reads
-def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int = 20) -> Steps[Why]:
+def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> Steps[Why]:
     """Explains why a task ran, or did not: its last `limit` occurrences, or those around `at`, and what happens next.
 
     A deleted task is found by its id, as long as any record of it is kept. Otherwise, raises UnknownTask.
     """
     now = yield from instant.steps()
-    check_past("at", at, now)
+    at = past("at", at, now)
     task_id, row = yield from look_up(task, owner)
     events = yield from last_events(task_id)
     newest = yield from last_occurrences(task_id, max(tasks.limited(limit), LOOKED_AT))

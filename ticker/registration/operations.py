@@ -5,6 +5,7 @@ an id, or a name together with `owner`. `owner` alone stands for all of its task
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Unpack
 
@@ -12,6 +13,7 @@ from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
+from ticker.registration import owner_types
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
 from ticker.tasks import checks, fields, identity
 from ticker.tasks import rows as task_rows
@@ -35,7 +37,7 @@ def register(
     every: Duration | None = None,
     cron: str | None = None,
     calendar: str | None = None,
-    at: datetime | str | int | None = None,
+    at: datetime | str | float | None = None,
     zone: str | None = None,
     first: datetime | None = None,
     starts: datetime | str | None = None,
@@ -218,11 +220,12 @@ def _register(wanted: Wanted, who: Owner, first: datetime | None, by: str | None
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
     if (found := (yield query("look_up_task", **key))) and not task_rows.news(given, found[0]):
         return task_rows.task_from(found[0])
+    warnings = () if found else (yield from owner_types.warnings(who.type))
     for _ in range(ATTEMPTS):
         if found := (yield query("find_task", **key)):
             return (yield from _register_again(found[0], given, by))
         if new := (yield from task_rows.insert(key, given, first)):
-            return new
+            return replace(new, warnings=(*new.warnings, *warnings))
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 

@@ -1,6 +1,5 @@
 """Builds and installs the triggers by which tasks follow their owner's row. `ticker.owners` is the public interface."""
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,13 +8,15 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import Table, event, inspect
 from sqlalchemy.orm import Mapper
 
-from ticker.db.sql import Execute, listed, rule
+from ticker.db.sql import listed, rule
 from ticker.errors import BadInput
+from ticker.registration.owner_names import function_name, quoted, trigger_name
 from ticker.registration.owner_triggers_sql import (
     BODY,
     EVENTS,
     INSERT_DEFAULT_TASKS,
     OF_THIS_TYPE,
+    PARTS,
     SETTINGS,
     TRIGGERS,
 )
@@ -24,8 +25,6 @@ from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
-
-NAME_BYTES = 63  # PostgreSQL truncates longer names
 
 # ------------------------------------------------------------------------------------------------ ways to install
 
@@ -57,9 +56,10 @@ def triggers(
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     parts = {
-        **_functions(type_, schema), **_keys(tuple(map(_quoted, keys)), relation), **_conditions(active_when, columns),
-        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "relation": relation, "type": _quoted(type_, "'"),
-        "tasks": f"{_quoted(schema)}.tasks", "templates": f"{_quoted(schema)}.templates",
+        **(names := _functions(type_, schema)), **_keys(tuple(map(quoted, keys)), relation, names["key"]),
+        **_conditions(active_when, columns),
+        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "relation": relation, "type": quoted(type_, "'"),
+        "tasks": f"{quoted(schema)}.tasks", "templates": f"{quoted(schema)}.templates",
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip
     parts |= {"made": _made(**parts), "which": OF_THIS_TYPE.format(**parts)}
@@ -72,7 +72,8 @@ def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
     """Returns the statements that remove the triggers and functions. The tasks stay. The table need not exist any more."""
     functions = _functions(_described(table)[0], schema)
     # CASCADE: only a trigger can depend on a trigger function
-    return [f"DROP FUNCTION IF EXISTS {functions[event]}() CASCADE;" for event in EVENTS]
+    dropped = [f"DROP FUNCTION IF EXISTS {functions[event]}() CASCADE;" for event in EVENTS]
+    return dropped + [f"DROP FUNCTION IF EXISTS {functions[part]};" for part in PARTS]
 
 
 def install(op: Any, table: object, **options: Unpack[Options]) -> None:
@@ -102,27 +103,7 @@ def type_of(table: object) -> str:
 
 def adding_trigger(table: object, schema: str) -> str:
     """Returns the name of the trigger that creates the default tasks of new owners."""
-    return _short(f"{schema}_added_{type_of(table)}")
-
-
-def unfollowed(execute: Execute, schema: str) -> list[str]:
-    """Returns the types of owners that name a table here and have tasks, but no trigger that deletes those tasks."""
-    return [type_ for type_, source in _sources(execute, schema, "deleted").items() if not source]
-
-
-def orphans(execute: Execute, schema: str) -> Iterator[tuple[str, str]]:
-    """Yields each type of owner, and a statement that counts its tasks whose owner has no row, and returns one such owner."""
-    for type_, source in _sources(execute, schema, "guarded").items():
-        if owner := ROW_OF_OWNER.search(source):
-            tasks = f"{_quoted(schema)}.tasks t WHERE owner_type = " + _quoted(type_, "'")
-            row = f"SELECT FROM {owner['row']} WHERE {owner['id']} = t.owner_id"
-            yield type_, f"SELECT count(*), min(owner_id) FROM {tasks} AND NOT EXISTS ({row}) HAVING count(*) > 0"
-
-
-def _sources(execute: Execute, schema: str, event: str) -> dict[str, str]:
-    """Returns the source of our trigger for each type of owner that names a table here; "" if there is no such trigger."""
-    names = {row["type"]: _short(f"{schema}_{event}_{row['type']}") for row in execute("owner_tables")}
-    return {type_: execute("trigger_source", name=name)[0]["source"] for type_, name in names.items()}
+    return trigger_name(schema, "added", type_of(table))
 
 
 def tasks_of_existing(
@@ -131,11 +112,11 @@ def tasks_of_existing(
     """Returns the statement, without parameters, that creates the missing default tasks of all owners in a table."""
     type_, relation, keys, _ = _placed(table, key, table_schema)
     parts = {
-        "tasks": f"{_quoted(schema)}.tasks",
-        "templates": f"{_quoted(schema)}.templates",
-        "type": _quoted(type_, "'"),
+        "tasks": f"{quoted(schema)}.tasks",
+        "templates": f"{quoted(schema)}.templates",
+        "type": quoted(type_, "'"),
     }
-    ids = _keys(tuple(map(_quoted, keys)), relation)["id_o"]
+    ids = _id(tuple(map(quoted, keys)), "o")
     return (
         f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {OF_THIS_TYPE.format(**parts)} RETURNING id"
     )
@@ -144,7 +125,7 @@ def tasks_of_existing(
 def _made(**parts: str) -> str:
     """Returns the beginning of the statement that creates default tasks."""
     fields = {"fields": listed(DEFAULTS), "fields_of_t": listed(DEFAULTS, "t")}
-    return INSERT_DEFAULT_TASKS.format(**parts, **fields, defaults=_quoted(json.dumps(DEFAULTS), "'"))
+    return INSERT_DEFAULT_TASKS.format(**parts, **fields, defaults=quoted(json.dumps(DEFAULTS), "'"))
 
 
 def _run_in(op: Any, texts: Iterable[str]) -> None:
@@ -169,34 +150,40 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
 
 def _functions(type_: str, schema: str) -> dict[str, str]:
     """Returns names of at most 63 bytes for the functions and the triggers that call them."""
-    where = _quoted(schema_name("schema", schema))
-    functions = {event: f"{where}.{_quoted(_short(f'owner_{event}_{type_}'))}" for event in EVENTS}
-    return functions | {f"on_{event}": _quoted(_short(f"{schema}_{event}_{type_}")) for event in EVENTS}
+    where = quoted(schema_name("schema", schema))
+    functions = {name: f"{where}.{quoted(function_name(name, type_))}" for name in EVENTS + PARTS}
+    return functions | {f"on_{event}": quoted(trigger_name(schema, event, type_)) for event in EVENTS}
 
 
-def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
+def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
     """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
-    values = ["NEW.owner_id"] if len(columns) == 1 else [f"NEW.owner_id::json ->> {n}" for n in range(len(columns))]
-    names = [(f"ticker_key_{n}", column) for n, column in enumerate(columns)]
-    ids = {}
-    for row in ("gone", "added", "OLD", "NEW", "o"):
-        keys = [f"{row}.{column}" for column in columns]
-        text = keys[0] if len(keys) == 1 else f"json_build_array({', '.join(keys)})"
-        ids[f"id_{row}"] = f'{text}::text COLLATE "default"'
-    return ids | {
-        "declared": " ".join(f"{name} {relation}.{column}%TYPE;" for name, column in names),
-        "assigned": " ".join(f"{name} := {value};" for (name, _), value in zip(names, values, strict=True)),
-        "compared": " AND ".join(f"o.{column} = {name}" for name, column in names),
+    names = [f"ticker_key_{n}" for n in range(len(columns))]
+    is_one = len(columns) == 1
+    values = ["owner_id"] if is_one else [f"owner_id::json ->> {n}" for n in range(len(columns))]
+    answers = [f"{key}(owner_id)"] if is_one else [f"({key}(owner_id)).{name}" for name in names]
+    return {
+        **{f"id_{row}": _id(columns, row) for row in ("OLD", "NEW", "o")},
+        "declared": ", ".join(
+            f"OUT {name} {relation}.{column}%TYPE" for name, column in zip(names, columns, strict=True)
+        ),
+        "assigned": " ".join(f"{name} := {value};" for name, value in zip(names, values, strict=True)),
+        "compared": " AND ".join(f"o.{column} = {answer}" for column, answer in zip(columns, answers, strict=True)),
     }
 
 
+def _id(columns: tuple[str, ...], row: str) -> str:
+    keys = [f"{row}.{column}" for column in columns]
+    text = keys[0] if len(keys) == 1 else f"json_build_array({', '.join(keys)})"
+    return f'({text})::text COLLATE "default"'
+
+
 def _conditions(condition: str | None, columns: frozenset[str] | None) -> dict[str, str]:
-    """Returns the condition for bare columns and for the two rows of a trigger."""
+    """Returns the condition for the row of an owner and for the two rows of a trigger."""
+    rows = ("OLD", "NEW", "o")
     if condition is None:
-        return dict.fromkeys(("active", "active_OLD", "active_NEW"), "true")
+        return {f"active_{row}": "true" for row in rows}
     _check_condition(condition)
-    rows = {f"active_{row}": "".join(_over(row, condition, columns)) for row in ("OLD", "NEW")}
-    return {name: f"(({text}) IS TRUE)" for name, text in ({"active": condition} | rows).items()}
+    return {f"active_{row}": f"(({''.join(_over(row, condition, columns))}) IS TRUE)" for row in rows}
 
 
 def _placed(
@@ -212,7 +199,7 @@ def _placed(
             raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions; rename it")
     if not keys:
         raise BadInput("table", type_, "has no primary key; pass the columns of its key: key=(...)")
-    return type_, f"{_quoted(where)}.{_quoted(name)}", keys, columns
+    return type_, f"{quoted(where)}.{quoted(name)}", keys, columns
 
 
 def _described(
@@ -238,19 +225,6 @@ def _mapper(target: object) -> Mapper[Any]:
     return mapper
 
 
-def _quoted(text: str, quote: str = '"') -> str:
-    return f"{quote}{text.replace(quote, 2 * quote)}{quote}"
-
-
-def _short(name: str) -> str:
-    """Returns the name or, if it is too long, a shorter one that ends in its hash."""
-    data = name.encode()
-    if len(data) <= NAME_BYTES:
-        return name
-    return f"{data[: NAME_BYTES - 17].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:16]}"
-
-
-ROW_OF_OWNER = re.compile(r"FROM (?P<row>.+ o)\n +WHERE .+ AND (?P<id>.+) = NEW\.owner_id FOR ")  # in `guarded`
 TOKEN = re.compile(
     r"""(?P<text>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*') | (?P<name>"(?:[^"]|"")+" | [^\W\d][\w$]*)
       | \d[\w.]* | :: | \s+ | .""",

@@ -40,7 +40,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of `sync` that adds, changes, removes or keeps one task or limit. The `name` of a limit is its key."""
+    """What `sync` does with one task or limit: add, change, move (only its module changes), remove, keep or skip it.
+
+    It skips what is declared in a module that it did not look at. The `name` of a limit is its key.
+    """
 
     what: str
     name: str
@@ -59,12 +62,12 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 @writes
 def sync(
-    declared: Sequence[Declared], limits: Limits, scope: Collection[str], *, dry: bool = False
+    declared: Sequence[Declared], limits: Limits, scope: Collection[str], *, dry: bool = False, prune: bool = False
 ) -> Steps[list[Step]]:
     """Adds, changes and deletes limits and tasks until they match the declarations, and returns the steps.
 
     `scope` names the modules that were searched for declarations. A task or limit is deleted if it was declared in one of
-    them, or in a module inside it, and no longer is. Tasks with owners do not change, nor do tasks and limits that
+    them, or in a module inside it, and no longer is; with `prune`, also if it was declared in any other module. Tasks with owners do not change, nor do tasks and limits that
     were registered at run time: if one of these has the name or key of a declaration, BadInput is raised. As with
     `register`, an operator's change stays until the declaration changes. A changed declaration of a limit replaces the
     whole limit. With `dry`, nothing is written.
@@ -73,7 +76,9 @@ def sync(
     if len(wanted) < len(declared):
         raise BadInput("declared", sorted(item.name for item in declared), "has two tasks with the same name")
     given = {item.name: item.checked() for item in declared}
-    limit_steps = yield from _sync_limits(limits, scope, dry)  # before tasks, whose new keys then have their limits
+    limit_steps = yield from _sync_limits(
+        limits, scope, dry, prune
+    )  # before tasks, whose new keys then have their limits
     known = {row["name"]: row for row in (yield query("declared_tasks", names=sorted(wanted)))}
     for name in wanted.keys() & known.keys():
         if not known[name]["declared_in"]:
@@ -83,11 +88,9 @@ def sync(
     steps = []
     for name in sorted(wanted):
         steps.append((yield from _step(wanted[name], given[name], known.get(name))))
-    steps += [
-        Step("remove", name, row["function"], "", row["id"])
-        for name, row in known.items()
-        if name not in wanted and is_inside(row["declared_in"], scope)
-    ]
+    for name in sorted(known.keys() - wanted.keys()):
+        what, words = _of_undeclared(known[name]["declared_in"], scope, prune)
+        steps.append(Step(what, name, known[name]["function"], words, known[name]["id"]))
     if not dry:
         yield query("name_keys", keys=[key for item in given.values() for key in item.get("limits") or ()])
         for step in steps:
@@ -95,20 +98,20 @@ def sync(
     return limit_steps + steps
 
 
-def _sync_limits(limits: Limits, scope: Collection[str], dry: bool) -> Steps[list[Step]]:
+def _sync_limits(limits: Limits, scope: Collection[str], dry: bool, prune: bool) -> Steps[list[Step]]:
     """Adds, changes and deletes limits, and returns the steps. Takes no lock if there is nothing to change, as in most deploys."""
     known = yield query("declared_limits", keys=list(limits))
-    steps = _limit_steps(limits, known, scope)
-    if dry or all(step.what == "keep" for step in steps):
+    steps = _limit_steps(limits, known, scope, prune)
+    if dry or all(step.what in ("keep", "skip") for step in steps):
         return steps
     yield query("lock_limits")
     known = yield query("declared_limits", keys=list(limits))
-    steps = _limit_steps(limits, known, scope)
+    steps = _limit_steps(limits, known, scope, prune)
     registered = {row["key"]: row["registered"] for row in known}
     for step in steps:
         if step.what == "remove":
             yield query("remove_limit", key=step.name)
-        elif step.what != "keep":
+        elif step.what in ("add", "change", "move"):
             module, said = limits[step.name]
             columns = checks.limit_of_key(step.name, **said)
             if registered.get(step.name) != columns:  # otherwise, only the module differs
@@ -118,22 +121,38 @@ def _sync_limits(limits: Limits, scope: Collection[str], dry: bool) -> Steps[lis
     return steps
 
 
-def _limit_steps(limits: Limits, known: Sequence[Row], scope: Collection[str]) -> list[Step]:
+def _limit_steps(limits: Limits, known: Sequence[Row], scope: Collection[str], prune: bool) -> list[Step]:
     rows_by_key = {row["key"]: row for row in known}
     steps = []
     for key, (module, said) in sorted(limits.items()):
         row = rows_by_key.get(key)
         if row and not row["declared_in"]:
             raise BadInput("declared", key, "is the key of a limit that was declared at run time; remove one of them")
-        is_same = row and (row["declared_in"], row["registered"]) == (module, checks.limit_of_key(key, **said))
         words = ", ".join(f"{field} {value}" for field, value in said.items() if value is not None)
-        steps.append(Step("keep" if is_same else "change" if row else "add", key, "", words, kind="limit"))
-    gone = [row["key"] for row in known if row["key"] not in limits and is_inside(row["declared_in"], scope)]
-    return steps + [Step("remove", key, "", "", kind="limit") for key in gone]
+        what = "add"
+        if row:
+            changed = words if row["registered"] != checks.limit_of_key(key, **said) else ""
+            what, words = _of_declared(changed, words, row["declared_in"], module)
+        steps.append(Step(what, key, "", words, kind="limit"))
+    for row in known:
+        if row["key"] not in limits:
+            what, words = _of_undeclared(row["declared_in"], scope, prune)
+            steps.append(Step(what, row["key"], "", words, kind="limit"))
+    return steps
 
 
-def is_inside(module: str, scope: Collection[str]) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in scope)
+def _of_declared(changed: str, words: str, before: str, module: str) -> tuple[str, str]:
+    """Returns what to do with something that exists, and the words: what changes, the move, or else what it is."""
+    if changed:
+        return "change", changed
+    return ("keep", words) if before == module else ("move", f"from {before} to {module}")
+
+
+def _of_undeclared(module: str, scope: Collection[str], prune: bool) -> tuple[str, str]:
+    """Returns what to do with something that was declared in this module and is not declared now, and the words."""
+    if any(module == name or module.startswith(f"{name}.") for name in scope):
+        return "remove", ""
+    return "remove" if prune else "skip", f"declared in {module}, which was not looked at"
 
 
 def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Step]:
@@ -150,9 +169,9 @@ def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Ste
     changed = yield from _redeclared(given, row)
     if changed:
         yield from rows.check_change(row, changed)
-    what = "change" if changed or row["declared_in"] != item.module else "keep"
-    words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
-    return Step(what, item.name, fresh["function"], words or in_words(fresh), row["id"])
+    news = ", ".join(f"{column} {value}" for column, value in sorted(changed.items()))
+    what, words = _of_declared(news, in_words(fresh), row["declared_in"], item.module)
+    return Step(what, item.name, fresh["function"], words, row["id"])
 
 
 def _redeclared(given: definition.Given, row: Row) -> Steps[dict[str, Any]]:
@@ -168,5 +187,5 @@ def _carry_out(step: Step, item: Declared | None, given: definition.Given, row: 
         yield from rows.written("delete_tasks", by=BY, ids=[step.task_id])
     elif step.what == "add" and item is not None:
         yield from rows.insert({"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
-    elif step.what == "change" and item is not None and row is not None:
+    elif step.what in ("change", "move") and item is not None and row is not None:
         yield from rows.change(row, (yield from _redeclared(given, row)), given, item.module, BY)

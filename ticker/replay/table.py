@@ -10,11 +10,12 @@ from datetime import timedelta
 from itertools import pairwise
 
 from ticker.engine import timing
-from ticker.errors import BadInput
+from ticker.errors import BadInput, did_you_mean
 from ticker.replay.event import Event, Step, clock, read_event, read_time
 from ticker.schedules.duration import HOUR, SECOND, milliseconds, words
 from ticker.tasks import checks, definition
 
+NAMES = ("interval", "tolerance", "box", "during", "tick")
 COLUMNS = ("next_run", "last_run", "checked")
 TICKS_AT_MOST = 2000  # ticks without a row; each takes some milliseconds
 SETTINGS = "interval 60 s, tolerance 5 s, box 30 s, during 9-17, tick every 30 s, or: ticks as written"
@@ -22,6 +23,10 @@ SETTINGS = "interval 60 s, tolerance 5 s, box 30 s, during 9-17, tick every 30 s
 _FENCE = re.compile(r"(```+|~~~+)")
 _SETTINGS = re.compile(r"(?:[-*] )?((?:interval|tolerance|box|during|ticks?)\b.*)", re.IGNORECASE)
 _SETTING = re.compile(r"(interval|tolerance|box|during|tick every):? +(.+)")
+_ALIKE = re.compile(
+    r"(?:[-*] )?((?P<word>[^\W\d]+):? +(?:every +)?\d[\d.]* *(?P<unit>(?:ms|s|m|h|d|sec\w*|min\w*|hours?)\b)?)(?:[,.;]+( .*)?)?",
+    re.IGNORECASE,
+)
 _AS_WRITTEN = "ticks as written"
 
 Numbered = tuple[int, str]
@@ -183,12 +188,18 @@ def _table(section: _Section, block: Sequence[Numbered], common: Mapping[str, tu
 
 
 def _settings(lines: Iterable[Numbered]) -> dict[str, tuple[int, str]]:
-    """Returns the line and the text of each setting. Settings begin a paragraph; only its first sentence counts."""
+    """Returns the line and the text of each setting. Settings begin a paragraph; only its first sentence counts.
+
+    A word with a number, such as `tolerence 5 s`, is a misspelt setting, and not prose.
+    """
     settings: dict[str, tuple[int, str]] = {}
     begins = True
     for number, line in lines:
+        is_begin = begins or line[:2] in ("- ", "* ")
         match = _SETTINGS.fullmatch(line)
-        if match and (begins or line[:2] in ("- ", "* ")):
+        if is_begin and not match and (misspelt := _misspelt(line)):
+            raise _no_setting(number, misspelt)
+        if match and is_begin:
             for name, value in _sentence(number, match[1]):
                 if name in settings:
                     raise BadInput(_line(number), name, f"is already given on line {settings[name][0]}; write it once")
@@ -196,6 +207,13 @@ def _settings(lines: Iterable[Numbered]) -> dict[str, tuple[int, str]]:
         else:
             begins = not line or line.startswith(("#", "|"))
     return settings
+
+
+def _misspelt(line: str) -> str:
+    """Returns the beginning of a line if it reads as a setting: a word with a duration, or a word that is nearly a name."""
+    alike = _ALIKE.fullmatch(line)
+    is_one = alike and (alike["unit"] or did_you_mean(alike["word"].lower(), NAMES))
+    return alike[1].strip() if alike and is_one else ""
 
 
 def _sentence(number: int, line: str) -> list[tuple[str, str]]:
@@ -208,9 +226,13 @@ def _setting(number: int, text: str) -> tuple[str, str]:
         return "tick", text
     match = _SETTING.fullmatch(text)
     if not match:
-        problem = f"is not a setting; write {SETTINGS} (begin other sentences with another word)"
-        raise BadInput(_line(number), text, problem)
+        raise _no_setting(number, text)
     return match[1].split()[0], match[2]
+
+
+def _no_setting(number: int, text: str) -> BadInput:
+    problem = f"is not a setting; write {SETTINGS} (begin other sentences with another word)"
+    return BadInput(_line(number), text, problem)
 
 
 def _timing(settings: Mapping[str, tuple[int, str]]) -> Timing:

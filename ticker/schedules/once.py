@@ -68,9 +68,9 @@ def _read(field: str, value: object) -> datetime:
         return _with_offset(field, value, value)
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
         value = int(value.strip())  # strip() removes more characters than int() accepts
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadInput(field, value, _HOW)
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return _since_1970(field, value)
     try:
         return _with_offset(field, value, datetime.fromisoformat(value.strip()) if len(value) <= 60 else None)
@@ -92,9 +92,9 @@ def _with_offset(field: str, value: object, at: datetime | None) -> datetime:
     return at
 
 
-def _since_1970(field: str, number: int) -> datetime:
+def _since_1970(field: str, number: float) -> datetime:
     milliseconds = number if abs(number) >= MILLISECONDS_FROM else 1000 * number
     try:
         return EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
+    except (OverflowError, ValueError):  # infinite, or no number
         raise BadInput(field, number, "is not between the years 1970 and 2199") from None

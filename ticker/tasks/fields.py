@@ -43,8 +43,8 @@ class TaskFields(TypedDict, total=False):
         sorts.text("EVENT", "Mon..Fri 09:00"), "Calendar", "",
         "A systemd calendar event, such as Mon..Fri 09:00, daily or *:0/15.",
         column="expression", default="")]
-    at: Annotated[datetime | str | int | None, Field(
-        Sort(sorts.TIME, "TIME"), "At", "", "A single time: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
+    at: Annotated[datetime | str | float | None, Field(
+        Sort(sorts.TIME, "TIME"), "At", "", "A single time: 2027-01-01T09:00:00+01:00, or seconds (also fractions) or milliseconds since 1970.",
         column="expression", default="")]
     zone: Annotated[str | None, Field(
         sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "The time zone of cron, calendar and during; defaults to UTC.",
@@ -180,7 +180,8 @@ class Task:
     """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
 
     `pause` describes the pause of many tasks that is in force for it. If that pause is over and the task still waits for its turn,
-    `is_resuming` is True.
+    `is_resuming` is True. `unknown_function`: workers have announced functions, but not that of the task, which has not started since
+    its last edit.
     """
 
     id: int
@@ -256,6 +257,7 @@ class Task:
     during: str
     pause: str | None
     is_resuming: bool
+    unknown_function: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -271,8 +273,11 @@ class Task:
     @property
     def runs_next(self) -> datetime | None:
         """`next_run`, or None if the task is not pushed then: it is disabled or paused, or its owner is inactive."""
-        is_paused = self.paused_by is not None or self.pause is not None
-        return self.next_run if self.enabled and self.owner_active and not is_paused else None
+        return self.next_run if self.is_runnable else None
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.enabled and self.owner_active and self.paused_by is None and self.pause is None
 
 
 # -------------------------------------------------------------------------------------- checks and schemas

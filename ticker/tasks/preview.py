@@ -37,19 +37,20 @@ class Preview:
 
 
 def validate(
-    text: str, *, zone: str | None = None, during: str | None = None, count: int = 5, now: datetime | None = None
-) -> Preview:
+    text: str, *, zone: str | None = None, during: str | None = None, count: int = 5, now: datetime | None = None,
+    tick_ms: int | None = None,
+) -> Preview:  # fmt: skip
     """Returns the preview of a schedule, such as `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00` or `2027-01-01T00:00:00Z`.
 
     `during` and `zone` are as in `register`. Raises BadInput if the text is invalid or never fires. `now` defaults to this
-    machine's clock.
+    machine's clock, and `tick_ms` to TICKER_TICK.
     """
     if not isinstance(text, str):
         raise BadInput("expression", text, "is not a string")
     schedule = in_hours(kinds.detect(text, zone), zone or "UTC", checks.during("during", during or ""))
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
-    return of(schedule, start, count)
+    return of(schedule, start, count, tick_ms)
 
 
 def in_hours(schedule: Schedule, zone: str, during: str) -> Schedule:
@@ -62,23 +63,24 @@ def in_hours(schedule: Schedule, zone: str, during: str) -> Schedule:
     return InHours(schedule, task) if during else schedule
 
 
-def of(schedule: Schedule, start: datetime, count: int) -> Preview:
+def of(schedule: Schedule, start: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Returns the preview of a parsed schedule."""
     if not 1 <= count <= MOST_TIMES:
         raise BadInput("count", count, f"is not a whole number from 1 to {MOST_TIMES}")
     return Preview(
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
-        tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),
+        tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start, tick_ms or settings.current().tick_ms)),
     )  # fmt: skip
 
 
-def of_task(task: Task, now: datetime, count: int) -> Preview:
+def of_task(task: Task, now: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has no times."""
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
     first = task.next_run if (begin := hours.in_hours(task, start)) == start else begin
-    preview, tick = of(kinds.of(task), begin, count), settings.current().tick_ms
+    tick = tick_ms or settings.current().tick_ms
+    preview = of(kinds.of(task), begin, count, tick)
     if task.every_most_ms:
         elastic = Interval(task.every_ms, most_ms=task.every_most_ms)
         preview = replace(preview, words=(InHours(elastic, task) if task.during else elastic).words())
@@ -93,8 +95,7 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
     return replace(preview, times=times)
 
 
-def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
-    tick = settings.current().tick_ms
+def _warnings(schedule: Schedule, start: datetime, tick: int) -> Iterator[str]:
     if isinstance(schedule, Interval | InHours):
         every = schedule.schedule if isinstance(schedule, InHours) else schedule
         if rounded := definition.rounded_up(every.every_ms, tick):

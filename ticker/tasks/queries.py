@@ -7,15 +7,17 @@ from ticker.db import sql
 from ticker.db.steps import JSON_COLUMNS, Query
 from ticker.tasks.fields import DEFAULTS, Task
 
-COMPUTED = {"pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}"}
-"""The columns of a `Task` that are rules, not columns of the table."""
+COMPUTED = {
+    "pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "unknown_function": "{unknown_function t}", "tick_ms": "{tick_ms}",
+}  # fmt: skip
+"""The columns of `{task}` that are rules, not columns of the table."""
 
 
 def _column(name: str) -> str:
     return COMPUTED.get(name, f"t.{name}::text" if name in JSON_COLUMNS else f"t.{name}")
 
 
-_OF_TASK = (*(name for name in Task.__dataclass_fields__ if name != "warnings"), "registered", "declared_in")
+_OF_TASK = (*(name for name in Task.__dataclass_fields__ if name != "warnings"), "registered", "declared_in", "tick_ms")
 
 LISTS = (
     ("settings", sql.listed(DEFAULTS, "t")),

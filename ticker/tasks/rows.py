@@ -13,6 +13,7 @@ from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps
 from ticker.engine import timing
+from ticker.engine.functions import unknown_function, unknown_queue
 from ticker.errors import BadInput
 from ticker.model import Kind, Outcome
 from ticker.schedules import hours, kinds
@@ -55,7 +56,21 @@ def insert(
         return None
     row = new[0] if first is not None else (yield from placed(new[0]))
     yield from wake_up()
-    return task_from(row)
+    return (yield from unknown(row))
+
+
+def unknown(row: Row) -> Steps[Task]:
+    """Returns the task of a row that was written, with a warning if no worker has announced its function or its queue."""
+    task = task_from(row)
+    if not (row["unknown_function"] or row["unknown_queue"]):
+        return task
+    functions = yield query("functions")
+    queues = {queue for function in functions for queue in function["queues"]}
+    warnings = (
+        unknown_function(task.function, [function["name"] for function in functions]),
+        unknown_queue(task.queue, sorted(queues)),
+    )
+    return replace(task, warnings=(*task.warnings, *filter(None, warnings)))
 
 
 def change(
@@ -74,7 +89,7 @@ def change(
     ):
         changed = [(yield from placed(changed[0]))]
     yield from wake_up()
-    return task_from(changed[0])
+    return (yield from unknown(changed[0]))
 
 
 def placed(row: Row) -> Steps[Row]:
@@ -212,8 +227,8 @@ def task_from(row: Row) -> Task:
 
 def tasks_from(rows: Iterable[Row]) -> list[Task]:
     """Returns rows of `tasks` as `Task` objects, each with its warnings."""
-    tick = settings.current().tick_ms
-    return [replace(task, warnings=definition.warnings(task, tick)) for task in map(_value, rows)]
+    usual = settings.current().tick_ms
+    return [replace(_value(row), warnings=definition.warnings(_value(row), row["tick_ms"] or usual)) for row in rows]
 
 
 def _value(row: Row) -> Task:

@@ -77,7 +77,7 @@ def choice(*meanings: str) -> Sort:
 
 DURATION: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}], "examples": ["30s", "1h30m", "PT5M", 90]}
 INTERVAL: Schema = {**DURATION, "examples": ["30s", "1h30m", "PT5M", "1m..30m", 90]}
-TIME: Schema = {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["2027-01-01T09:00:00Z"]}
+TIME: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}], "examples": ["2027-01-01T09:00:00Z"]}
 NAME = Sort({"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, "NAME", checks.plain)
 LABEL = Sort({"type": "string", "maxLength": NAME_AT_MOST}, "NAME", checks.label)
 PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose)

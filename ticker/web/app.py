@@ -78,7 +78,11 @@ def with_token(tokens: tuple[str, ...], open_: bool) -> tuple[str, ...]:
     if tokens or open_:
         return tokens
     token = new_token()
-    log.warning("no token is set (TICKER_WEB_TOKEN); generated one for this process only: token=%s", token)
+    log.warning(
+        "no token is set (TICKER_WEB_TOKEN); generated one for this process only: token=%s",
+        token,
+        extra={"event": "token_generated"},
+    )
     return (token,)
 
 

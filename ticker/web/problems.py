@@ -78,7 +78,14 @@ def answer(
     """Returns the answer to an error. An unexpected error is logged with its traceback, and answered without it."""
     problem = details(error)
     if problem["status"] == HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("%s %s: %s", quoted(scope["method"]), quoted(below(scope)), type(error).__name__, exc_info=error)
+        log.error(
+            "%s %s: %s",
+            quoted(scope["method"]),
+            quoted(below(scope)),
+            type(error).__name__,
+            exc_info=error,
+            extra={"event": "request_failed"},
+        )
     headers = dict(getattr(error, "headers", None) or {})
     if problem["status"] == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Basic realm="ticker", charset="UTF-8"'

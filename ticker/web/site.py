@@ -1,6 +1,6 @@
 """Gives handlers the settings and the database, and hides the values that must not be shown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -8,7 +8,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from ticker.errors import Unavailable
-from ticker.read import explain, formatting, health
+from ticker.read import explain, formatting, health, overview
 from ticker.read.entries import JournalEntry
 from ticker.read.journal import Drops
 from ticker.read.pauses import list_pauses
@@ -47,9 +47,14 @@ class Site:
             return list_pauses(db)
         return []
 
-    def task_data(self, task: Task) -> dict[str, Any]:
-        schedule = {"schedule": formatting.schedule(task), "in_words": formatting.in_words(task)}
-        return self._shown({**formatting.task_data(task), **schedule}, OF_TASKS)
+    def task_data(self, db: Any, task: Task) -> dict[str, Any]:
+        return self.tasks_data(db, [task])[0]
+
+    def tasks_data(self, db: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+        ends = overview.last_ends(db, tasks)
+        if self.settings.hide_args:
+            ends = {id_: replace(run, result=None) for id_, run in ends.items()}
+        return [self._shown(formatting.task_data(task, ends), OF_TASKS) for task in tasks]
 
     def run_data(self, run: RunRecord) -> dict[str, Any]:
         return self._shown(formatting.run_data(run), OF_RUNS)
@@ -85,9 +90,9 @@ class Site:
             for drops in counted
         ]
 
-    def why_data(self, why: Why) -> dict[str, Any]:
+    def why_data(self, db: Any, why: Why) -> dict[str, Any]:
         return {
-            "task_id": why.task_id, "task": None if why.task is None else self.task_data(why.task),
+            "task_id": why.task_id, "task": None if why.task is None else self.task_data(db, why.task),
             "now": formatting.plain_data(why.now), "at": formatting.plain_data(why.at),
             "lines": [self.line_data(line) for line in why.lines], "then": list(why.then), "next": list(why.next),
         }  # fmt: skip

@@ -25,7 +25,7 @@ from wrappers.group.loop import Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import watch_sockets
-from wrappers.layers.record import end_of, end_of_error
+from wrappers.layers.record import end_of, end_of_error, log_end
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, serialize, start
@@ -155,7 +155,12 @@ class Group:
                 (left if is_left else kept).append(call)
             if not left:
                 continue
-            log.info("%s tasks of job=%s cannot begin here soon: the next tick pushes them again", len(left), job_id)
+            log.info(
+                "%s tasks of job=%s cannot begin here soon: the next tick pushes them again",
+                len(left),
+                job_id,
+                extra={"event": "tasks_given_back"},
+            )
             self._unstarted = kept
             for call in left:
                 self._locked_since.pop(call.task_id, None)
@@ -181,7 +186,11 @@ class Group:
         try:
             answers = await loop.run_in_executor(self._asking, start.ask_all, calls, tokens)
         except Exception as error:  # the slots stay taken: the worker ends the runs that may have started
-            log.warning("nothing new begins in this process, because a start request failed: %s", error)
+            log.warning(
+                "nothing new begins in this process, because a start request failed: %s",
+                error,
+                extra={"event": "start_failed"},
+            )
             self._has_failed = True
             for call in calls:
                 self._let_go(call.job_id)
@@ -204,6 +213,7 @@ class Group:
             run = call.task_id, answer.start.token, answer.start.run_id
             output = streams.Output(slot)  # discards the output of an earlier run in this slot
             hard = answer.deadline - answer.since
+            shared_state.write_names(*answer.start.names, slot)
             self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
             self._let_go(call.job_id)
             return slot, answer, output
@@ -216,7 +226,12 @@ class Group:
         else:
             self._let_go(call.job_id)
             if answer is None:
-                log.warning("task=%s did not begin: its row was locked for over %.0f s", call.task_id, start.PATIENCE)
+                log.warning(
+                    "task=%s did not begin: its row was locked for over %.0f s",
+                    call.task_id,
+                    start.PATIENCE,
+                    extra={"event": "start_delayed"},
+                )
             self.answers["locked" if answer is None else str(answer).partition(":")[0]] += 1
         return None
 
@@ -244,7 +259,7 @@ class Group:
             end = await self._outcome(slot, call)
         if self._is_torn:
             return
-        log.info("run %s task=%s job=%s", end.outcome, call.task_id, call.job_id)
+        log_end(call, end.outcome, end.reason)
         printed, complained = output.close()
         end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
         left = PendingEnd(call.task_id, begun.run_id, begun.token, end)
@@ -254,7 +269,9 @@ class Group:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._ending, write)
             except Exception as error:
-                log.warning("the end of task=%s could not be written: %s", call.task_id, error)
+                log.warning(
+                    "the end of task=%s could not be written: %s", call.task_id, error, extra={"event": "end_delayed"}
+                )
         self._slots.give_back(slot)
         self._full_keys.note_end(begun.limits)
         self.answers[end.outcome] += 1
@@ -272,7 +289,13 @@ class Group:
             serialize.shorten(error)
             end = end_of_error(call, error)
             if end.outcome not in NO_FAILURE:
-                log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
+                log.error(
+                    "traceback of task=%s job=%s",
+                    call.task_id,
+                    call.job_id,
+                    exc_info=error,
+                    extra={"event": "run_error"},
+                )
             return end
         return end_of(call, overlooked)
 
@@ -295,5 +318,9 @@ class Group:
         return not (self._is_closing or self._has_failed or shared_state.is_stopping())
 
     def _close(self, task_id: int) -> None:
-        log.warning("task=%s ignores its soft limit: nothing new begins in this process", task_id)
+        log.warning(
+            "task=%s ignores its soft limit: nothing new begins in this process",
+            task_id,
+            extra={"event": "soft_limit_ignored"},
+        )
         self._is_closing = True

@@ -61,5 +61,9 @@ class Watch:
             where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?"
             task = next((run.task_id for run in shared_state.open_runs() if run.slot == step[0]), "?")
             log.warning(
-                "task=%s blocks the event loop: %.1f s in one step, now at %s", task, limits.now() - step[1], where
+                "task=%s blocks the event loop: %.1f s in one step, now at %s",
+                task,
+                limits.now() - step[1],
+                where,
+                extra={"event": "event_loop_blocked"},
             )

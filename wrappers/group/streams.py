@@ -5,7 +5,8 @@
         current.set(Output(slot))    # in the run's own context
         print("kept with this run")
 
-Text that is printed outside a run goes to the process's own output.
+Text that is printed outside a run goes to the process's own output. Under our Worker, that output is kept like the output
+of child processes (see `output_pipes`): with each run of the group that was active at that time.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import sys
 from contextvars import ContextVar
 from typing import TextIO
 
-from wrappers.pipeline.output import Stream, add_log_handler, log_handler, text_of
-from wrappers.sandbox import ring_buffer
+from wrappers.pipeline.output import Stream, add_log_handler, log_handler, texts_in_group
+from wrappers.sandbox import output_pipes, ring_buffer
 
 
 class Output:
@@ -25,8 +26,8 @@ class Output:
     def __init__(self, slot: int) -> None:
         self._pair = ring_buffer.pair_of(slot)
         self._is_closed = False
-        for kept in self._pair:
-            kept.empty()
+        for number, kept in enumerate(self._pair):
+            kept.empty(mark=output_pipes.written(number))
 
     def write(self, number: int, data: bytes | memoryview) -> None:
         if not self._is_closed:
@@ -35,8 +36,7 @@ class Output:
     def close(self) -> tuple[str, str]:
         """Returns the output and the error output, safe to store and to show. Later writes are not kept."""
         self._is_closed = True
-        output, error_output = map(text_of, self._pair)
-        return output, error_output
+        return texts_in_group(self._pair)
 
 
 current: ContextVar[Output | None] = ContextVar("ticker_output", default=None)
@@ -60,6 +60,7 @@ class Streams:
 
     def __enter__(self) -> None:
         self._before = sys.stdout, sys.stderr, logging.lastResort
+        self._is_redirected = output_pipes.redirect()
         errors = Stream(_ToItsRun(1, sys.stderr), sys.stderr, "<stderr>")
         self._handler = log_handler(errors)
         self._handler.addFilter(
@@ -71,3 +72,5 @@ class Streams:
     def __exit__(self, *_: object) -> None:
         sys.stdout, sys.stderr, logging.lastResort = self._before
         logging.getLogger().removeHandler(self._handler)
+        if self._is_redirected:
+            output_pipes.restore()

@@ -1,6 +1,6 @@
 """The layers between RQ and a function, outermost first. The order matters:
 
-report   reports to RQ and the log; turns a limit into an ordinary error, a drop into a short text
+report   reports to RQ; turns a limit into an ordinary error, a drop into a short text
 guard    asks the database whether this job may run, before any code of the task does
 sentry   labels the run for Sentry, if Sentry is loaded
 time_box arms the soft and the hard limit, and cancels them last of all

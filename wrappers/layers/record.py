@@ -9,7 +9,7 @@ from rq.timeouts import JobTimeoutException
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Outcome
 from wrappers.pipeline import finish as finishing
-from wrappers.pipeline import serialize
+from wrappers.pipeline import run_log, serialize
 from wrappers.pipeline.chain import Proceed
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.hold_off import SlowDown, checked_key
@@ -54,7 +54,7 @@ def end_of(call: Call, overlooked: bool) -> End:
     if answer.nothing_to_do:
         return End(Outcome.NOTHING_TO_DO)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
-    return End(outcome, result=answer.result, pieces=answer.pieces, made=answer.made)
+    return End(outcome, answer.note, answer.result, pieces=answer.pieces, made=answer.made)
 
 
 def end_of_error(call: Call, error: BaseException) -> End:
@@ -84,11 +84,17 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     printed, complained = capture.texts()
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
     left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
-    if end.pieces is None and handoff.leave(left):  # pieces may be many, so the horse writes them itself
-        shared_state.clear()
-        return end.outcome
-    ended = finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
+    is_left = end.pieces is None and handoff.leave(left)  # pieces may be many, so the horse writes them itself
+    is_ended = is_left or finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
     shared_state.clear()
-    if not ended:
+    if not is_ended:
         return "lost: another run holds the task"
-    return end.outcome if end.pieces is None else "processing"
+    answer = end.outcome if end.pieces is None else "processing"
+    log_end(call, answer, end.reason)
+    return answer
+
+
+def log_end(call: Call, outcome: str, reason: str) -> None:
+    start = call.start
+    assert start is not None
+    run_log.ended(outcome, reason, task_id=call.task_id, names=start.names, run_id=start.run_id, job_id=call.job_id)

@@ -43,7 +43,11 @@ def new_run(call: Call, box_ms: int) -> Run:
 def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
     """Yields armed limits and cancels them last of all. Yields None if hard_limit=off, for workers that do not fork."""
     if call.settings.hard_limit == "off":
-        log.warning("hard_limit=off: nothing ends task=%s if it overruns its box", call.task_id)
+        log.warning(
+            "hard_limit=off: nothing ends task=%s if it overruns its box",
+            call.task_id,
+            extra={"event": "no_hard_limit"},
+        )
         yield None
         return
     hard = (box_ms + grace_ms) / 1000

@@ -42,15 +42,26 @@ class Start:
     piece: Any = None
     limits: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, str]:
+        return names(self.name, self.owner_type, self.owner_id)
+
+
+def names(name: str | None, owner_type: str | None, owner_id: str | None) -> tuple[str, str]:
+    """Returns a task's name and owner as log lines show them: `?` if the task is gone, and `-` without an owner."""
+    return name or "?", f"{owner_type}:{owner_id}" if owner_type else "-"
+
 
 @dataclass(slots=True)
 class Answer:
     """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work.
 
+    `note`: says how the result was changed, if it was.
     `stopped`: the function was interrupted because somebody stopped its run.
     """
 
     result: str | None = None
+    note: str = ""
     nothing_to_do: bool = False
     pieces: str | None = None
     made: int = 0  # pieces that are already recorded

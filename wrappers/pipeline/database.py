@@ -94,7 +94,12 @@ class Database:
         try:
             return while_locked(lambda: self._end(run_id, at, **end, **texts))
         except (psycopg.DataError, psycopg.IntegrityError) as error:
-            log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
+            log.warning(
+                "the texts of a run of task=%s cannot be stored: %s",
+                task_id,
+                first_line(error),
+                extra={"event": "texts_refused"},
+            )
             return while_locked(lambda: self._end(run_id, at, **end, **NO_TEXTS))
 
     def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
@@ -110,7 +115,14 @@ class Database:
             return True
         if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
             return False
-        log.warning("end recorded late task=%s run=%s: %s, %.1f s ago", end["task_id"], run_id, end["outcome"], age)
+        log.warning(
+            "end recorded late task=%s run=%s: %s, %.1f s ago",
+            end["task_id"],
+            run_id,
+            end["outcome"],
+            age,
+            extra={"event": "end_recorded_late"},
+        )
         return True
 
     def finish_all(self, ends: Sequence[PendingEnd]) -> list[bool | None]:
@@ -150,7 +162,7 @@ class Database:
             [row] = self.execute("hold_off", key=key, run_id=run_id, for_ms=for_ms, age=age, now=now)
             if row["is_locked"]:
                 raise RowLocked(LOCKED)
-            log.info("key %s is held off until %s", key, row["held_until"])
+            log.info("key %s is held off until %s", key, row["held_until"], extra={"event": "key_held_off"})
 
         while_locked(write)
 

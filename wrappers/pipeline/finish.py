@@ -8,7 +8,7 @@ from itertools import chain, repeat
 
 from ticker.errors import DatabaseUnavailable
 from ticker.model import Outcome
-from wrappers.pipeline import output
+from wrappers.pipeline import output, run_log
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import deaths, handoff, limits, shared_state
@@ -34,7 +34,9 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
         except DatabaseUnavailable as error:
             if handoff.leave(left):
                 break
-            log.warning("the end of task=%s could not be written yet: %s", left.task_id, error)
+            log.warning(
+                "the end of task=%s could not be written yet: %s", left.task_id, error, extra={"event": "end_delayed"}
+            )
             if limits.now() > until:
                 raise
             time.sleep(pause)
@@ -121,5 +123,6 @@ def abandon(database: Database, waiting: WaitingEnds) -> None:
 def _close(database: Database, waiting: WaitingEnds, run: OpenRun, end: End) -> None:
     printed, complained = output.texts(run.slot if run.deadline else None)
     end = replace(end, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    log.warning("%s task=%s: %s", end.outcome, run.task_id, end.reason)
+    shown = shared_state.names_of(run)
+    run_log.ended(end.outcome, end.reason, task_id=run.task_id, names=shown, run_id=run.run_id)
     waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

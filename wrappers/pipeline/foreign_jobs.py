@@ -41,7 +41,12 @@ def is_foreign(job_id: str) -> bool:
             with closing(Database.from_environment()) as database:
                 _own = installation.read(database.execute).id
         except TickerError as error:
-            log.warning("job=%s is put back: the installation of the tables cannot be read: %s", job_id, error)
+            log.warning(
+                "job=%s is put back: the installation of the tables cannot be read: %s",
+                job_id,
+                error,
+                extra={"event": "foreign_job"},
+            )
             return True
         if named == _own:
             return False
@@ -49,7 +54,7 @@ def is_foreign(job_id: str) -> bool:
         log.warning(
             "job=%s belongs to installation %s and these tables to %s: it is put back, like all jobs of %s; give each "
             "installation its own queues, or its own Redis",
-            job_id, named, _own, named,
+            job_id, named, _own, named, extra={"event": "foreign_job"},
         )  # fmt: skip
     return True
 

@@ -42,7 +42,7 @@ def span(until: Until | None) -> int | None:
     with suppress(ValueError, OverflowError, BadInput):
         date = parsedate_to_datetime(until)  # such as `Wed, 21 Oct 2026 07:28:00 GMT`
         return _span(date if date.tzinfo else date.replace(tzinfo=UTC))
-    log.warning("%s; the key is held off as without a time", problem)
+    log.warning("%s; the key is held off as without a time", problem, extra={"event": "hold_off_without_time"})
     return None
 
 

@@ -17,4 +17,6 @@ def called(call: Call, step: Step, *piece: Any) -> Any:
 def note(call: Call, returned: Any) -> None:
     """Stores what the function returned in the call's answer."""
     call.answer.nothing_to_do = returned is fan_out.NOTHING_TO_DO
-    call.answer.result = None if call.answer.nothing_to_do else serialize.as_json(returned) or None
+    if not call.answer.nothing_to_do:
+        result, call.answer.note = serialize.as_json(returned)
+        call.answer.result = result or None

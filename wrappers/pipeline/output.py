@@ -4,9 +4,9 @@
         function()              # print, sys.stdout.buffer, warnings, logging
     output, error_output = kept.texts()
 
-Replaces Python's own streams, not the files underneath. A child process or a C library writes where the worker's own
-output goes. A write never waits, is not passed on, and uses no more memory than the 64 kB that are kept of each
-stream.
+Replaces Python's own streams. Under our Worker, also replaces the files underneath, for child processes and C libraries
+(see `output_pipes`). A write to Python's streams never waits, is not passed on, and uses no more memory than the 64 kB that
+are kept of each stream.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from wrappers.pipeline import serialize
-from wrappers.sandbox import ring_buffer
-from wrappers.sandbox.ring_buffer import Ring
+from wrappers.sandbox import output_pipes, ring_buffer
+from wrappers.sandbox.ring_buffer import HALF_IN_GROUP, Pair, Ring
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "texts"]
 
 PIECE = 64 * 1024  # characters that are encoded at a time, so that a text of 1 GB is not copied at once
+
+OF_GROUP = "[written by a child process or a C library during this run, for this run or for another one of its group:]"
 
 _CONTINUES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
 
@@ -40,6 +42,7 @@ class Capture:
     def __init__(self, enabled: bool = True) -> None:
         self._pair = ring_buffer.pair()
         self._enabled = enabled
+        self._sinks: list[_InOrder] = []
 
     def __enter__(self) -> Capture:
         global _active
@@ -47,11 +50,14 @@ class Capture:
             kept.empty()
         if self._enabled:
             self._before = sys.stdout, sys.stderr, logging.lastResort
-            self._handler = log_handler(Stream(self._pair[1], sys.stderr, "<stderr>"))
+            if output_pipes.redirect():
+                self._sinks = [_InOrder(number, ring) for number, ring in enumerate(self._pair)]
+            output, errors = self._sinks or self._pair
+            self._handler = log_handler(Stream(errors, sys.stderr, "<stderr>"))
             _active = self
             add_log_handler(self._handler)
-            sys.stdout = Stream(self._pair[0], sys.stdout, "<stdout>")
-            sys.stderr = Stream(self._pair[1], sys.stderr, "<stderr>")
+            sys.stdout = Stream(output, sys.stdout, "<stdout>")
+            sys.stderr = Stream(errors, sys.stderr, "<stderr>")
         return self
 
     def __exit__(
@@ -63,16 +69,21 @@ class Capture:
             sys.stdout, sys.stderr, logging.lastResort = self._before
             logging.getLogger().removeHandler(self._handler)
             _active = None
+            if self._sinks:
+                output_pipes.restore()
 
     def texts(self) -> tuple[str, str]:
         """Returns the output and the error output, safe to store and to show."""
-        return text_of(self._pair[0]), text_of(self._pair[1])
+        return _texts_of(self._pair) if self._enabled else ("", "")
 
     def leave_to_parent(self) -> None:
-        """Makes a process that the function forked print where the worker does, like every other child process."""
-        self.__exit__(None, None, None)
-        for kept in self._pair:
-            kept.part()
+        """Makes a process that the function forked write to the files underneath, like every other child process."""
+        for sink in self._sinks:
+            sink.is_in_fork = True
+        if not self._sinks:
+            self.__exit__(None, None, None)
+            for kept in self._pair:
+                kept.part()
 
 
 _active: Capture | None = None
@@ -83,8 +94,32 @@ def texts(slot: int | None = None) -> tuple[str, str]:
 
     `slot` is that of a run in a group.
     """
-    output, error_output = ring_buffer.pair() if slot is None else ring_buffer.pair_of(slot)
-    return text_of(output), text_of(error_output)
+    return _texts_of(ring_buffer.pair()) if slot is None else texts_in_group(ring_buffer.pair_of(slot))
+
+
+def _texts_of(kept: Pair) -> tuple[str, str]:
+    for number, ring in enumerate(kept):
+        output_pipes.pass_on(number, ring)
+    output, error_output = map(text_of, kept)
+    return output, error_output
+
+
+def texts_in_group(kept: Pair) -> tuple[str, str]:
+    """Returns the output and error output of a run in a group, each with what the group's process wrote past Python's streams.
+
+    That is all that was written during the run, because it does not show which run wrote it.
+    """
+    output, error_output = (text_of(ring) + _of_group(number, ring.mark) for number, ring in enumerate(kept))
+    return output, error_output
+
+
+def _of_group(number: int, mark: int) -> str:
+    if output_pipes.written(number) <= mark:
+        return ""
+    left_out, data = ring_buffer.arrived()[number].since(mark, 2 * HALF_IN_GROUP)
+    cut = f"[... {left_out} bytes left out ...]\n" if left_out else ""
+    text = (_without_cut_begin(data) if left_out else data).decode("utf-8", "replace")
+    return f"{OF_GROUP}\n{cut}{serialize.visible(text)}"
 
 
 def _after_fork() -> None:
@@ -102,6 +137,26 @@ class Kept(Protocol):
     """Takes what a run writes: a ring, or an object that chooses one."""
 
     def write(self, data: bytes | memoryview) -> None: ...
+
+
+class _InOrder:
+    """Takes what a run prints, after all that was written to the file underneath. In a fork, writes to that file."""
+
+    def __init__(self, number: int, ring: Ring) -> None:
+        self.is_in_fork = False
+        self._number, self._ring = number, ring
+        self._is_in_line = False
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self.is_in_fork:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._number + 1, left) :]
+            return
+        if not (self._is_in_line and data == b"\n"):  # of a `print`, which writes the end of its line by itself
+            output_pipes.pass_on(self._number, self._ring)
+        self._ring.write(data)
+        self._is_in_line = data[-1:] != b"\n"
 
 
 class _Bytes(io.RawIOBase):

@@ -9,6 +9,7 @@ from typing import Any
 from ticker.db import json_text
 
 RESULT_AT_MOST = 4096  # bytes of JSON text
+REPR_AT_MOST = 200  # characters
 SENTENCE_AT_MOST = 500  # characters
 OURS = Path(__file__).parents[1]  # frames of the layers do not help the function's author
 TRACEBACK_AT_MOST = 64 * 1024  # characters, from the end, which tells the most
@@ -21,22 +22,32 @@ _HIDDEN = {  # control characters of terminals, and those that change a text's d
 }
 
 
-def as_json(value: Any) -> str:
-    """Returns a function's result for storage: small JSON, or else the beginning of its repr. Empty for None."""
+def as_json(value: Any) -> tuple[str, str]:
+    """Returns a function's result for storage, and a sentence if it had to be changed. Both are empty for None.
+
+    Small JSON is stored as it is, and anything else as the beginning of its repr.
+    """
     if value is None:
-        return ""
+        return "", ""
+    kept = f"it was kept as text, cut to {REPR_AT_MOST} characters"
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        text = json.dumps(_repr(value), ensure_ascii=False)
-    if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST or json_text.depth(text) > json_text.NESTED_AT_MOST:
-        text = json.dumps(_repr(value), ensure_ascii=False)
-    return json_text.without_nul(clean(text))
+        return _as_text(value), f"its result was not JSON; {kept}"
+    if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST:
+        return _as_text(value), f"its result was over {RESULT_AT_MOST} bytes of JSON; {kept}"
+    if json_text.depth(text) > json_text.NESTED_AT_MOST:
+        return _as_text(value), f"its result was nested over {json_text.NESTED_AT_MOST} deep; {kept}"
+    return json_text.without_nul(clean(text)), ""
+
+
+def _as_text(value: Any) -> str:
+    return json_text.without_nul(clean(json.dumps(_repr(value), ensure_ascii=False)))
 
 
 def _repr(value: Any) -> str:
     try:
-        return repr(value)[:200]
+        return repr(value)[:REPR_AT_MOST]
     except Exception as error:
         return f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
 

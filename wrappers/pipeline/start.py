@@ -16,8 +16,8 @@ from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import words
-from wrappers.pipeline import registry
-from wrappers.pipeline.context import Call, Start
+from wrappers.pipeline import registry, run_log
+from wrappers.pipeline.context import Call, Start, names
 from wrappers.pipeline.database import LOCK_PAUSE, LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
@@ -69,12 +69,16 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
         shared_state.clear()
         return drop(call, verdict)
     waited, limit = clock.monotonic() - began, min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)
+    shown = names_in(verdict)
     if waited > limit:
         reason = too_late(waited, limit)
         call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
         shared_state.clear()
-        log.warning("lost task=%s: %s", call.task_id, reason)
+        run_log.ended(
+            Outcome.LOST, reason, task_id=call.task_id, names=shown, run_id=verdict["run_id"], job_id=call.job_id
+        )
         return f"lost: {reason}"
+    shared_state.write_names(*shown)
     shared_state.write(call.task_id, token, verdict["run_id"])
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
@@ -91,7 +95,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
     try:
         verdicts = verdicts_on(calls, tokens)
     except DatabaseUnavailable as error:
-        log.warning("%s starts are requested once more: %s", len(calls), error)
+        log.warning("%s starts are requested once more: %s", len(calls), error, extra={"event": "start_delayed"})
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
         verdicts = verdicts_again(calls, tokens, first)
     back = {token: call for call, token in zip(calls, tokens, strict=True) if _waits_long(call, verdicts[token].row)}
@@ -114,7 +118,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
         else:
             answers.append(replace(call, began=began, start=_start(verdict, token), since=since))
     if late:
-        log.warning("lost %s runs: %s", len(late), late[0].end.reason)
+        log.warning("lost %s runs: %s", len(late), late[0].end.reason, extra={"event": "starts_too_late"})
         with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
             database.finish_all(late)
     return answers
@@ -166,7 +170,7 @@ def patiently(
             if clock.monotonic() > give_up_at:
                 raise
             when_it_waits()
-            log.warning("the start waits: %s", error)
+            log.warning("the start waits: %s", error, extra={"event": "start_delayed"})
             time.sleep(PAUSE)
 
 
@@ -247,18 +251,23 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
     """Logs a refused job, which RQ sees as a success. A drop has a record; what has a word of its own here has none."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
+    shown = reason, call.task_id, *names_in(verdict), call.job_id, detail
     if reason in (Reason.LIMITED, Reason.POSTPONED):
-        log.info("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
+        log.info("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "run_postponed"})
         return f"{reason}: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE):
-        log.warning("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
+        log.warning("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "job_refused"})
         return f"{reason}: {detail}"
     log.warning(
-        "dropped reason=%s task=%s name=%s last_run=%s interval=%s tolerance=%s: %s",
-        reason, call.task_id, verdict["name"] or "?", verdict["last_run"],
-        words(verdict["every_ms"] or 0), words(verdict["tolerance_ms"] or 0), detail,
+        "dropped reason=%s task=%s name=%s owner=%s last_run=%s interval=%s tolerance=%s job=%s: %s",
+        *shown[:4], verdict["last_run"], words(verdict["every_ms"] or 0), words(verdict["tolerance_ms"] or 0), *shown[4:],
+        extra={"event": "run_dropped"},
     )  # fmt: skip
     return f"dropped: {reason}, {detail}"
+
+
+def names_in(verdict: Mapping[str, Any]) -> tuple[str, str]:
+    return names(verdict["name"], verdict["owner_type"], verdict["owner_id"])
 
 
 def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:

@@ -75,7 +75,12 @@ class WaitingEnds:
             if any(_is_news(left.end) for left in ends):
                 database.wake_tickers()
         except (TickerError, psycopg.Error) as error:
-            log.warning("%s ends could not be written together: %s", len(ends), first_line(error))
+            log.warning(
+                "%s ends could not be written together: %s",
+                len(ends),
+                first_line(error),
+                extra={"event": "end_delayed"},
+            )
             return set()
         for left, is_written in zip(ends, written, strict=True):
             if is_written:
@@ -131,7 +136,13 @@ class WaitingEnds:
             self._is_away = not isinstance(error, RowLocked)
             self._pause = min(2 * self._pause or FIRST_PAUSE, LONGEST_PAUSE)
             self._again_at = limits.now() + self._pause
-            log.warning("the end of task=%s (%s) is not recorded yet: %s", left.task_id, left.end.outcome, error)
+            log.warning(
+                "the end of task=%s (%s) is not recorded yet: %s",
+                left.task_id,
+                left.end.outcome,
+                error,
+                extra={"event": "end_delayed"},
+            )
             return False
         except psycopg.Error as error:
             self._give_up(run, first_line(error))
@@ -141,7 +152,13 @@ class WaitingEnds:
 
     def _give_up(self, run: tuple[int, str], why: str) -> None:
         end = PendingEnd.unpacked(self._ends[run][1]).end
-        log.warning("the end of task=%s (%s) is not recorded, and given up: %s", run[0], end.outcome, why)
+        log.warning(
+            "the end of task=%s (%s) is not recorded, and given up: %s",
+            run[0],
+            end.outcome,
+            why,
+            extra={"event": "end_given_up"},
+        )
         self._drop(run)
 
     def _drop(self, run: tuple[int, str]) -> None:
@@ -163,7 +180,11 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
             run_id=left.run_id, at=end.at, alone=end.alone,
         )  # fmt: skip
     if not recorded and not left.run_id:
-        log.warning("no start task=%s: the start that was not answered is not in the tables; nothing ran", left.task_id)
+        log.warning(
+            "no start task=%s: the start that was not answered is not in the tables; nothing ran",
+            left.task_id,
+            extra={"event": "start_missing"},
+        )
     elif (recorded or _was_recorded(database, left, end.outcome)) and wake and _is_news(left.end):
         database.execute("wake_up", schema=database.schema)
     return recorded
@@ -179,11 +200,17 @@ def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> boo
     """Returns whether an earlier attempt recorded this end, and logs why the end changes nothing now."""
     recorded = database.outcome_of(left.run_id, left.token)
     if recorded == outcome or (left.end.pieces is not None and recorded == "processing"):
-        log.info("end already recorded task=%s run=%s: %s", left.task_id, left.run_id, recorded)
+        log.info(
+            "end already recorded task=%s run=%s: %s",
+            left.task_id,
+            left.run_id,
+            recorded,
+            extra={"event": "end_repeated"},
+        )
         return True
     log.warning(
         "hold lost task=%s run=%s: its end (%s) changed nothing; its record says %s",
-        left.task_id, left.run_id, outcome, recorded or "nothing",
+        left.task_id, left.run_id, outcome, recorded or "nothing", extra={"event": "hold_lost"},
     )  # fmt: skip
     return False
 

@@ -217,7 +217,7 @@ def incompatibilities_of_newer() -> tuple[str, ...]:
         if problems
         else "everything that we rely on is there"
     )
-    log.warning("rq_untried version=%s tried=%s: %s", VERSION, TRIED, does)
+    log.warning("rq_untried version=%s tried=%s: %s", VERSION, TRIED, does, extra={"event": "rq_untried"})
     return problems
 
 

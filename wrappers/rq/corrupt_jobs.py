@@ -169,7 +169,7 @@ class SurvivingWorker(RQWorker):
         except ResponseError as error:
             if is_trouble_of_the_server(error):
                 raise
-            log.warning("poison job=%s: no heartbeat: %s", job.id, error)
+            log.warning("poison job=%s: no heartbeat: %s", job.id, error, extra={"event": "poison"})
 
     def run_maintenance_tasks(self) -> None:
         """Overrides RQ's method to repeat it after each poisoned job. Other errors end this pass, not the worker."""
@@ -183,7 +183,11 @@ class SurvivingWorker(RQWorker):
                     queue.release_maintenance_lock()  # type: ignore[no-untyped-call]
                 self.last_cleaned_at = now()  # type: ignore[assignment]
                 if not poison.job_id:
-                    log.warning("RQ's maintenance of its registries was interrupted: %s", poison)
+                    log.warning(
+                        "RQ's maintenance of its registries was interrupted: %s",
+                        poison,
+                        extra={"event": "maintenance_interrupted"},
+                    )
                     return
                 put_aside(self.connection, self.queues, poison)
 

@@ -7,9 +7,8 @@ tasks that had not started again.
 
 import logging
 import math
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
@@ -24,6 +23,7 @@ from ticker.engine import jobs
 from wrappers import entry
 from wrappers.group.refill import MORE, GivenJob, Pipe
 from wrappers.rq.compatibility import new_execution
+from wrappers.rq.held_signals import alarm_held
 from wrappers.rq.prepared_start import call_of
 from wrappers.sandbox import limits, shared_state
 
@@ -66,7 +66,7 @@ class OpenJobs:
             try:
                 self._give()
             except RedisError as error:
-                log.warning("the group gets no further job now: %s", error)
+                log.warning("the group gets no further job now: %s", error, extra={"event": "refill_failed"})
 
     def close(self, keep_first: bool = True) -> None:
         """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue.
@@ -148,17 +148,3 @@ class OpenJobs:
 def deadline_of(job: Job) -> float:
     """Returns the instant of `limits.now` at which RQ's own worker would kill the process of a job that begins now."""
     return limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf)
-
-
-@contextmanager
-def alarm_held() -> Iterator[None]:
-    """Holds back RQ's alarm, which would lose what the block has read or taken. Its time goes on, to the fraction of a second.
-
-    `signal.alarm` returns whole seconds, rounded up: a hold every half second would put the alarm off forever.
-    """
-    began, (left, _) = limits.now(), signal.setitimer(signal.ITIMER_REAL, 0)
-    try:
-        yield
-    finally:
-        if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 1e-6))

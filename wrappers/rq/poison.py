@@ -95,7 +95,9 @@ def pass_over(
     connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
 ) -> None:
     """Logs and counts a job, and removes it from the lists of taken jobs. Its hash stays as it is."""
-    log.warning("%s job=%s: %s", poison.event, shown(poison.job_id), poison, exc_info=because)
+    log.warning(
+        "%s job=%s: %s", poison.event, shown(poison.job_id), poison, exc_info=because, extra={"event": "poison"}
+    )
     with connection.pipeline(transaction=False) as pipeline:
         for queue in queues:
             pipeline.lrem(queue.intermediate_queue_key, 1, cast(str, poison.job_id))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ticker.engine import jobs
-from wrappers.rq.open_jobs import alarm_held
+from wrappers.rq.held_signals import alarm_held
 from wrappers.sandbox import handoff, limits, shared_state
 
 if TYPE_CHECKING:
@@ -53,7 +53,13 @@ class Stops:
         with alarm_held():
             while self._requested:
                 if (run := opened.get(self._requested.popleft())) is not None:
-                    log.warning("stopping task=%s: somebody stopped its run", run.task_id)
+                    log.warning(
+                        "stopping task=%s name=%s owner=%s run=%s: somebody stopped it",
+                        run.task_id,
+                        *shared_state.names_of(run),
+                        run.run_id,
+                        extra={"event": "run_stopping"},
+                    )
                     shared_state.stop_run(run)
                     with suppress(ProcessLookupError):
                         os.kill(self._worker.horse_pid, limits.STOP_SIGNAL)

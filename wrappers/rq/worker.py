@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
+from redis.exceptions import RedisError
 from rq import Queue, worker_registration
 from rq.exceptions import InvalidJobOperation, StopRequested
 from rq.job import Job, JobStatus
@@ -20,13 +21,15 @@ from ticker.queue import bulk
 from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
+from wrappers.rq import probes
 from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
 from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.rq.held_signals import stop_signals_held
 from wrappers.rq.open_jobs import OpenJobs, deadline_of
 from wrappers.rq.phase import Phase
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.stops import Stops
-from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
+from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer, shared_state, subreaper
 
 log = logging.getLogger("ticker.run")
 
@@ -47,6 +50,7 @@ class Worker(SurvivingWorker):
         subreaper.become_subreaper()
         shared_state.share()
         ring_buffer.share()
+        output_pipes.share()
         handoff.share()
         limits.prepare()
         self._before = subreaper.children()
@@ -61,18 +65,31 @@ class Worker(SurvivingWorker):
         self._stops = Stops(self)
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
+        self.moved_at = clock.monotonic()
+        self.reaches_redis = False
         super().__init__(*args, **kwargs)
+
+    @property
+    def is_stopping(self) -> bool:
+        return bool(self._stop_requested)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether ends of runs wait until PostgreSQL takes them."""
+        return bool(self._unwritten)
 
     def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
         """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
         self._is_limited = max_jobs is not None
+        probes.watch(self)
         signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)  # for a process whose run has not begun, or has ended
         return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        self._before, self._oom_kills = subreaper.children(), deaths.oom_kills()
+        left_before, self._before, self._oom_kills = self._before, subreaper.children(), deaths.oom_kills()
         self._phase, self._start, self._open_jobs = Phase.TAKEN, None, None
         ring_buffer.begin()
+        output_pipes.begin(are_held=bool(self._before - left_before))
         handoff.begin()
         shared_state.begin(deadline_of(job))
         if self._shutdown_requested_date is not None:
@@ -127,7 +144,7 @@ class Worker(SurvivingWorker):
         if self._start is not None and self._start.is_group and not self._is_limited:
             self._open_jobs = OpenJobs(self, job, begun_execution(self), self._start.write_ends)
         further_jobs = self._open_jobs.pipe if self._open_jobs is not None else None
-        with self._start.handed_over(further_jobs) if self._start else nullcontext(), _stop_signals_held():
+        with self._start.handed_over(further_jobs) if self._start else nullcontext(), stop_signals_held():
             super().fork_work_horse(job, queue)
         if self._stopped_job_id == job.id:
             self.kill_horse()
@@ -241,7 +258,16 @@ class Worker(SurvivingWorker):
 
         A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again.
         """
+        self.moved_at = clock.monotonic()
         self._mind_database()
+        try:
+            self._beat(timeout, pipeline)
+        except RedisError:
+            self.reaches_redis = False
+            raise
+        self.reaches_redis = True
+
+    def _beat(self, timeout: int | None, pipeline: Any) -> None:
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
             return
@@ -346,7 +372,7 @@ class Worker(SurvivingWorker):
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         left = subreaper.kill_new_children(self._before)
         if left:
-            log.warning("killed %s process(es) that a job left behind", left)
+            log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
         finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 
@@ -354,22 +380,3 @@ class Worker(SurvivingWorker):
         """Returns the worker's own connection, which opens on first use, and again after an error."""
         self._database = self._database or Database.from_environment()
         return self._database
-
-
-@contextmanager
-def _stop_signals_held() -> Iterator[None]:
-    """Holds back stop signals until the end of the block, so that RQ's handlers know the horse.
-
-    A signal mask is not enough: another thread may receive the signal, and Python runs its handler in this one.
-    """
-    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
-    held: list[int] = []
-    for signum in handlers:
-        signal.signal(signum, lambda signum, _: held.append(signum))
-    try:
-        yield
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
-        for came in held:
-            signal.raise_signal(came)

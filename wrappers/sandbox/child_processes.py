@@ -33,7 +33,7 @@ def kill() -> None:
     if _is_a_horse_of_ours() and subreaper.has_children():
         left = subreaper.kill_new_children(set(), patience=shared_state.deadline() - limits.now())
         if left:
-            log.warning("killed %s process(es) that a job left behind", left)
+            log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
 
 
 def _exit_code(error: BaseException | None) -> int:

@@ -28,7 +28,9 @@ _LOOP_AT = _STOP_AT + _STOP.size
 _FIRST = _LOOP_AT + _LOOP.size
 _STOPPED_AT = _FIRST + SLOTS * _SLOT.size
 _SIZE = _STOPPED_AT + SLOTS * 16  # for each slot, the token of its run if somebody stopped the run
+_NAMES = 2048  # bytes for the names of a run; a name has at most 200 characters, and an owner at most 402
 _page: mmap.mmap | None = None
+_names: mmap.mmap | None = None  # unused pages take no memory
 
 
 class OpenRun(NamedTuple):
@@ -50,9 +52,9 @@ class OpenRun(NamedTuple):
 
 def share() -> None:
     """Creates the memory, unless it exists. Later forks of this process inherit it."""
-    global _page
+    global _page, _names
     if _page is None:
-        _page = mmap.mmap(-1, _SIZE)
+        _page, _names = mmap.mmap(-1, _SIZE), mmap.mmap(-1, SLOTS * _NAMES)
 
 
 def is_shared() -> bool:
@@ -102,6 +104,21 @@ def write(
     if _page is not None:
         _USED.pack_into(_page, _HEAD.size, max(slot + 1, *_USED.unpack_from(_page, _HEAD.size)))
         _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit, soft_at)
+
+
+def write_names(name: str, owner: str, slot: int = 0) -> None:
+    """Writes the task's name and owner for log lines about a run whose process has died."""
+    if _names is not None:
+        text = f"{name}\n{owner}\n".encode("utf-8", "replace")[:_NAMES]
+        _names[slot * _NAMES : slot * _NAMES + len(text)] = text
+
+
+def names_of(run: OpenRun) -> tuple[str, str]:
+    """Returns the task's name and owner of a run whose start was answered; `?` if they are unknown."""
+    if _names is None or not run.run_id:
+        return "?", "?"
+    name, owner, *_ = _names[run.slot * _NAMES : (run.slot + 1) * _NAMES].decode("utf-8", "replace").split("\n", 2)
+    return name, owner
 
 
 def clear(slot: int = 0) -> None:

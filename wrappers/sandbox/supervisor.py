@@ -22,8 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ticker import logs
-from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
+from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer, shared_state, subreaper
 
 __all__ = ["fork_worker"]
 
@@ -31,6 +30,7 @@ CloseRecord = Callable[[Any, str | None], Any]
 """Takes its own previous return value (or None) and the cause of the horse's death (None while the horse may be alive)."""
 
 LOOK = 0.25  # seconds between two checks of the deadline
+SOON = 0.001  # the same, after a pipe was full
 MARGIN = 0.1  # seconds in which the horse's own timers, or the worker, can act first
 
 STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
@@ -49,6 +49,7 @@ def fork_worker(close_record: CloseRecord) -> None:
         return
     shared_state.share()
     ring_buffer.share()
+    output_pipes.share()
     handoff.share()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if a parent process ignores it, children vanish unseen
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
@@ -92,8 +93,14 @@ def mind_orphans(close_record: CloseRecord) -> None:
     horse = shared_state.horse()
     is_orphan = horse in subreaper.children()
     if is_orphan:
-        logs.to_stdout()
-        log.warning("the worker died during a run: its horse, process %s, continues to its own end", horse)
+        from ticker import logs, settings  # imported here, because nearly no supervisor needs them
+
+        logs.to_stdout(settings.from_environment().log)
+        log.warning(
+            "the worker died during a run: its horse, process %s, continues to its own end",
+            horse,
+            extra={"event": "worker_died"},
+        )
     while horse in subreaper.children() and (code := subreaper.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break
@@ -104,8 +111,8 @@ def mind_orphans(close_record: CloseRecord) -> None:
 
 
 def awaited_signal() -> int:
-    """Returns the next signal; 0 if none came for a while."""
-    info = signal.sigtimedwait(AWAITED, LOOK)
+    """Returns the next signal; 0 if none came for a while. Empties the pipes of a run's output if the worker does not."""
+    info = signal.sigtimedwait(AWAITED, SOON if output_pipes.relieve() else LOOK)
     return info.si_signo if info else 0
 
 

@@ -1,8 +1,7 @@
 """`ticker db upgrade | sql | check | adopt`: creates, prints, checks and takes over the tables."""
 
-import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -54,11 +53,12 @@ def sql() -> None:
 def check(as_json: bool) -> None:
     """List the problems of the tables, of this installation, and of the triggers of owner tables.
 
-    Exits with 0 if there are none, otherwise with 1.
+    Warns about triggers of an older release. Exits with 0 if there are none, otherwise with 1.
     """
     settings = configured()
     from ticker import migrations
     from ticker.db import installation, sql
+    from ticker.registration import owner_checks
 
     with database():
         pass
@@ -67,8 +67,9 @@ def check(as_json: bool) -> None:
             here = installation.read(sql.on(db, settings.schema))
             problems = [
                 *filter(None, [installation.foreign(here, settings.environment)]),
-                *orphans_to_be(db, settings.schema),
+                *owner_checks.problems(db, settings.schema),
             ]
+            render.warn([*owner_checks.outdated(db, settings.schema)])
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:
@@ -122,15 +123,3 @@ def take_over_leases(settings: "Settings", adopted: "Adopted") -> None:
             queue.lease(adopted.id, store.queues(), formerly=adopted.former)
     except TickerError as error:
         render.say(f"no ticker can start until the leases of the queues expire, within 5 minutes: {error}")
-
-
-def orphans_to_be(db: Any, schema: str) -> list[str]:
-    """Returns a sentence for each owner table without the trigger that deletes an owner's tasks."""
-    from ticker import owners
-    from ticker.db import sql
-
-    return [
-        f"table {table} has no ticker trigger, so tasks outlive the owners deleted from it; install the trigger in a "
-        f"migration: owners.install(op, {json.dumps(table)}), or with psql: owners.triggers (docs/concepts/owners.md)"
-        for table in owners.unfollowed(sql.on(db, schema), schema)
-    ]

@@ -8,17 +8,17 @@ from importlib import metadata
 
 import click
 
-from ticker import migrations, owners
+from ticker import migrations
 from ticker.cli import render
 from ticker.cli.connection import configured, database
-from ticker.cli.database.db import orphans_to_be
 from ticker.cli.options import as_json
-from ticker.db import checks, listener, sql
+from ticker.db import checks, listener
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import checks as start
 from ticker.queue.rq import RedisQueue
 from ticker.read import health, overview
 from ticker.read.explain import counted
+from ticker.registration import owner_checks
 from ticker.settings import Settings
 from wrappers.rq import compatibility
 
@@ -52,10 +52,12 @@ class Diagnosis:
 def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
         db.execute("SET TRANSACTION READ ONLY")
-        yield from orphans_to_be(db, config.schema)
-        for type_, count in owners.orphans(sql.on(db, config.schema), config.schema):
-            for tasks, id_ in db.execute(count):
-                yield f"{counted(tasks, 'task')} of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
+        yield from owner_checks.problems(db, config.schema)
+        for type_, condition in owner_checks.without_owner(db, config.schema):
+            for (tasks,) in db.execute(
+                f'SELECT count(*) FROM "{config.schema}".tasks t WHERE {condition} HAVING count(*) > 0'
+            ):
+                yield f"{counted(tasks, 'task')} of {type_} outlived their owner; delete them: ticker owners --orphans --remove"
 
 
 def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:

@@ -36,9 +36,13 @@ HERE = "127.0.0.1"
 @click.option(
     "--metrics-host", metavar="ADDRESS", help="The address on which to serve the metrics. Defaults to 127.0.0.1."
 )
+@click.option("--health-port", metavar="PORT", type=options.Integer(0, 65535),
+              help="Answer /livez and /readyz on this port; 0 picks a free port, which the log names.")  # fmt: skip
+@click.option("--health-host", metavar="ADDRESS", help="The address on which to answer them. Defaults to 127.0.0.1.")
 def run(
-    tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None
-) -> None:
+    tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None,
+    health_port: int | None, health_host: str | None,
+) -> None:  # fmt: skip
     """Run the ticker until SIGTERM or SIGINT.
 
     Any number of tickers may run, on any hosts. Under systemd, the ticker reports its state (Type=notify, WatchdogSec=).
@@ -52,9 +56,9 @@ def run(
     checks.check(settings)
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
-    logs.to_stdout()
+    logs.to_stdout(settings.log)
     with observed(settings, metrics_host, metrics_port) as observer:
-        loop.run(settings, observer)
+        loop.run(settings, observer, (health_host, health_port))
 
 
 @contextmanager
@@ -121,17 +125,20 @@ def health(max_age: str | None, as_json: bool) -> None:
         render.warn(status.warnings)
         for pause in status.pauses:
             render.say(pauses.sentence(pause))
+        if status.late:
+            render.say(f"late: {counted(status.late, 'task')}; ticker top says why")
     if not status.ok:
         raise click.ClickException("; ".join(status.problems))
 
 
 def print_due(as_json: bool) -> None:
-    from ticker.read import tasks
+    from ticker.read import overview, tasks
 
     with database() as db:
         due = tasks.due_tasks(db)
+        ends = overview.last_ends(db, due if as_json else [])
     if as_json:
-        render.print_json([formatting.task_data(task) for task in due])
+        render.print_json([formatting.task_data(task, ends) for task in due])
     elif due:
         render.print_tasks(due)
     else:

@@ -49,7 +49,7 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
     with listen(host, port) as listening:
         signal.signal(signal.SIGTERM, server.handle_exit)
         signal.signal(signal.SIGINT, server.handle_exit)
-        logs.to_stdout()
+        logs.to_stdout(settings.log)
         render.say(f"the page and the HTTP API: {address(listening, token)}")
         server.run([listening])
 

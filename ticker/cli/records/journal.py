@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database, now
+from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, owner_hint, ref
-from ticker.cli.past import past
 from ticker.errors import DatabaseUnavailable
 from ticker.model import Outcome, Reason
 from ticker.read import formatting
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
 EVERY = 1.0  # seconds between two queries of --follow
 
-since = click.option(
-    "--since", metavar="TIME", help="Begin at this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z."
-)
-
 
 @click.command()
 @click.option("--task", metavar="TASK", help="Only this task, by its id or name.")
@@ -34,13 +29,14 @@ since = click.option(
 @options.owner_type
 @click.option("--outcome", type=click.Choice([*map(str, Outcome)]), help="Only runs with this outcome.")
 @click.option("--reason", type=click.Choice([*map(str, Reason)]), help="Only drops with this reason.")
-@since
+@options.since
+@options.until
 @options.limit(100)
 @click.option("--follow", is_flag=True, help="Keep printing new entries until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 def journal(
     task: str | None, owner: str | None, owner_type: str | None, outcome: str | None, reason: str | None,
-    since: str | None, limit: int, follow: bool, as_json: bool,
+    since: str | None, until: str | None, limit: int, follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List ended runs, drops and events, newest last.
 
@@ -49,13 +45,14 @@ def journal(
     """
     from ticker.read import journal as read_journal
 
+    if follow and until is not None:
+        raise click.UsageError("--follow and --until cannot be combined; leave out one of them")
     named = ref(task, owner if task is not None else None)
     filters: dict[str, Any] = {"owner": owner, "owner_type": owner_type, "outcome": outcome, "reason": reason}
     with owner_hint(named, owner), database() as db:
-        begin = None if since is None else past("since", since, lambda: now(db))
         wanted = read_journal.select(db, task=named, **filters)
         tail = read_journal.Tail(wanted)
-        lines = tail.begin(db, begin, limit)
+        lines = tail.begin(db, since, until, limit)
     show(lines, as_json)
     if follow:
         print_new(tail, as_json)
@@ -64,10 +61,11 @@ def journal(
 @click.command()
 @click.option("--by", type=click.Choice(["reason", "owner", "task", "function"]), default="reason", show_default=True,
               help="The property by which drops are grouped.")  # fmt: skip
-@since
+@options.since
+@options.until
 @options.limit(20)
 @as_json
-def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
+def drops(by: str, since: str | None, until: str | None, limit: int, as_json: bool) -> None:
     """Count dropped jobs, largest groups first.
 
     Shows the newest drop of each group as an example.
@@ -75,11 +73,10 @@ def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
     from ticker.read import journal as read_journal
 
     with database() as db:
-        begin = None if since is None else past("since", since, lambda: now(db))
-        groups = read_journal.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
+        groups = read_journal.drops(db, by=by, since=since, until=until, limit=min(limit + 1, options.MOST_ROWS))
     render.print_rows(groups[:limit], as_json, drops_data, partial(print_drops, by), "no drops")
     if len(groups) > limit:
-        render.warn([f"there are more than {limit} groups; see --limit and --since"])
+        render.warn([f"there are more than {limit} groups; see --limit, --since and --until"])
 
 
 # -------------------------------------------------------------------------------------------------------- following

@@ -9,7 +9,7 @@ from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.fit import shown
 from ticker.cli.options import as_json, owner_hint, ref
-from ticker.model import GOOD, LARGEST_ID, Outcome
+from ticker.model import GOOD, LARGEST_ID, Outcome, Reason
 from ticker.read import formatting
 from ticker.schedules.duration import words
 
@@ -23,30 +23,36 @@ if TYPE_CHECKING:
 @click.option(
     "--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only runs with this outcome."
 )
+@options.owner_type
+@click.option("--reason", type=click.Choice([*map(str, Reason)]), help="Only drops with this reason.")
+@options.since
+@options.until
 @click.option("--id", "run_id", type=options.Integer(1, LARGEST_ID), metavar="RUN", help="Show this run in full.")
 @options.limit(20)
 @as_json
 def runs(
-    task: str | None, owner: str | None, outcome: str | None, run_id: int | None, limit: int, as_json: bool
+    task: str | None, owner: str | None, outcome: str | None, run_id: int | None, limit: int, as_json: bool, **filters: Any
 ) -> None:  # fmt: skip
     """List runs and drops, newest first, or show one in full.
 
-    Without TASK, lists those of all tasks. Records outlive their task: those of a deleted task are found by its id. --id
-    also shows the run's output, its traceback, its other attempts and its pieces of work.
+    Without TASK, lists those of all tasks. Records outlive their task: those of a deleted task are found by its id. --owner without
+    TASK, --owner-type, --reason, --since and --until list only runs that have ended. --id also shows the run's output, its
+    traceback, its other attempts and its pieces of work.
     """
-    from ticker.read import tasks
+    from ticker.read import journal, tasks
 
     if run_id is not None:
-        if task or owner or outcome:
-            raise click.UsageError("--id names one run; leave out TASK, --owner and --outcome")
+        if task or owner or outcome or any(filters.values()):
+            raise click.UsageError("--id names one run; leave out TASK and all filters")
         show(run_id, as_json)
         return
-    named = ref(task, owner)
-    if named is None and owner is not None:
-        raise click.UsageError("--owner needs the name of a TASK; add it")
+    named = ref(task, owner if task is not None else None)
     with owner_hint(named, owner), database() as db:
         task_id = tasks.get(db, named, owner=owner).id if isinstance(named, str) else named
-        records = tasks.list_runs(db, task=task_id, outcome=Outcome(outcome) if outcome else None, limit=limit)
+        records = journal.list_runs(
+            db, task=task_id, owner=owner if task_id is None else None, outcome=Outcome(outcome) if outcome else None,
+            limit=limit, **filters,
+        )  # fmt: skip
         if task_id is not None and not records:
             tasks.get(db, task_id)  # raises UnknownTask if there is neither a task nor a record
     render.print_rows(records, as_json, formatting.run_data, render.print_runs, "no runs")

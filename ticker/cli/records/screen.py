@@ -13,6 +13,7 @@ from ticker.read import explain, formatting, health, pauses
 from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
 from ticker.read.journal import Drops
+from ticker.read.lateness import late_since
 from ticker.read.overview import Counts, Overview
 from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.schedules.duration import words
@@ -91,8 +92,8 @@ def silent(tickers: Iterable[TickerStatus], most: int) -> str:
 
 def counted(counts: Counts) -> str:
     """Returns the counts of tasks and runs by state. Omits states with a count of 0."""
-    states = ("late", "limited", "failing", "paused", "inactive", "waiting", "running", "planned")
-    parts = [f"{counts.said(state)} {state}" for state in states if getattr(counts, state)]
+    states = ("late", "limited", "failing", "paused", "inactive", "unknown_function", "waiting", "running", "planned")
+    parts = [f"{counts.said(state)} {state.replace('_', ' ')}" for state in states if getattr(counts, state)]
     return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 
 
@@ -126,9 +127,9 @@ def titled(section: Section, shown: int) -> str:
 
 
 def late(task: Task, view: View) -> Row:
-    assert task.next_run is not None
-    cause = formatting.state_in_words(task) if task.push_errors else pushed(view)
-    text = f"for {_short(view.overview.now - task.next_run)}: {cause}"
+    now = view.overview.now
+    since = late_since(task, now) or task.next_run or now
+    text = f"for {_short(now - since)}: {health.cause(task, view.health)}"
     return row(task.id, task.name, task.owner, text, style="yellow")
 
 

@@ -1,17 +1,18 @@
 """`ticker why`: explains why a task ran or did not run, and what happens next."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database, now
+from ticker.cli.connection import database
 from ticker.cli.options import as_json, owner_hint, ref
-from ticker.cli.past import past
 from ticker.errors import UnknownTask
 from ticker.read import formatting
 
 if TYPE_CHECKING:
+    from ticker.read.tasks import RunRecord
     from ticker.read.why import Why
 
 
@@ -30,28 +31,29 @@ def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool)
 
     Lists its last occurrences, newest last, each with the numbers that decided it. A deleted task is found by its id.
     """
+    from ticker.read import overview
     from ticker.read import why as read_why
 
     named = ref(task, owner)
     assert named is not None
     with owner_hint(named, owner), database() as db:
-        when = None if at is None else past("at", at, lambda: now(db))
         try:
-            answer = read_why.why(db, named, owner=owner, at=when, limit=limit)
+            answer = read_why.why(db, named, owner=owner, at=at, limit=limit)
         except UnknownTask as error:
             if owner is None:
                 raise
             raise UnknownTask(f"{error} now; for its history: ticker journal --owner {owner}") from None
+        ends = overview.last_ends(db, [answer.task] if answer.task else [])
     if as_json:
-        render.print_json(why_data(answer))
+        render.print_json(why_data(answer, ends))
     else:
         print_why(answer)
 
 
-def why_data(answer: "Why") -> dict[str, Any]:
+def why_data(answer: "Why", ends: Mapping[int, "RunRecord"]) -> dict[str, Any]:
     return {
         **formatting.plain_data(answer),
-        "task": None if answer.task is None else formatting.task_data(answer.task),
+        "task": None if answer.task is None else formatting.task_data(answer.task, ends),
         "lines": [formatting.line_data(line) for line in answer.lines],
     }
 

@@ -1,8 +1,8 @@
 """`ticker add | edit | list | show | pause | resume | run-now | remove`: operations on tasks."""
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,11 +12,15 @@ from ticker.cli.options import as_json, owner_hint, ref
 from ticker.cli.tasks import pauses
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
+from ticker.model import TASK_STATES
 from ticker.read import formatting
 from ticker.read.explain import counted
 from ticker.schedules import once
 from ticker.tasks.checks import json_value
 from ticker.tasks.fields import FIELDS, SETTINGS, Task
+
+if TYPE_CHECKING:
+    from ticker.read.tasks import RunRecord
 
 task_or_owner = click.argument("task", required=False)
 
@@ -47,7 +51,8 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
         task = overview.warned(
             db, operations.register(db, function, name=name, owner=owner, first=due, by=user(), **given)
         )
-    print_one(task, as_json)
+        ends = overview.last_ends(db, [task])
+    print_one(task, ends, as_json)
 
 
 @click.command()
@@ -68,21 +73,30 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
     with owner_hint(named, owner), database() as db:
         changed = overview.warned(db, operations.edit(db, named, owner=owner, by=user(), **given))
-    print_one(changed, as_json)
+        ends = overview.last_ends(db, [changed])
+    print_one(changed, ends, as_json)
 
 
 @click.command("list")
 @options.owner
 @options.owner_type
+@click.option("--name", metavar="NAME", callback=options.printable, help="Only tasks with this name.")
 @options.function
+@click.option("--queue", metavar="NAME", callback=options.printable, help="Only tasks in this queue.")
 @click.option("--group", metavar="NAME", callback=options.printable, help="Only tasks in this group.")
 @click.option("--submitter", metavar="NAME", callback=options.printable, help="Only tasks with this submitter.")
+@click.option("--state", type=click.Choice(TASK_STATES), help="Only tasks in this state; a task may be in several.")
+@click.option(
+    "--search", metavar="TEXT", callback=options.printable,
+    help="Only tasks with this text in their name, function, owner or subject; case is ignored.",
+)  # fmt: skip
 @options.limit(100)
 @click.option("--watch", is_flag=True, help="Redraw the list until you press q or Ctrl-C.")
 @watching.interval
 @as_json
 def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
     """List tasks."""
+    from ticker.read import overview
     from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks
 
@@ -96,10 +110,13 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
     with database() as db:
         tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
         paused = read_pauses.list_pauses(db)
-    print_some(tasks[:limit], as_json)
+        ends = overview.last_ends(db, tasks[:limit] if as_json else [])
+    render.print_rows(
+        tasks[:limit], as_json, lambda task: formatting.task_data(task, ends), render.print_tasks, "no tasks"
+    )
     render.warn([read_pauses.sentence(pause) for pause in paused])
     if len(tasks) > limit:
-        render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
+        render.warn([f"there are more than {limit} tasks; see --limit, and --help for the filters"])
 
 
 @click.command()
@@ -107,14 +124,16 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
 @options.owner
 @as_json
 def show(task: str, owner: str | None, as_json: bool) -> None:
-    """Show all fields of TASK."""
+    """Show all fields of TASK, and why its last run failed, if it did."""
+    from ticker.read import overview
     from ticker.read import tasks as read_tasks
 
     named = ref(task, owner)
     assert named is not None
     with owner_hint(named, owner), database() as db:
         one = read_tasks.get(db, named, owner=owner)
-    print_one(one, as_json)
+        ends = overview.last_ends(db, [one])
+    print_one(one, ends, as_json)
 
 
 @click.command()
@@ -135,6 +154,7 @@ def pause(
     Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual runs wait, too.
     Runs at work go on. What is due waits, and is pushed after the pause.
     """
+    from ticker.read import overview
     from ticker.registration import operations
 
     if (many := pauses.chosen(task, owner, **scope)) is not None:
@@ -144,7 +164,8 @@ def pause(
     with owner_hint(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
         paused = operations.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
-    print_done("paused", paused, as_json)
+        ends = overview.last_ends(db, paused)
+    print_done("paused", paused, ends, as_json)
 
 
 @click.command()
@@ -158,6 +179,7 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
     pushed within a budget in each tick. Tasks that were paused by themselves stay paused.
     """
+    from ticker.read import overview
     from ticker.registration import operations
 
     if (many := pauses.chosen(task, owner, **scope)) is not None:
@@ -166,7 +188,8 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())
-    print_done("resumed", resumed, as_json)
+        ends = overview.last_ends(db, resumed)
+    print_done("resumed", resumed, ends, as_json)
 
 
 @click.command("run-now")
@@ -216,7 +239,7 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
         if not removed:
             which = f" {named!r}" if named is not None else ""
             raise UnknownTask(f"there is no task{which}" + (f" of owner {owner}" if owner else ""))
-    print_done("removed", removed, as_json)
+    print_done("removed", removed, {}, as_json)
 
 
 def values(fields: dict[str, Any]) -> dict[str, Any]:
@@ -235,22 +258,18 @@ def user() -> str:
         return f"uid {os.getuid()}"
 
 
-def print_one(task: Task, as_json: bool) -> None:
+def print_one(task: Task, ends: Mapping[int, "RunRecord"], as_json: bool) -> None:
     if as_json:
-        render.print_json(formatting.task_data(task))
+        render.print_json(formatting.task_data(task, ends))
     else:
-        render.print_task(task)
+        render.print_task(task, ends.get(task.id))
     render.warn(task.warnings)
 
 
-def print_some(tasks: Sequence[Task], as_json: bool) -> None:
-    render.print_rows(tasks, as_json, formatting.task_data, render.print_tasks, "no tasks")
-
-
-def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:
+def print_done(verb: str, tasks: Sequence[Task], ends: Mapping[int, "RunRecord"], as_json: bool) -> None:
     """Prints one line for each task."""
     if as_json:
-        render.print_json([formatting.task_data(task) for task in tasks])
+        render.print_json([formatting.task_data(task, ends) for task in tasks])
         return
     for task in tasks:
         render.say(f"{verb} {task.id} {task.name}" + (f" of {task.owner}" if task.owner else ""))

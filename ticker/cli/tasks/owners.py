@@ -1,4 +1,4 @@
-"""`ticker owners`: lists owners, and counts their failing, late and paused tasks."""
+"""`ticker owners`: lists owners, and counts their failing, late and paused tasks. Finds tasks whose owners are gone."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,28 +6,51 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database
+from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
+from ticker.cli.tasks.commands import user
 from ticker.read import formatting
+from ticker.read.explain import counted
 
 if TYPE_CHECKING:
     from ticker.read.owners import OwnerStatus
+    from ticker.registration.orphans import Orphans
 
 
 @click.command()
 @click.option("--type", "type_", metavar="TYPE", callback=options.printable, help="Only owners of this type.")
 @click.option("--failing", is_flag=True, help="Only owners with a failing task.")
-@click.option("--late", is_flag=True, help="Only owners with a task that has been due for longer than two ticks.")
+@click.option(
+    "--late",
+    is_flag=True,
+    help="Only owners with a late task: due for longer than a tick and its tolerance, and not started.",
+)
 @click.option("--paused", is_flag=True, help="Only owners with a paused, disabled or inactive task.")
+@click.option("--orphans", is_flag=True, help="Only owners whose row is gone, with their tasks.")
+@click.option("--remove", is_flag=True, help="With --orphans: delete the tasks of the owners that are listed.")
 @options.limit(100)
 @as_json
-def owners(type_: str | None, failing: bool, late: bool, paused: bool, limit: int, as_json: bool) -> None:
+def owners(
+    type_: str | None, failing: bool, late: bool, paused: bool, orphans: bool, remove: bool, limit: int, as_json: bool
+) -> None:
     """List owners with their task counts.
 
     Owners with failing or late tasks come first. --failing, --late and --paused select owners that match any of them.
+
+    --orphans finds tasks that were left by deletions before their owner's table had triggers, and by dropped tables. It reads the
+    tables of owners that have triggers.
     """
     from ticker.read import owners as read_owners
 
+    if remove and not orphans:
+        raise click.UsageError(
+            "--remove needs --orphans; to delete the tasks of one owner: ticker remove --owner TYPE:ID"
+        )
+    if orphans:
+        if failing or late or paused:
+            raise click.UsageError("--orphans cannot be combined with --failing, --late and --paused; leave out either")
+        print_orphans(type_, remove, limit, as_json)
+        return
     with database() as db:
         statuses = read_owners.list_owners(
             db, owner_type=type_, failing=failing, late=late, paused=paused, limit=min(limit + 1, options.MOST_ROWS)
@@ -35,6 +58,28 @@ def owners(type_: str | None, failing: bool, late: bool, paused: bool, limit: in
     render.print_rows(statuses[:limit], as_json, data, show, "no owners")
     if len(statuses) > limit:
         render.warn([f"there are more than {limit} owners; see --limit, --type, --failing, --late and --paused"])
+
+
+def print_orphans(type_: str | None, remove: bool, limit: int, as_json: bool) -> None:
+    """Lists owners that are gone, and deletes their tasks with `remove`."""
+    from ticker.registration import orphans
+
+    schema = configured().schema
+    with database() as db:
+        found = orphans.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
+        removed = orphans.remove(db, schema, found[:limit], user()) if remove else 0
+    render.print_rows(found[:limit], as_json, data, show_orphans, "no owner is gone")
+    if remove and not as_json:
+        render.say(f"removed {counted(removed, 'task')}")
+    if len(found) > limit:
+        render.warn([f"there are more than {limit} owners; see --limit and --type"])
+
+
+def show_orphans(found: "Sequence[Orphans]") -> None:
+    table = render.columns("owner", "tasks")
+    for one in found:
+        render.add(table, one.owner, one.tasks)
+    render.print_table(table)
 
 
 def show(statuses: "Sequence[OwnerStatus]") -> None:
@@ -53,5 +98,5 @@ def colour(one: "OwnerStatus") -> str:
     return "red" if one.failing else "yellow" if one.late or one.paused else ""
 
 
-def data(one: "OwnerStatus") -> dict[str, Any]:
+def data(one: "OwnerStatus | Orphans") -> dict[str, Any]:
     return {"owner": one.owner, **formatting.plain_data(one)}

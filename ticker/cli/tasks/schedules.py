@@ -83,10 +83,10 @@ def of_task(task: str, count: int, said: Mapping[str, str | None], owner: str | 
     named = ref(task, owner)
     assert named is not None
     with owner_hint(named, owner), database() as db:
-        one, instant = tasks.get(db, named, owner=owner), now(db)
+        one, instant, tick = tasks.get(db, named, owner=owner), now(db), tasks.tick_ms(db)
     if one.next_run is None:
         raise BadInput("task", task, "has ended: it has no next time")
-    return forecast.next_times(one, instant, count)
+    return forecast.next_times(one, instant, count, tick)
 
 
 def show(preview: Preview, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from ticker.read import formatting
 if TYPE_CHECKING:
     from ticker.registration.sync import Declared, Step
 
-SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
+SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
 
 
 @click.command()
@@ -25,11 +25,15 @@ SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
     help="Modules with task functions. Defaults to TICKER_TASKS. Repeatable.",
 )  # fmt: skip
 @click.option("--plan", is_flag=True, help="Show what would change, and change nothing.")
+@click.option(
+    "--prune-modules", "prune", is_flag=True,
+    help="Also remove what is declared in modules that are not looked at.",
+)  # fmt: skip
 @as_json
-def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
+def sync(texts: tuple[str, ...], plan: bool, prune: bool, as_json: bool) -> None:
     """Synchronize tasks and limits with their declarations in code.
 
-    Declarations are @task("reports.daily", cron="0 6 * * *") and limit("imap.gmail.com", concurrency=20). Adds, changes and removes declared tasks and limits. Does not touch those that were registered at run time.
+    Declarations are @task("reports.daily", cron="0 6 * * *") and limit("imap.gmail.com", concurrency=20). Adds, changes and removes declared tasks and limits. Does not touch those that were registered at run time. Names those whose module is not among --tasks, such as a module that was renamed or deleted.
     """
     from ticker import settings
     from ticker.registration import sync as declarations
@@ -44,7 +48,7 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
     sys.path.insert(0, str(Path.cwd()))  # as `ticker worker` does
     registry.load(named)
     with database() as db, db.transaction():
-        steps = declarations.sync(db, declared(), registry.limits(), [*named, *modules()], dry=plan)
+        steps = declarations.sync(db, declared(), registry.limits(), [*named, *modules()], dry=plan, prune=prune)
     show(steps, plan, as_json)
 
 
@@ -72,6 +76,8 @@ def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
         if step.what != "keep":
             name = step.name if step.kind == "task" else f"limit {step.name}"
             render.say(f"{SIGNS[step.what]} {step.what} {name}" + (f": {step.words}" if step.words else ""))
+    if any(step.what == "skip" for step in steps):
+        render.warn(["name these modules in --tasks, too, or remove what they once declared with --prune-modules"])
     kept = sum(step.what == "keep" for step in steps)
     if kept == len(steps):
         render.say(f"nothing to do: {kept} declared, none changed")

@@ -66,6 +66,7 @@ SELECT %(now)s, t.id, t.name, t.function, t.owner_type, t.owner_id, e.what, 'tic
 FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s::bigint[]) WITH ORDINALITY
     AS e (id, what, words, run_id, n) JOIN {schema}.tasks t ON t.id = e.id
 ORDER BY e.n
+ON CONFLICT (function) WHERE what = 'unknown_function' DO NOTHING
 
 -- name: sum_up_patience
 -- Gives the statements of this transaction a longer timeout.

@@ -67,13 +67,13 @@ SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8
 FROM {schema}.tasks WHERE waiting <> '{}' GROUP BY queue ORDER BY queue
 
 -- name: use_of_limits
--- Adds up the use of each declared limit over its keys in use, for the first limits by key. A task counts as waiting if it has
--- been due for longer than two ticks.
+-- Adds up the use of each declared limit over its keys in use, for the first limits by key. A task counts as waiting if it is
+-- `limited`.
 WITH i AS MATERIALIZED (
-    SELECT n.now, n.now - %(late_ms)s::bigint * interval '1 millisecond' AS late FROM (SELECT {now} AS now) n
+    SELECT {now} AS now
 ), waiting AS (
     SELECT u.key, count(*) AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
-    WHERE {limited t} AND t.next_run < (SELECT late FROM i) AND coalesce(t.resumed_at < (SELECT late FROM i), true) GROUP BY u.key
+    WHERE {held_back t} GROUP BY u.key
 ), used AS (
     SELECT key, count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS starts
     FROM {schema}.slots s JOIN {schema}.limited_keys k USING (key) WHERE s.until > (SELECT now FROM i) GROUP BY key

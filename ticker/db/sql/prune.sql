@@ -23,7 +23,7 @@ WITH instant AS MATERIALIZED (
         (SELECT min(at) FROM {schema}.closed_minutes WHERE horizon IS NOT NULL)) AS over
     FROM (SELECT {now} AS now) n
 ), walked AS MATERIALIZED (
-    SELECT r.id, r.kind, r.parent_id, r.outcome, r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour'
+    SELECT r.id, r.kind, r.parent_id, r.outcome, r.ended_at, r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour'
             AS is_young, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.over AS is_over
     FROM instant i, {schema}.runs r
     WHERE r.id > %(after)s::bigint
@@ -75,8 +75,10 @@ WITH instant AS MATERIALIZED (
 SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), true) AS young,
     count(c.id) FILTER (WHERE p.outcome IN {good_outcomes})::int AS successes,
     count(c.id) FILTER (WHERE p.outcome IN {bad_outcomes})::int AS failures,
-    count(c.id) FILTER (WHERE p.outcome = 'dropped')::int AS drops, 0 AS events
-FROM page p LEFT JOIN counted c ON c.id = p.id
+    count(c.id) FILTER (WHERE p.outcome = 'dropped')::int AS drops, 0 AS events,
+    greatest(max(extract(epoch FROM i.now - p.ended_at) * 1000 - CASE WHEN p.outcome IN {bad_outcomes} THEN %(failures_ms)s::bigint
+        ELSE %(successes_ms)s::bigint END) FILTER (WHERE c.id IS NOT NULL), 0)::bigint AS overdue_ms
+FROM instant i, page p LEFT JOIN counted c ON c.id = p.id
 
 -- rule: unused
 -- No task has the key t, no run or start takes a slot of it, and it is not held.
@@ -132,5 +134,5 @@ WITH instant AS MATERIALIZED (
     SELECT id FROM gone UNION ALL SELECT id FROM doomed WHERE %(dry)s
 )
 SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), true) AS young,
-    0 AS successes, 0 AS failures, 0 AS drops, count(c.id)::int AS events
+    0 AS successes, 0 AS failures, 0 AS drops, count(c.id)::int AS events, 0 AS overdue_ms
 FROM page p LEFT JOIN counted c ON c.id = p.id

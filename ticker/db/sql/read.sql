@@ -5,28 +5,24 @@
 -- Filters without an index are also in sub-selects. The planner must walk from `after` to `before`, but would read the
 -- whole table for a value that it considers rare. Late tasks are read in order, because the planner expects a third of
 -- all tasks to be late.
-WITH instant AS MATERIALIZED (
-    SELECT {now} AS now
-), late AS MATERIALIZED (
-    SELECT now - %(late_ms)s::bigint * interval '1 millisecond' AS before FROM instant
-), chosen AS MATERIALIZED (
+WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
-    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {unlimited}
-        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    SELECT id FROM {late_tasks t} l WHERE %(state)s::text = 'late'
     UNION ALL
-    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
-        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    (SELECT id FROM {schema}.tasks t WHERE %(state)s::text = 'limited' AND {held_back t} ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
     UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'unknown_function' AND {of_unknown_function}
+    UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
 )
-SELECT {task} FROM {schema}.tasks
+SELECT {task t} FROM {schema}.tasks t
 WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
   AND (%(name)s::text IS NULL OR name = (SELECT %(name)s::text))
@@ -38,30 +34,27 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
        OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
-       WHEN 'late' THEN {unlimited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
-       WHEN 'limited' THEN {limited} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
-       WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
+       WHEN 'late' THEN {late t} WHEN 'limited' THEN {held_back t}
+       WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive}
+       WHEN 'unknown_function' THEN {unknown_function} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
 LIMIT %(limit)s
 
 -- name: is_crowded
 -- Returns whether more than `most` tasks are in a state.
-WITH late AS MATERIALIZED (
-    SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS before
-)
 SELECT count(*) > %(most)s AS is_crowded FROM (
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
-    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {unlimited}
-        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    SELECT FROM {late_tasks t} l WHERE %(state)s::text = 'late'
     UNION ALL
-    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'limited' AND {limited}
-        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    (SELECT FROM {schema}.tasks t WHERE %(state)s::text = 'limited' AND {held_back t} ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'unknown_function' AND {of_unknown_function}
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
     LIMIT %(most)s + 1) t
@@ -86,23 +79,18 @@ SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
 -- name: next_tasks
 -- Lists the tasks that run next, nearest first. Includes tasks that are due but not late yet.
 (SELECT {task} FROM {schema}.tasks
- WHERE {unlimited} AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+ WHERE {unlimited} AND next_run >= {late_bound}
  ORDER BY next_run LIMIT %(limit)s)
 UNION ALL
 (SELECT {task} FROM {schema}.tasks
- WHERE {limited} AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+ WHERE {limited} AND next_run >= {late_bound}
  ORDER BY next_run LIMIT %(limit)s)
 ORDER BY next_run
 LIMIT %(limit)s
 
 -- name: late_tasks
--- Lists the tasks that should have been pushed by now, oldest first.
-SELECT {task} FROM {schema}.tasks
-WHERE {unlimited}
-  AND next_run < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
-  AND coalesce(resumed_at < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond'), true)
-ORDER BY next_run
-LIMIT %(limit)s
+-- Lists late tasks, those that have been due for longest first.
+SELECT {task t} FROM {late_tasks t} l JOIN {schema}.tasks t USING (id) ORDER BY l.since, id LIMIT %(limit)s
 
 -- name: failing_tasks
 -- Lists the failing tasks, those with the most failures in a row first.
@@ -118,32 +106,30 @@ SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIM
 -- name: running
 SELECT {running t} AS running
 
+-- rule: count_of_late
+(SELECT least(count(*), %(most)s) FROM {late_tasks t} l)
+
+-- name: late
+SELECT {count_of_late t} AS late
+
 -- name: counts
 -- Counts the tasks, in total and in each state. Counting stops after %(most)s, and the size of a larger table is
 -- estimated.
-WITH instant AS MATERIALIZED (
-    SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
-)
 SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
             ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
-    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {unlimited}
-        AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS late,
-    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {limited}
-        AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS limited,
+    {count_of_late t} AS late,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {held_back t} ORDER BY next_run LIMIT %(most)s) t) AS limited,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {of_unknown_function} LIMIT %(most)s) t) AS unknown_function,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
     {running t} AS running,
     (SELECT count(*) FROM (
         SELECT FROM {schema}.runs WHERE {planned}
         UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}
         LIMIT %(most)s) r) AS planned
-
--- name: functions
--- Returns the functions that workers have announced.
-SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: guilty_tasks
 -- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000. The result is 0 if
@@ -165,18 +151,18 @@ SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
 -- indexes hold a `crowd`, and for the other owners, the statement walks the tasks' key, which is in that order. The
 -- other owners are only read if the first part does not fill the page. A walk filters whole owners (HAVING), so that the
 -- planner does not sort rows that it can walk.
-WITH instant AS MATERIALIZED (
-    SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
-), asked AS MATERIALIZED (
+WITH asked AS MATERIALIZED (
     SELECT %(failing)s OR NOT (%(late)s OR %(paused)s) AS failing, %(late)s OR NOT (%(failing)s OR %(paused)s) AS late,
         %(paused)s::boolean AS paused
 ), suspects AS MATERIALIZED (
     (SELECT owner_type, owner_id FROM {schema}.tasks
      WHERE failures > 0 AND (SELECT failing FROM asked) ORDER BY failures DESC, id LIMIT %(crowd)s)
     UNION ALL
-    (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE {unlimited} AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true)
-       AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+    (SELECT owner_type, owner_id FROM {schema}.tasks t
+     WHERE {late_due t} AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks t
+     WHERE {late_in_queue t} AND (SELECT late FROM asked) LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
      WHERE {is_paused} AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
@@ -192,37 +178,35 @@ WITH instant AS MATERIALIZED (
       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 ), many AS MATERIALIZED (
-    SELECT owner_type, owner_id FROM {schema}.tasks
+    SELECT owner_type, owner_id FROM {schema}.tasks t
     WHERE (SELECT yes FROM crowded) AND owner_type <> ''
       AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
     GROUP BY owner_type, owner_id
     HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
-        OR ({unlimited} AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)
-            AND (SELECT late FROM asked))
+        OR ({late t} AND (SELECT late FROM asked))
         OR (({is_paused} OR {inactive}) AND (SELECT paused FROM asked)))
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 ), first AS MATERIALIZED (
     SELECT 0 AS rank, * FROM few UNION ALL SELECT 0 AS rank, * FROM many
 ), others AS MATERIALIZED (
-    SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks
+    SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks t
     WHERE NOT (%(failing)s OR %(late)s OR %(paused)s) AND (SELECT count(*) FROM first) < %(limit)s
       AND owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
       AND (%(after_rank)s::int = 0 OR (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text))
     GROUP BY owner_type, owner_id
-    HAVING NOT bool_or(failures > 0 OR ({unlimited}
-                                        AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)))
+    HAVING NOT bool_or(failures > 0 OR {late t})
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 )
 SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
     LATERAL (
         SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
-            count(*) FILTER (WHERE {unlimited} AND next_run < i.late AND coalesce(resumed_at < i.late, true))::int AS late,
+            count(*) FILTER (WHERE {late t})::int AS late,
             count(*) FILTER (WHERE {is_paused})::int AS paused,
             count(*) FILTER (WHERE {inactive})::int AS inactive,
             max(last_success_at) AS last_success,
             min(next_run) FILTER (WHERE {runnable}) AS next_run
-        FROM {schema}.tasks t, instant i
+        FROM {schema}.tasks t
         WHERE t.owner_type = o.owner_type AND t.owner_id = o.owner_id
         GROUP BY t.owner_type, t.owner_id) c
 ORDER BY o.rank, o.owner_type, o.owner_id
@@ -302,6 +286,10 @@ SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_i
     coalesce(e.owner_type, '') AS owner_type, coalesce(e.owner_id, '') AS owner_id
 FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
 ORDER BY n.event_id, n.channel LIMIT %(limit)s
+
+-- name: tick_ms
+-- Returns the tick of the ticker that is alive.
+SELECT {tick_ms} AS tick_ms
 
 -- name: tickers
 SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
@@ -432,7 +420,7 @@ WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: drops
--- Counts the drops from `since` on in groups (`by`), with the newest drop of each group as an example. First finds the
+-- Counts the drops from `since` on and before `until` in groups (`by`), with the newest drop of each group as an example. First finds the
 -- existing pairs of an owner's type and a reason, each after the previous one. The index is then read from `since` on
 -- for each pair.
 WITH RECURSIVE pairs AS (
@@ -447,7 +435,8 @@ SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
 FROM pairs p, LATERAL (
     SELECT id, task_id, function, owner_id, ended_at FROM {schema}.runs
     WHERE outcome = 'dropped' AND owner_type = p.owner_type AND reason = p.reason
-      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') OFFSET 0) r, LATERAL (
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') AND ended_at < coalesce(%(until)s::timestamptz, 'infinity')
+    OFFSET 0) r, LATERAL (
     SELECT CASE %(by)s WHEN 'reason' THEN p.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text
         ELSE concat_ws(':', nullif(p.owner_type, ''), nullif(r.owner_id, '')) END AS key) k
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s

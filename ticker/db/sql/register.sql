@@ -35,7 +35,7 @@ SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::text::jsonb, %(de
 FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n,
     (SELECT coalesce(%(first)s::timestamptz, {now}) AS due OFFSET 0) i
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
-RETURNING {task}
+RETURNING {task}, {unknown_queue} AS unknown_queue
 
 -- rule: kept_pace
 -- The interval in force of the task t within its new bounds n.
@@ -60,7 +60,7 @@ UPDATE {schema}.tasks t SET
     updated_at = {now}
 FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
 WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
-RETURNING {task t}
+RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
 -- name: place
 -- Moves spread tasks to their phase, at the first point in phase at which they may start.
@@ -103,23 +103,6 @@ WITH chosen AS MATERIALIZED (
 )
 UPDATE {schema}.tasks t SET spread = true FROM chosen c WHERE t.id = c.id
 RETURNING t.id
-
--- name: trigger_source
-SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace
-
--- name: owner_tables
--- Lists the types of owners with tasks that are names of tables here. Reads the index once for each type, however many
--- tasks there are.
-WITH RECURSIVE types AS (
-    SELECT min(owner_type) AS type FROM {schema}.tasks WHERE owner_type > ''
-    UNION ALL
-    SELECT (SELECT min(owner_type) FROM {schema}.tasks WHERE owner_type > types.type) FROM types WHERE type IS NOT NULL)
-SELECT type FROM types WHERE EXISTS (
-    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p') AND (n.nspname || '.' || c.relname = type
-        OR c.relname = type AND (n.nspname = 'public' OR pg_table_is_visible(c.oid))))
-ORDER BY type
 
 -- name: write_templates
 -- Replaces the default tasks of a type of owner.

@@ -14,6 +14,12 @@
 -- rule: now
 coalesce(%(now)s::timestamptz, clock_timestamp())
 
+-- rule: tick_ms
+-- The tick of the ticker that ticked last, in milliseconds; NULL if no ticker is alive.
+(SELECT (a.last_report->>'tick_ms')::bigint FROM {schema}.tickers a WHERE a.last_report->>'ended' IS NULL
+    AND a.last_tick_at > clock_timestamp() - greatest(interval '90 s', 3 * (a.last_report->>'tick_ms')::bigint * interval '1 ms')
+    ORDER BY a.last_tick_at DESC LIMIT 1)
+
 -- rule: runnable
 -- The task is enabled, its owner is active, it is not paused, and it does not wait for a pause of many tasks. Indexes have the
 -- same condition.
@@ -64,6 +70,39 @@ ARRAY['all', 'group ' || t.group_name, 'function ' || t.function, 'queue ' || t.
 
 -- rule: limited
 {runnable t} AND t.next_run IS NOT NULL AND t.limits IS NOT NULL
+
+-- rule: late_bound
+-- A task that was due before this may be late, whatever its tolerance. (Indexes need a bound without columns.)
+(SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+
+-- rule: late_before
+-- The task t is late if it was due before this and has not started: a tick and its tolerance, or 5 s if that is longer, have passed.
+({late_bound} - greatest(t.tolerance_ms, 5000) * interval '1 millisecond')
+
+-- rule: overdue
+t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resumed_at < {late_before t}, true)
+
+-- rule: late_due
+-- The task t has no limits, and should have been pushed.
+{unlimited t} AND {overdue t}
+
+-- rule: held_back
+-- The same for a task with limits: usually, a key has no room.
+{limited t} AND {overdue t}
+
+-- rule: late_in_queue
+-- A job of the task t should have started.
+t.waiting <> '{}' AND {runnable t} AND t.waiting[1] < {late_before t}
+
+-- rule: late
+coalesce({late_due t} OR {late_in_queue t}, false)
+
+-- rule: late_tasks
+-- Up to twice %(most)s late tasks, and since when they have been due.
+(SELECT id, min(since) AS since FROM (
+        (SELECT t.id, greatest(t.next_run, t.resumed_at) AS since FROM {schema}.tasks t WHERE {late_due t} ORDER BY t.next_run LIMIT %(most)s + 1)
+        UNION ALL
+        (SELECT t.id, t.waiting[1] FROM {schema}.tasks t WHERE {late_in_queue t} LIMIT %(most)s + 1)) t GROUP BY id)
 
 -- rule: inactive
 (NOT t.enabled OR NOT t.owner_active)

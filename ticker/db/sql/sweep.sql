@@ -347,16 +347,6 @@ WITH held AS MATERIALIZED (
 UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
--- name: announce
--- Announces the functions of a worker. States for each how many tasks one job may carry, how many of them run at the same
--- time, and whether an interrupted run is retried even without retries.
-INSERT INTO {schema}.functions (name, batch, concurrency, repeatable, announced_at)
-SELECT f.*, clock_timestamp() FROM unnest(
-    %(names)s::text[], %(batches)s::integer[], %(concurrencies)s::integer[], %(repeatables)s::boolean[]) AS f (name)
-ORDER BY f.name
-ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.concurrency,
-    repeatable = excluded.repeatable, announced_at = excluded.announced_at
-
 -- name: queues
 -- Returns the queues of all tasks, which a ticker leases.
 SELECT DISTINCT queue FROM {schema}.tasks

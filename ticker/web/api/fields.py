@@ -18,6 +18,7 @@ TEXT: Schema = {"type": "string"}
 WHOLE: Schema = {"type": "integer"}
 FLAG: Schema = {"type": "boolean"}
 INSTANT: Schema = {"type": "string", "format": "date-time"}
+TIME: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}
 OWNER: Schema = {"type": "string", "pattern": f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"}
 ID: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}

@@ -24,12 +24,12 @@ def list_owners(_: Site, db: Any, *, limit: int, **wanted: Any) -> dict[str, Any
 
 def pause_owner(site: Site, db: Any, owner: Owner, *, by: str = BY, **why: Any) -> dict[str, Any]:
     """Pauses all tasks of the owner."""
-    return {"tasks": [site.task_data(task) for task in operations.pause(db, owner=owner, by=by, **why)]}
+    return {"tasks": site.tasks_data(db, operations.pause(db, owner=owner, by=by, **why))}
 
 
 def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
     """Resumes all paused tasks of the owner, and returns them."""
-    return {"tasks": [site.task_data(task) for task in operations.resume(db, owner=owner, by=BY)]}
+    return {"tasks": site.tasks_data(db, operations.resume(db, owner=owner, by=BY))}
 
 
 def run_owner(_: Site, db: Any, owner: Owner, *, once_within: str | float | None = None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def run_owner(_: Site, db: Any, owner: Owner, *, once_within: str | float | None
 FILTERS = {
     "owner_type": doc("Owners of this type.", NAME),
     "failing": doc("Owners with a task that is failing.", FLAG),
-    "late": doc("Owners with a task that has been due for longer than two ticks.", FLAG),
+    "late": doc("Owners with a task that is late: due for longer than a tick and its tolerance, and not started.", FLAG),
     "paused": doc("Owners with a task that is paused, disabled or inactive. Matching any of `failing`, `late` and `paused` is enough.", FLAG),
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from ticker.read.journal import GROUPS, Drops, Page
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.registration import stops
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, body, doc, limit, one_of
+from ticker.web.api.fields import ID, NAME, OWNER, TIME, WHOLE, body, doc, limit, one_of
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
 from ticker.web.api.tasks import BY
@@ -54,10 +54,12 @@ def count_drops(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     return {"drops": site.drops_data(read_journal.drops(db, **wanted))}
 
 
-def ended(db: Any, *, events: bool, limit: int, since: Any = None, before: Any = None, **filters: Any) -> Page:
+def ended(
+    db: Any, *, events: bool, limit: int, since: Any = None, until: Any = None, before: Any = None, **filters: Any
+) -> Page:
     wanted = read_journal.select(db, **filters)
     wanted = replace(wanted, events=wanted.events and events)
-    return read_journal.page(db, wanted, since=since, before=before, limit=limit)
+    return read_journal.page(db, wanted, since=since, until=until, before=before, limit=limit)
 
 
 def following(page: Page) -> str | None:
@@ -65,18 +67,20 @@ def following(page: Page) -> str | None:
 
 
 RUN = {"id": doc("The run's id.", WHOLE, minimum=1)}
-SINCE = doc("Entries from this time on.", INSTANT)
+SINCE = doc("Entries from this time on: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.", TIME)
+UNTIL = doc("Entries before this time, written as for `since`.", TIME)
 FILTERS = {
     "task": doc("Entries of the task with this id.", ID),
     "owner": doc("Entries of all tasks that this owner has or had, as type:id.", OWNER),
     "owner_type": doc("Entries of all owners of this type.", NAME),
     "outcome": doc("Entries with this outcome.", one_of(*Outcome)),
     "reason": doc("Drops with this reason.", one_of(*Reason)),
-    "since": SINCE, "before": bookmarks.KEY, "limit": limit(),
+    "since": SINCE, "until": UNTIL, "before": bookmarks.KEY, "limit": limit(),
 }  # fmt: skip
 COUNTED = {
     "by": doc("The property by which drops are grouped.", one_of(*GROUPS)),
     "since": SINCE,
+    "until": UNTIL,
     "limit": limit(GROUPED),
 }
 STOP = body({"by": doc("The name of the user who stops it.", NAME)})

@@ -34,7 +34,7 @@ NAMES: Mapping[type, str] = {
     Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus", Pause: "Pause",
 }  # fmt: skip
 STATES = (
-    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "running", "waiting", "failing", "ok",
+    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting", "failing", "ok",
 )  # fmt: skip
 
 
@@ -74,7 +74,9 @@ def task_schema(hidden: Collection[str]) -> Schema:
     """Returns the schema of a task: its columns, with the descriptions of its fields, and the derived fields."""
     columns = columns_as_returned(of)
     nullable = {name: {"anyOf": [columns[name], PLAIN[type(None)]]} for name in hidden}
-    return object_of(**columns | nullable, owner=str, state=one_of(*STATES), schedule=str, in_words=str)
+    return object_of(
+        **columns | nullable, owner=str, state=one_of(*STATES), schedule=str, in_words=str, last_end=LAST_END
+    )
 
 
 def components() -> dict[str, Any]:
@@ -87,6 +89,9 @@ def components() -> dict[str, Any]:
     }  # fmt: skip
 
 
+LAST_END = {"anyOf": [object_of(
+    run_id=int, outcome=str, reason=str, worker=str, host=str, started_at=datetime | None, ended_at=datetime, result=Any,
+), {"type": "null"}]}  # fmt: skip
 MORE = object_of(
     output=str | None, error_output=str | None, attempts=list[RunRecord], made=list[RunRecord], next=str | None
 )
@@ -94,7 +99,7 @@ FULL_RUN = {"allOf": [of(RunRecord), MORE]}
 SERVER = object_of(answers=bool, error=str | None)
 HEALTH = object_of(
     healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
-    unattended=dict[str, int], leased=dict[str, str], warnings=list[str], pauses=list[Pause],
+    unattended=dict[str, int], late=int | None, leased=dict[str, str], warnings=list[str], pauses=list[Pause],
 )  # fmt: skip
 PROBLEM = object_of(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
 PROBLEM["properties"]["field"] = doc(

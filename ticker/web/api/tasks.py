@@ -5,13 +5,14 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ticker.errors import BadInput, UnknownTask
+from ticker.model import TASK_STATES
 from ticker.read import entries, forecast, formatting, overview, tasks, why
 from ticker.registration import operations
 from ticker.tasks import checks, fields, identity, preview, sorts
 from ticker.tasks.fields import Task
 from ticker.tasks.preview import MOST_TIMES
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import INSTANT, NAME, OWNER, WHOLE, body, doc, limit, one_of
+from ticker.web.api.fields import INSTANT, NAME, OWNER, TIME, WHOLE, body, doc, limit, one_of
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
 from ticker.web.site import Site
@@ -34,7 +35,7 @@ def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
         )
     page = tasks.page_of_tasks(db, **wanted)
     return {
-        "tasks": [site.task_data(task) for task in page.tasks], "next": None if page.next is None else str(page.next),
+        "tasks": site.tasks_data(db, page.tasks), "next": None if page.next is None else str(page.next),
         "looked_through": page.looked_through,
     }  # fmt: skip
 
@@ -45,17 +46,19 @@ def create_task(site: Site, db: Any, *, function: Any, **given: Any) -> JSONResp
     # two requests that create it at the same time may both be answered with 201
     was_there = tasks.list_tasks(db, name=name, owner=given.get("owner", identity.NOBODY))
     task = overview.warned(db, operations.register(db, function, **given, by=BY))
-    return JSONResponse(site.task_data(task), 200 if was_there else 201, {"Location": f"{site.root}/tasks/{task.id}"})
+    return JSONResponse(
+        site.task_data(db, task), 200 if was_there else 201, {"Location": f"{site.root}/tasks/{task.id}"}
+    )
 
 
 def read_task(site: Site, db: Any, task: int) -> dict[str, Any]:
     """Returns one task."""
-    return site.task_data(tasks.get(db, task))
+    return site.task_data(db, tasks.get(db, task))
 
 
 def change_task(site: Site, db: Any, task: int, **changes: Any) -> dict[str, Any]:
     """Changes a task at once, as an operator. Registering the task again does not undo the change."""
-    return site.task_data(overview.warned(db, operations.edit(db, task, by=BY, **changes)))
+    return site.task_data(db, overview.warned(db, operations.edit(db, task, by=BY, **changes)))
 
 
 def delete_task(_: Site, db: Any, task: int) -> None:
@@ -67,13 +70,13 @@ def delete_task(_: Site, db: Any, task: int) -> None:
 def pause_task(site: Site, db: Any, task: int, *, by: str = BY, **why: Any) -> dict[str, Any]:
     """Pauses a task: nothing is pushed or started until it is resumed, or until the given time."""
     [paused] = operations.pause(db, task, by=by, **why)
-    return site.task_data(paused)
+    return site.task_data(db, paused)
 
 
 def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
     """Resumes a task. A task that is not paused does not change."""
     operations.resume(db, task, by=BY)
-    return site.task_data(tasks.get(db, task))
+    return site.task_data(db, tasks.get(db, task))
 
 
 def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
 
     A deleted task can be explained as well.
     """
-    return site.why_data(why.why(db, task, **wanted))
+    return site.why_data(db, why.why(db, task, **wanted))
 
 
 def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
@@ -98,7 +101,9 @@ def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
 
     A task that is disabled or paused, or whose owner is inactive, has no next times; the warnings name the cause.
     """
-    return formatting.plain_data(forecast.next_times(tasks.get(db, task), entries.instant(db), count))
+    return formatting.plain_data(
+        forecast.next_times(tasks.get(db, task), entries.instant(db), count, tasks.tick_ms(db))
+    )
 
 
 TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}
@@ -110,7 +115,7 @@ FILTERS = {
     "queue": doc("Tasks in this queue.", NAME),
     "group": doc("Tasks in this group.", NAME),
     "submitter": doc("Tasks with this submitter.", NAME),
-    "state": doc("Tasks in this state; a task may be in several.", one_of(*tasks.STATES)),
+    "state": doc("Tasks in this state; a task may be in several.", one_of(*TASK_STATES)),
     "search": doc("A part of the name, function, owner or subject; case is ignored.", NAME),
     "after": bookmarks.TASK, "limit": limit(),
 }  # fmt: skip
@@ -120,7 +125,10 @@ PAUSE = body({
     "by": doc("The name of the user who pauses it.", NAME),
 })  # fmt: skip
 AROUND = {
-    "at": doc("A time in the past; the occurrences around it are returned.", INSTANT),
+    "at": doc(
+        "A time in the past, such as 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z; the occurrences around it are returned.",
+        TIME,
+    ),
     "limit": limit(OCCURRENCES, "The number of occurrences."),
 }
 RUN_NOW = body({

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ticker.engine.functions import unknown_function
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.read import entries, overview, tasks
@@ -59,18 +60,18 @@ def previewed(here: Site, request: Request) -> Shown:
     """Explains the typed schedule in words, or shows its error. Stores nothing."""
     text, function = asked(request, "schedule"), asked(request, "function")
     with here.database.reading() as db:
-        now, announced = entries.instant(db), overview.functions(db)
+        now, announced, tick = entries.instant(db), overview.functions(db), tasks.tick_ms(db)
     explained, problem = None, ""
     try:
         of_interval = {name: asked(request, name) for name in ("zone", "during")}
-        explained = preview.validate(text, **of_interval, count=TIMES, now=now) if text else None
+        explained = preview.validate(text, **of_interval, count=TIMES, now=now, tick_ms=tick) if text else None
     except BadInput as error:
         problem = str(error)
     return {
         "preview": explained,
         "problem": problem,
         "now": now,
-        "unknown": overview.unknown(function, announced) if function else "",
+        "unknown": unknown_function(function, [one.name for one in announced]) if function else "",
     }
 
 
@@ -86,7 +87,7 @@ def create(here: Site, _: Request, form: Form) -> Response:
         for there in tasks.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
             raise BadInput("name", there.name, f"already exists as task {there.id}; edit that one")
         task = operations.register(db, function, name=name, owner=owner, by=BY, **given)
-    return gone_to(here, task, "registered")
+    return gone_to(here, task, "; ".join(("registered", *task.warnings)))
 
 
 @changing

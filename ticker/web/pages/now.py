@@ -3,8 +3,8 @@
 from starlette.requests import Request
 
 from ticker.read import health, journal
+from ticker.read.lateness import late_since
 from ticker.read.overview import Overview, last_failures, overview
-from ticker.tasks.fields import Task
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 
@@ -16,24 +16,12 @@ def now(here: Site, _: Request) -> Shown:
         failures = last_failures(db, snapshot.failing)
         deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
     look = here.look()
-    late = [(task, cause(task, look)) for task in snapshot.late]
+    late = [(task, late_since(task, snapshot.now) or task.next_run, health.cause(task, look)) for task in snapshot.late]
     failing = [(task, failures.get(task.id)) for task in snapshot.failing]
     return {
         "overview": snapshot, "now": snapshot.now, "late": late, "failing": failing, "is_quiet": is_quiet(snapshot),
         "problems": look.problems, "deleted": deleted,
     }  # fmt: skip
-
-
-def cause(task: Task, look: health.Health) -> str:
-    """Explains why a late task has not been pushed yet."""
-    if task.push_errors:
-        return f"not pushed: {task.push_error}"
-    if not health.ticks(look.tickers, look.max_age_ms):
-        return "no ticker is ticking"
-    left = look.tickers[0].last_report.get("left") or {}
-    if task.queue in left:
-        return f"the queue {task.queue} is full (TICKER_QUEUE_DEPTH), and {left[task.queue]} tasks wait for room"
-    return "the tickers are behind"
 
 
 def is_quiet(snapshot: Overview) -> bool:

@@ -109,9 +109,15 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
+_NO_COUNTS = {"tick_ms", "watching_since"}
+
+
 def report(counts: Mapping[str, Any]) -> str:
     """Returns the counts of a tick that are not 0."""
-    return " ".join(f"{name}={value}" for name, value in counts.items() if value) or "nothing to do"
+    return (
+        " ".join(f"{name}={value}" for name, value in counts.items() if value and name not in _NO_COUNTS)
+        or "nothing to do"
+    )
 
 
 def apart(ahead: timedelta | None) -> str:

@@ -26,23 +26,23 @@ def task(here: Site, request: Request) -> Shown:
     wanted = id_of(request)
     with here.database.reading() as db:
         why = read_why.why(db, wanted)
-        runs = tasks.list_runs(db, task=wanted, limit=RUNS)
+        runs = journal.list_runs(db, task=wanted, limit=RUNS)
         if why.task is None:
             gone = journal.deleted(db, [wanted])[wanted]
             return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}
         drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now, why=why)
-        warnings = overview.warned(db, why.task).warnings
+        warnings, tick = overview.warned(db, why.task).warnings, tasks.tick_ms(db)
     chart = replace(drawn, lines=tuple(replace(line, words=here.words(line)) for line in drawn.lines))
     return {
-        "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now), "warnings": warnings,
+        "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now, tick), "warnings": warnings,
         "details": details(here, why.task), "chart": Markup(timeline.svg(chart)),
     }  # fmt: skip
 
 
-def times(task: Task, now: datetime) -> Preview | None:
+def times(task: Task, now: datetime, tick_ms: int | None) -> Preview | None:
     """Returns the next times, or None if the row was edited by hand and is invalid."""
     try:
-        return forecast.next_times(task, now, TIMES)
+        return forecast.next_times(task, now, TIMES, tick_ms)
     except BadInput:
         return None
 

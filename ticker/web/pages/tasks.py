@@ -4,10 +4,10 @@ from datetime import datetime
 
 from starlette.requests import Request
 
-from ticker.engine import timing
+from ticker.model import TASK_STATES
 from ticker.read import entries, overview
 from ticker.read import tasks as read_tasks
-from ticker.read.forecast import due_since
+from ticker.read.lateness import late_since
 from ticker.tasks.fields import Task
 from ticker.web.api import bookmarks
 from ticker.web.pages.screen import ROWS, Shown, asked, paging, screen
@@ -25,12 +25,12 @@ def tasks(here: Site, request: Request) -> Shown:
         now = entries.instant(db)
     return {
         "tasks": page.tasks, "strips": strips, "now": now, "overdue": {task.id: overdue(task, now) for task in page.tasks},
-        "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES,
+        "looked_through": page.looked_through, "wanted": wanted, "states": TASK_STATES,
     } | paging(request, "after", page.next)  # fmt: skip
 
 
 def overdue(task: Task, now: datetime) -> str:
-    """Returns `late` or, with limits, `limited` if the task should have been pushed two ticks ago. Otherwise returns an empty text."""
-    if task.runs_next is None or due_since(task.runs_next, task) >= now - timing.span(read_tasks.late_ms()):
+    """Returns `late`, or `limited` if the task waits for room under its limits. Otherwise returns an empty text."""
+    if late_since(task, now) is None:
         return ""
-    return "limited" if task.limits else "late"
+    return "limited" if task.limits and not task.waiting else "late"

@@ -1,0 +1,71 @@
+"""The probes of real workers over HTTP."""
+
+import os
+import re
+import signal
+from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from rq.worker import WorkerStatus
+
+import ticker
+from tests.running import PATIENCE, until, working
+from tests.sentences import sentence
+from ticker import clock
+from ticker.engine.tick import tick
+from wrappers.rq import probes
+
+
+def answer(url):
+    """The status and the text of an answer."""
+    try:
+        with urlopen(url, timeout=PATIENCE) as found:
+            return found.status, found.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def address(process):
+    line = next(line for line in process.stdout if "probes at" in line)
+    return re.search(r"probes at (\S+)/livez", line)[1]
+
+
+@pytest.mark.slow
+def test_a_worker_is_alive_and_ready_and_its_forks_do_not_keep_the_port(environ, db, store, queue):
+    ticker.register(db, "swallows", every="1m")
+    with working("--health-port", "0") as process:
+        url = address(process)
+        until(lambda: answer(f"{url}/readyz") == (200, "ok\n"), "the worker is ready")
+        assert answer(f"{url}/livez") == (200, "ok\n")
+        tick(store, queue)
+        until(lambda: db.execute("SELECT FROM ticker.runs WHERE state = 'running'").fetchall(), "a run")
+        assert answer(f"{url}/livez") == answer(f"{url}/readyz") == (200, "ok\n")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with pytest.raises(OSError):
+            urlopen(f"{url}/livez", timeout=PATIENCE)
+
+
+@pytest.mark.slow
+def test_without_redis_a_worker_is_alive_and_not_ready(own_servers):
+    _, redis = own_servers
+    with working("--health-port", "0") as process:
+        url = address(process)
+        until(lambda: answer(f"{url}/readyz") == (200, "ok\n"), "the worker is ready")
+        os.kill(redis.pid, signal.SIGKILL)
+        why = sentence("errors.worker_without_redis", setting="REDIS_URL")
+        until(lambda: answer(f"{url}/readyz") == (503, f"{why}\n"), "the worker is not ready")
+        assert answer(f"{url}/livez") == (200, "ok\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "waited", "is_live"),
+    [(WorkerStatus.IDLE, 479, True), (WorkerStatus.IDLE, 481, False), (WorkerStatus.BUSY, 481, False),
+     (WorkerStatus.SUSPENDED, 10_000, True)],
+)  # fmt: skip
+def test_a_worker_whose_loop_does_not_move_is_not_alive(state, waited, is_live, monkeypatch):
+    worker = SimpleNamespace(get_state=lambda: state, moved_at=clock.monotonic() - waited, worker_ttl=420)
+    monkeypatch.setattr(probes, "_worker", worker)
+    assert (probes.live() == "") == is_live

@@ -1,0 +1,17 @@
+-- Functions that no worker has announced.
+
+-- The queues of the workers that have announced the function.
+ALTER TABLE functions
+    ADD COLUMN queues text[] DEFAULT '{}' NOT NULL;
+
+-- For the names of all functions of tasks: one look-up for each name, however many tasks there are.
+CREATE INDEX tasks_function ON tasks (function);
+
+-- The event of a function that no worker has announced. All stored values are valid, so none is checked.
+ALTER DOMAIN ticker_what DROP CONSTRAINT ticker_what_check;
+ALTER DOMAIN ticker_what ADD CONSTRAINT ticker_what_check CHECK (VALUE IN (
+    'paused', 'auto_paused', 'resumed', 'disabled', 'enabled', 'owner_inactive', 'owner_active', 'edited', 'deleted',
+    'slowed', 'restored', 'failed', 'recovered', 'dead_man', 'redelivered', 'end_recorded_late', 'stale', 'adopted',
+    'unknown_function')) NOT VALID;
+-- One event for each function, however many tickers there are.
+CREATE UNIQUE INDEX events_unknown_function ON events (function) WHERE what = 'unknown_function';

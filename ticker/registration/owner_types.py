@@ -1,0 +1,56 @@
+"""Warns about a type of owner whose rows no trigger follows, when its first task is registered."""
+
+import json
+
+from ticker import settings
+from ticker.db.steps import Steps
+from ticker.errors import BadInput, did_you_mean
+from ticker.registration.owner_names import trigger_name
+from ticker.tasks import identity
+from ticker.tasks.queries import query
+
+HOW = "(docs/concepts/owners.md)"
+
+_external: set[str] = set()
+
+
+def external(*types: str) -> None:
+    """Declares, for this process, types of owners that are not rows of tables in this database, such as `crm`.
+
+    Their first registration needs no warning. Only `unregister` deletes the tasks of such an owner.
+    """
+    for type_ in types:
+        identity.check_text("owner_type", type_)
+    _external.update(types)
+
+
+def warnings(type_: str) -> Steps[tuple[str, ...]]:
+    """Returns a warning if no task of this type exists yet, and no trigger follows it. Raises BadInput with TICKER_STRICT_OWNERS."""
+    if not type_ or type_ in _external:
+        return ()
+    config = settings.current()
+    [row] = yield query("owner_type", type=type_, trigger=trigger_name(config.schema, "deleted", type_))
+    if row["standing"] == "known":
+        return ()
+    if row["standing"] == "table":
+        problem = f"is a table that {has_no_trigger(type_)}"
+    else:
+        near = did_you_mean(type_, [guard["type"] for guard in (yield query("guards"))])
+        problem = (
+            f"is not the name of a table with ticker triggers{near}, so nothing deletes the tasks of its owners; if they are not rows "
+            f"of this database: owners.external({json.dumps(type_)}) {HOW}"
+        )
+    refusal = BadInput("owner", type_, problem)
+    if config.strict_owners:
+        raise refusal
+    return (str(refusal),)
+
+
+def has_no_trigger(type_: str) -> str:
+    return f"has no ticker trigger, so tasks outlive the owners deleted from it; {install('the trigger', type_)}"
+
+
+def install(what: str, type_: str) -> str:
+    return (
+        f"install {what} in a migration: owners.install(op, {json.dumps(type_)}), or with psql: owners.triggers {HOW}"
+    )

@@ -25,7 +25,7 @@ say the same; `--logging_level DEBUG` shows them. With `--log-format` or `--date
      "reason": "", "time": "2026-03-01T09:00:02.413Z", "level": "INFO", "logger": "ticker.run", "event": "run_ended",
      "message": "run succeeded task=7 name=inbox owner=customer:7 run=12 job=k3xq-t7-1772355600000000"}
 
-`time`, `level`, `logger`, `event` and `message` are always there, and `traceback` if there is one. Values that a message names
+`time`, `level`, `logger`, `event` and `message` are always present, and `traceback` if there is one. Values that a message names
 (`task=7`) are fields. `tick` also has the counts of the tick as fields. Select lines by `event`: its names are stable, and the words
 of messages may change. Lines of RQ have the event `rq`. Errors that keep a process from starting are one sentence on the standard
 error output.

@@ -41,7 +41,7 @@ def workers(as_json: bool) -> None:
 def scale(queue: str) -> None:
     """Print how many workers a queue needs now, as one integer.
 
-    So many keep 99% of the starts within two ticks. For autoscalers: if the number is unknown, prints nothing on standard
+    This many keep 99% of the starts within two ticks. For autoscalers: if the number is unknown, prints nothing on standard
     output, and exits with 1.
     """
     found = [need for need in read() if need.queue == queue]

@@ -152,7 +152,7 @@ def pause(
     """Pause TASK, all tasks of --owner, or many tasks at once.
 
     Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual runs wait, too.
-    Runs at work go on. What is due waits, and is pushed after the pause.
+    Runs that have started continue. Due tasks wait, and are pushed after the pause.
     """
     from ticker.read import overview
     from ticker.registration import operations

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="Only owners with a late task: due for longer than a tick and its tolerance, and not started.",
 )
 @click.option("--paused", is_flag=True, help="Only owners with a paused, disabled or inactive task.")
-@click.option("--orphans", is_flag=True, help="Only owners whose row is gone, with their tasks.")
+@click.option("--orphans", is_flag=True, help="Only owners whose row no longer exists, with their tasks.")
 @click.option("--remove", is_flag=True, help="With --orphans: delete the tasks of the owners that are listed.")
 @options.limit(100)
 @as_json

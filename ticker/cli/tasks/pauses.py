@@ -95,7 +95,7 @@ def warn_if_unused(pause: "Pause") -> None:
 def pauses(as_json: bool) -> None:
     """List pauses of many tasks.
 
-    Includes those that are over while tasks still wait for their turn.
+    Includes pauses that are over but for which tasks still wait for their turn.
     """
     from ticker.read import pauses as read_pauses
 
@@ -120,7 +120,7 @@ def pauses(as_json: bool) -> None:
 def drain(wait: str, reason: str, as_json: bool) -> None:
     """Pause all tasks, and wait until no run is at work.
 
-    A pause of all tasks that is in force already stays as it is. No run starts any more, whatever its kind. Runs at work go on to their end. If some have not ended after --wait, the exit code is 1.
+    If a pause of all tasks is already in force, it stays as it is. No new run starts, whatever its kind. Runs that have started continue to their end. If some have not ended after --wait, the exit code is 1.
     `ticker resume --all` ends the pause.
     """
     from ticker.cli.tasks.commands import user

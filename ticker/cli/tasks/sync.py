@@ -27,7 +27,7 @@ SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
 @click.option("--plan", is_flag=True, help="Show what would change, and change nothing.")
 @click.option(
     "--prune-modules", "prune", is_flag=True,
-    help="Also remove what is declared in modules that are not looked at.",
+    help="Also remove what is declared in modules that are not imported.",
 )  # fmt: skip
 @as_json
 def sync(texts: tuple[str, ...], plan: bool, prune: bool, as_json: bool) -> None:

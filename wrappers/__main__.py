@@ -35,6 +35,7 @@ from ticker.numbers import whole
 from ticker.probes import serving
 from ticker.queue import checks
 from ticker.tasks.fields import DEFAULTS
+from wrappers.layers.sentry import keep_names
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
 from wrappers.rq import log_lines, options, probes
@@ -128,6 +129,7 @@ def prepare(queues: tuple[str, ...]) -> str:
         raise ConfigurationError(
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
+    keep_names()  # the worker logs runs, too
     checks.check(config, queues or (DEFAULTS["queue"],))
     announce(queues or (DEFAULTS["queue"],))
     return with_connect_timeout(config.require_redis())

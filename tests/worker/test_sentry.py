@@ -164,3 +164,19 @@ def test_without_sentry_none_is_loaded(environ, db, store, queue):
     tick(store, queue)
     work(patch="import sys\nfrom wrappers import task\n@task('loads')\ndef loads(): return 'sentry_sdk' in sys.modules")
     assert ticker.list_runs(db)[0].result is False
+
+
+def test_of_log_lines_those_that_name_a_task_are_kept_back():
+    from wrappers.layers.sentry import nameless
+
+    line = "run succeeded task=1 name=of Zoe owner=users:Zoe run=1 job=x"
+    ours = [
+        {"category": "ticker.run", "message": line},
+        {"category": "ticker.run", "message": "a restart"},
+        {"category": "ticker.run"},
+    ]
+    others = [{"category": "app", "message": "moved, owner=5"}]
+    assert nameless({"breadcrumbs": {"values": [*ours, *others]}}, {}) == {
+        "breadcrumbs": {"values": [*ours[1:], *others]}
+    }
+    assert nameless({}, {}) == {}

@@ -14,6 +14,8 @@ from wrappers.pipeline.chain import Proceed
 from wrappers.pipeline.context import Call
 from wrappers.sandbox.limits import SoftLimit
 
+_keeps_names = False
+
 
 def sentry(call: Call, proceed: Proceed) -> str:
     """Names the transaction. The name stays, because RQ's integration reports errors after all layers have returned."""
@@ -32,10 +34,31 @@ def introduce(call: Call) -> None:
     start = call.start
     assert start is not None  # the guard let it through
     if sdk := loaded():
+        keep_names()
         scope = sdk.get_current_scope()
         scope.set_transaction_name(start.function, source="task")
         known = {"function": start.function, "task": call.task_id, "run": start.run_id, "kind": start.kind}
         scope.set_tags({f"ticker.{name}": str(value) for name, value in known.items()})
+
+
+def keep_names() -> None:
+    """Makes Sentry send none of our log lines that name a task and its owner."""
+    global _keeps_names
+    if not _keeps_names and (sdk := loaded()):
+        sdk.get_global_scope().add_event_processor(nameless)
+        _keeps_names = True
+
+
+def nameless(event: Any, _: Any) -> Any:
+    """An event processor. Sentry keeps log lines as breadcrumbs; ours that name a task also have its owner."""
+    crumbs = event.get("breadcrumbs") or {}
+    if "values" in crumbs:
+        crumbs["values"] = [crumb for crumb in crumbs["values"] if not names_a_task(crumb)]
+    return event
+
+
+def names_a_task(crumb: Any) -> bool:
+    return crumb.get("category") == "ticker.run" and " owner=" in (crumb.get("message") or "")
 
 
 def group(call: Call, limit: BaseException) -> None:

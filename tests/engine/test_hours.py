@@ -8,6 +8,7 @@ import pytest
 import ticker
 from tests.doubles import MemoryQueue, MemoryStore
 from tests.harness import command
+from tests.sentences import sentence
 from ticker.db.store import PostgresStore
 from ticker.engine import tick as pass_
 from ticker.errors import BadInput
@@ -298,11 +299,11 @@ def test_why_and_next_and_show_say_when_it_is_due(day):
     day.at(CLOSES - 30)
     at = forecast.time_of_day(first, day.now)
     shown = list(forecast.schedule(day.task(), day.now))
-    assert shown[0] == "its hours 9-17 mon-fri end at 17:00:00, before it would be due again"
+    assert shown[0] == sentence("why.hours_end_before", hours="9-17 mon-fri", ends="17:00:00")
     assert shown[1].startswith(f"due at {at}, in 16h")
     day.at(CLOSES + 3600)
     shown = list(forecast.schedule(day.task(), day.now))
-    assert shown[0] == "outside its hours 9-17 mon-fri, which begin at 2100-01-07 09:00:00"
+    assert shown[0] == sentence("why.hours_begin", hours="9-17 mon-fri", begins="2100-01-07 09:00:00")
     assert shown[1].startswith(f"due at {at}, in 15h")
     overdue = replace(day.task(), next_run=day.now - MINUTE)  # as long as no tick has put it off
     assert list(forecast.schedule(overdue, day.now)) == shown
@@ -328,6 +329,6 @@ def test_commands_take_hours(environ, play):
     out, _ = command("validate", "4h", "--during", "0-24", "--json")
     assert '"words": "Every 4h"' in out
     _, err = command("validate", "0 9 * * *", "--during", "9-17", code=2)
-    assert "applies only to every" in err
+    assert sentence("errors.during_needs_every").within(err)
     _, err = command("next", "poll", "--during", "9-17", code=2)
-    assert "cannot be combined with a task" in err or "is not a" in err
+    assert sentence("schedules.no_schedule", text="'poll'").within(err)

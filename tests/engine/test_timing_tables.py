@@ -107,5 +107,8 @@ def test_the_log_says_what_was_dropped_with_its_numbers(frozen, store, queue, db
     [line] = [
         record.getMessage() for record in caplog.records if record.name == "ticker.run" and "dropped" in record.msg
     ]
-    assert f"reason=too_early task={task.id} name=poll last_run=2000-01-01 04:59:32+00:00" in line
-    assert "interval=1m tolerance=5s: 27 s early, 28 s after the last start" in line
+    assert f"reason=too_early task={task.id} name=poll owner=- last_run=2000-01-01 04:59:32+00:00" in line
+    assert (
+        f"interval=1m tolerance=5s job=test1234-t{task.id}-946702800000000: 27 s early, 28 s after the last start"
+        in line
+    )

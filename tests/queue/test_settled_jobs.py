@@ -34,19 +34,19 @@ def connections_made(redis: Redis) -> int:
 @pytest.mark.smoke
 def test_of_a_run_and_of_a_drop_nothing_stays_but_the_set_of_queues(traced, db, store, queue, redis, by):
     ticker.register(db, "plain", every="1d")
-    ticker.register(db, "plain", name="paused", every="1d")
+    ticker.register(db, "plain", name="disabled", every="1d")
     tick(store, queue)
-    ticker.pause(db, "paused", by="a test")
+    ticker.edit(db, "disabled", enabled=False)
     by()
-    assert {run.task_name: run.outcome for run in ticker.list_runs(db)} == {"plain": "succeeded", "paused": "dropped"}
+    assert {run.task_name: run.outcome for run in ticker.list_runs(db)} == {"plain": "succeeded", "disabled": "dropped"}
     assert contents(redis) == {b"rq:queues": {b"rq:queue:polling"}}
 
 
 def test_the_worker_counts_a_run_and_a_drop_as_rq_counts_jobs(traced, db, store, queue, redis):
     ticker.register(db, "plain", every="1d")
-    ticker.register(db, "plain", name="paused", every="1d")
+    ticker.register(db, "plain", name="disabled", every="1d")
     tick(store, queue)
-    ticker.pause(db, "paused", by="a test")
+    ticker.edit(db, "disabled", enabled=False)
     shown = "from rq import Worker as W; d = W.register_death; W.register_death = lambda s: (print(s.connection.keys(s.key + ':*')), s.refresh(), print(s.successful_job_count, s.total_working_time > 0, s.get_current_job_id()), d(s))"
     assert "[]\n2 True None" in work(patch=shown).stdout
 
@@ -55,10 +55,10 @@ def test_runs_cost_no_connection_each_and_drops_no_process(traced, db, store, qu
     """Ten runs and ten drops, and RQ's own number of connections for one worker."""
     for number in range(10):
         ticker.register(db, "plain", name=f"runs {number}", every="1d")
-        ticker.register(db, "plain", name=f"paused {number}", every="1d")
+        ticker.register(db, "plain", name=f"disabled {number}", every="1d")
     tick(store, queue)
     for number in range(10):
-        ticker.pause(db, f"paused {number}", by="a test")
+        ticker.edit(db, f"disabled {number}", enabled=False)
     counted = "import os; fork = os.fork; os.fork = lambda: (print('forked', flush=True), fork())[1]"
     before = connections_made(redis)
     done = work(patch=counted)
@@ -82,7 +82,7 @@ def test_a_dropped_job_that_others_wait_for_goes_rqs_own_way(traced, db, store, 
     tick(store, queue)
     [job_id] = Queue("polling", connection=redis).job_ids
     behind = Queue("polling", connection=redis).enqueue("time.time", depends_on=job_id)
-    ticker.pause(db, "plain", by="a test")
+    ticker.edit(db, "plain", enabled=False)
     work()
     assert [run.outcome for run in ticker.list_runs(db)] == ["dropped"]
     assert behind.get_status() == JobStatus.FINISHED

@@ -79,12 +79,14 @@ def test_a_window_comes_and_goes_with_an_edit(environ, db, store):
 
 
 @pytest.mark.slow
-def test_a_resumed_task_waits_for_its_place(environ, db, store):
+def test_a_resumed_task_makes_one_late_run_and_waits_for_its_place(environ, db, store, queue):
     task = ticker.register(db, "poll", owner="mail:5", **SIX)
     ticker.pause(db, task.id, by="ada")
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '30 days' WHERE id = %s", (task.id,))
     [resumed] = ticker.resume(db, task.id)
-    assert resumed.next_run == task.next_run
+    assert resumed.next_run == task.next_run - timedelta(days=30)
+    assert tick(store, queue).enqueued == 1
+    assert ticker.get(db, task.id).next_run == task.next_run
 
 
 @pytest.mark.parametrize(

@@ -384,7 +384,7 @@ def test_a_form_gives_an_interval_hours_in_a_zone_and_removes_them(client, form,
 @pytest.mark.parametrize(
     ("change", "now", "reason"),
     [
-        ("pace_ms = 240000", "4m", "4m because its last runs found nothing to do"),
+        ("pace_ms = 240000", "4m", sentence("page.interval_doubled", now="4m")),
         ("pace_ms = 240000, stretched_ms = 480000", "8m", "8m while it fails, otherwise 4m"),
     ],
 )
@@ -402,7 +402,7 @@ def test_the_interval_in_force_is_shown_everywhere_with_its_reason(change, now, 
         ticker.get(db, 1).stretched_ms,
     )
     assert f"every 1m..30m, now {now}" in command("list")[0]
-    assert reason in command("show", "poll")[0]
+    assert str(reason) in command("show", "poll")[0]
     assert f"its interval is {reason}" in command("why", "poll")[0]
     assert f"its interval is {reason}" in command("next", "poll")[1]
 

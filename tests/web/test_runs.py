@@ -54,7 +54,7 @@ def test_runs_and_drops_are_listed_as_they_ended_the_newest_first(client: TestCl
     [({"task": 2}, ["succeeded"]), ({"owner": "a:1"}, ["dropped", "failed", "succeeded"]), ({"owner": "a:2"}, []),
      ({"owner_type": "a"}, ["dropped", "failed", "succeeded"]), ({"outcome": "failed"}, ["failed"]),
      ({"outcome": "dropped"}, ["dropped"]), ({"reason": "paused"}, ["dropped"]), ({"reason": "too_early"}, []),
-     ({"since": "2100-01-01T00:00:00Z"}, []), ({"task": 1, "outcome": "succeeded"}, ["succeeded"]), ({"task": 99}, [])],
+     ({"until": "2000-01-01T00:00:00Z"}, []), ({"task": 1, "outcome": "succeeded"}, ["succeeded"]), ({"task": 99}, [])],
 )  # fmt: skip
 def test_a_filter_leaves_those_runs_that_fit(
     query: dict[str, Any], expected: list[str], client: TestClient, played: Played

@@ -170,7 +170,9 @@ def test_a_function_that_no_worker_has_announced_is_warned_of_and_those_that_are
     made = client.post(f"{API}/tasks", json={"function": "mail.fech", "every": "1m"})
     assert made.status_code == 201
     assert made.json()["warnings"] == [
-        sentence("warnings.unannounced_function", function="'mail.fech'", known="mail.fetch, mail.peek")
+        sentence(
+            "warnings.unannounced_like", function="'mail.fech'", near="'mail.fetch'", known="mail.fetch, mail.peek"
+        )
     ]
     known = client.patch(f"{API}/tasks/2", json={"function": "mail.peek"})
     assert known.json()["warnings"] == []
@@ -180,9 +182,9 @@ def test_the_command_warns_of_it_too_and_names_the_most_similar_of_many(environ:
     db.execute(MANY, [["mail.fetch", *(f"feeds.{number}" for number in range(12))]])
     result = CliRunner().invoke(main, ["add", "mail.fech", "--every", "1m"])
     assert result.exit_code == 0
-    assert sentence("cli.warning_unannounced_function", function="'mail.fech'", known="mail.fetch, feeds.").within(
-        result.stderr
-    )
+    assert sentence(
+        "cli.warning_unannounced_function", function="'mail.fech'", near="'mail.fetch'", known="mail.fetch, feeds."
+    ).within(result.stderr)
     assert result.stderr.rstrip().endswith(" and 3 more")
     assert CliRunner().invoke(main, ["edit", "1", "--function", "feeds.1"]).stderr == ""
 

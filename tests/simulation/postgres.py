@@ -52,7 +52,9 @@ class PostgresTables:
             self._db.execute(f"ALTER TABLE ticker.{table} SET (autovacuum_enabled = off)")
         for table in ("tasks", "runs", "tickers", "limited_keys", "limits", "slots", "pauses"):
             self._db.execute(f"DELETE FROM ticker.{table}")
-        self._db.execute("SELECT setval('ticker.tasks_id_seq', 1, false)")  # the place in the hours goes by the id, as in the double
+        self._db.execute(
+            "SELECT setval('ticker.tasks_id_seq', 1, false)"
+        )  # the place in the hours goes by the id, as in the double
         self._db.execute(  # one task in each job, since a worker takes jobs of one task here
             "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, 1, 2, clock_timestamp())"
             " ON CONFLICT DO NOTHING", [GROUPED],

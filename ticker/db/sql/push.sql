@@ -11,10 +11,11 @@ FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.b
 RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms, over.is_new
 
 -- name: claim_due
--- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
+-- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds. (The coalesce hides the queues from the
+-- planner: without their values, it would expect hardly any row, and sort what the index has in order.)
 SELECT {claimed t}
 FROM {schema}.tasks t {announced t}
-WHERE {unlimited t} AND {due t} AND NOT {covered t} AND queue <> ALL (%(without)s::text[])
+WHERE {unlimited t} AND {due t} AND NOT {covered t} AND coalesce(queue <> ALL (%(without)s::text[]), false)
 ORDER BY next_run
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF t SKIP LOCKED

@@ -19,7 +19,7 @@ TIMES = (0, 0, 2, 4, 10)  # the upper bound of an elastic interval, in lower bou
 HOURS = ("9-17", "12:05-12:20", "12:10-11:55")  # most histories begin at 12:00
 RESTART = 40.0  # seconds until whatever was dead or frozen at the end of the storm is back
 HOW = ("killed before", "killed after", "frozen", "answer lost", "cut")
-CALLS = 34  # of a pass; a fault at a call that the pass does not reach strikes nobody
+CALLS = 78  # of a pass; a fault at a call that the pass does not reach strikes nobody
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Drama:
     def _pause_during_a_tick(self) -> None:
         """The next pass of a ticker stands still after it has withheld what is due."""
         draw, seconds = self.world.random, 2 * self.period
-        draw.choice(self.tickers).fault = Fault("frozen", draw.randint(7, CALLS), min(seconds, 25.0))
+        draw.choice(self.tickers).fault = Fault("frozen", "close_pauses", min(seconds, 25.0))
         self.world.after(draw.uniform(0, seconds), lambda: self.people.act(("pause_all",)))
 
     def _wake_workers(self) -> None:

@@ -26,10 +26,10 @@ class Killed(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """What strikes the pass at its `at`-th call. `how`: killed before, killed after, frozen, answer lost, cut."""
+    """What strikes the pass at its `at`-th call, or at the call of that name. `how`: killed before, killed after, frozen, answer lost, cut."""
 
     how: str
-    at: int
+    at: int | str
     seconds: float = 0.0
 
 
@@ -49,7 +49,7 @@ class Pass:
 
     def call(self, server: str, name: str, do: Callable[[], T]) -> T:
         self.calls += 1
-        struck = self.fault if self.fault and self.fault.at == self.calls else None
+        struck = self.fault if self.fault and self.fault.at in (self.calls, name) else None
         if struck is None:
             self.world.reach(server)
             return do()

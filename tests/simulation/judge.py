@@ -233,7 +233,11 @@ class Judge:
                 *((run.started, self.in_force(run, spec)) for run in runs),
             ]
             for (one, every), (two, _) in pairwise([*marks, (self.history.ended, 0.0)]):
-                asked = max((t for t, task in self.history.asked if task == spec.id and one <= t <= two), default=None)
+                # the first mark is no start: what was asked before it may not have come yet
+                since = one if (one, every) != marks[0] else one - round(4 * self.period * SECOND)
+                asked = max(
+                    (t for t, task in self.history.asked if task == spec.id and since <= t <= two), default=None
+                )
                 if asked is not None:
                     every = max(every, (asked - one) / SECOND + 4 * self.period)
                 extra = sum(1 for drop in self.history.drops if drop.job.task_id == spec.id and one < drop.t <= two)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 ROOT = Path(__file__).parent.parent
 LOCK_AWAITED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -117,6 +119,15 @@ def in_fork(function: Callable[[], Any]) -> int:
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def answer(url: str) -> tuple[int, str]:
+    """The status and the text of an answer over HTTP."""
+    try:
+        with urlopen(url, timeout=PATIENCE) as found:
+            return found.status, found.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:

@@ -5,28 +5,17 @@ import re
 import signal
 import threading
 from dataclasses import replace
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
 import ticker
 from tests.harness import command
 from tests.notify.stage import Endpoint
-from tests.running import PATIENCE, Ticking, until
+from tests.running import Ticking, answer, until
 from tests.sentences import sentence
 from ticker import settings
 from ticker.daemon import loop
 from ticker.errors import DatabaseUnavailable
-
-
-def answer(url):
-    """The status and the text of an answer."""
-    try:
-        with urlopen(url, timeout=PATIENCE) as found:
-            return found.status, found.read().decode()
-    except HTTPError as error:
-        return error.code, error.read().decode()
 
 
 @pytest.fixture

@@ -40,22 +40,6 @@ OUTPUTS = (
         (f"{CHILDREN}test_the_order_is_kept_however_fast_the_two_alternate",),
     ),
     Mutant(
-        "forks-print-into-a-copy",
-        STREAMS,
-        "            sink.is_in_fork = True\n",
-        "            pass\n",
-        "What a fork prints and logs is kept with the run.",
-        (f"{CHILDREN}test_all_ways_to_write_are_kept_in_their_order",),
-    ),
-    Mutant(
-        "c-output-left-in-its-buffer",
-        PIPES,
-        "        _library().fflush(stdout)\n",
-        "        pass\n",
-        "What a C library has not flushed at the end of the function is kept with the run.",
-        (f"{CHILDREN}test_all_ways_to_write_are_kept_in_their_order",),
-    ),
-    Mutant(
         "log-handlers-write-into-the-run",
         PIPES,
         "        _log_to(_own)\n",

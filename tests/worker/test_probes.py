@@ -4,27 +4,17 @@ import os
 import re
 import signal
 from types import SimpleNamespace
-from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 from rq.worker import WorkerStatus
 
 import ticker
-from tests.running import PATIENCE, until, working
+from tests.running import PATIENCE, answer, until, working
 from tests.sentences import sentence
 from ticker import clock
 from ticker.engine.tick import tick
 from wrappers.rq import probes
-
-
-def answer(url):
-    """The status and the text of an answer."""
-    try:
-        with urlopen(url, timeout=PATIENCE) as found:
-            return found.status, found.read().decode()
-    except HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def address(process):

@@ -68,8 +68,8 @@ def journal(
 ) -> Steps[list[JournalEntry]]:  # fmt: skip
     """Returns the last `limit` ended runs, drops and events that match, oldest first.
 
-    `since` and `until` are times, or durations before now (`2h`). An entry at `until` is left out. Without `task`, `owner` selects all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended
-    are left out.
+    `since` and `until` are times, or durations before now (`2h`). An entry at `until` is left out. Without `task`, `owner` selects
+    all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended are left out.
     """
     wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
     begin, end = between(since, until, (yield from instant.steps()))

@@ -151,7 +151,9 @@ def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
 @reads
 def last_ends(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
     """Returns the run that ended last of each task, or the occurrence lost before its start, by task id. It may have been pruned."""
-    rows = yield query("last_ends", ids=[task.id for task in tasks])
+    if not (ids := [task.id for task in tasks]):
+        return {}
+    rows = yield query("last_ends", ids=ids)
     task_ids = {row["run_id"]: row["task_id"] for row in rows if row["run_id"]}
     return {task_ids[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in task_ids))}
 

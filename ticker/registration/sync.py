@@ -67,10 +67,10 @@ def sync(
     """Adds, changes and deletes limits and tasks until they match the declarations, and returns the steps.
 
     `scope` names the modules that were searched for declarations. A task or limit is deleted if it was declared in one of
-    them, or in a module inside it, and no longer is; with `prune`, also if it was declared in any other module. Tasks with owners do not change, nor do tasks and limits that
-    were registered at run time: if one of these has the name or key of a declaration, BadInput is raised. As with
-    `register`, an operator's change stays until the declaration changes. A changed declaration of a limit replaces the
-    whole limit. With `dry`, nothing is written.
+    them, or in a module inside it, and no longer is; with `prune`, also if it was declared in any other module. Tasks with
+    owners do not change, nor do tasks and limits that were registered at run time: if one of these has the name or key of a
+    declaration, BadInput is raised. As with `register`, an operator's change stays until the declaration changes. A changed
+    declaration of a limit replaces the whole limit. With `dry`, nothing is written.
     """
     wanted = {item.name: item for item in declared}
     if len(wanted) < len(declared):

@@ -164,7 +164,7 @@ def pause(
     with owner_hint(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
         paused = operations.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
-        ends = overview.last_ends(db, paused)
+        ends = overview.last_ends(db, paused if as_json else [])
     print_done("paused", paused, ends, as_json)
 
 
@@ -188,7 +188,7 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())
-        ends = overview.last_ends(db, resumed)
+        ends = overview.last_ends(db, resumed if as_json else [])
     print_done("resumed", resumed, ends, as_json)
 
 

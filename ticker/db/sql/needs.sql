@@ -15,7 +15,7 @@ FROM (SELECT {now} AS now) i
 SELECT t.queue, t.function, coalesce(f.batch, 1) AS batch, coalesce(f.concurrency, 1) AS concurrency, e.every, t.phase_ms IS NOT NULL AS is_spread,
     CASE WHEN t.pause_id IS NULL THEN date_part('epoch', t.next_run - i.now) ELSE e.every * mod(t.id * 0.6180339887498949, 1)::float8 END AS due
 FROM (SELECT {now} AS now) i, {schema}.tasks t TABLESAMPLE SYSTEM (%(percent)s::float4) REPEATABLE (1) {announced t}, LATERAL (
-    SELECT CASE WHEN t.kind = 'interval' AND t.limits IS NULL THEN coalesce(t.stretched_ms, t.pace_ms, t.every_ms) / 1000.0::float8 END AS every) e
+    SELECT CASE WHEN t.kind = 'interval' AND t.limits IS NULL THEN {interval_ms t} / 1000.0::float8 END AS every) e
 WHERE NOT {inactive t} AND NOT {kept_waiting t} AND t.next_run IS NOT NULL
 ORDER BY t.id
 

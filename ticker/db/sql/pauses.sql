@@ -149,7 +149,7 @@ WITH RECURSIVE {waited_for}, free AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), required AS MATERIALIZED (
     SELECT least(greatest(ceil(1.2 * %(tick_ms)s * (SELECT sum(1.0 / greatest(1, CASE t.kind WHEN 'interval'
-            THEN coalesce(t.stretched_ms, t.pace_ms, t.every_ms) ELSE 2 * t.box_ms END)) / (SELECT {share_sampled})
+            THEN {interval_ms t} ELSE 2 * t.box_ms END)) / (SELECT {share_sampled})
         FROM {schema}.tasks t TABLESAMPLE SYSTEM (100 * (SELECT {share_sampled}))
         WHERE t.next_run IS NOT NULL AND t.kind <> 'once' AND NOT {inactive t} AND t.paused_by IS NULL AND {of_an_ended_pause t})),
         {least_budget}), 10000000)::integer AS budget

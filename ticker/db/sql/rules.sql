@@ -104,6 +104,10 @@ coalesce({late_due t} OR {late_in_queue t}, false)
         UNION ALL
         (SELECT t.id, t.waiting[1] FROM {schema}.tasks t WHERE {late_in_queue t} LIMIT %(most)s + 1)) t GROUP BY id)
 
+-- rule: interval_ms
+-- The interval in force of the interval task t, in milliseconds.
+coalesce(t.stretched_ms, t.pace_ms, t.every_ms)
+
 -- rule: inactive
 (NOT t.enabled OR NOT t.owner_active)
 

@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 
 import ticker
-from tests.faults import keys
+from tests.faults import keys, wide
 from tests.faults.groups import DEEDS
 from tests.faults.journal import Journal
 from tests.faults.stage import Edits
@@ -51,6 +52,7 @@ LIMITED: tuple[tuple[str, str, keys.Keys, dict[str, Any]], ...] = (
     ("poll.fails", "8s", ("host:b", "host:a"), {"retries": 1, "backoff": "1s"}),
 )
 ELASTIC = (("2s..8s", 4), ("3s..6s", 2), ("5s..1m", 2))
+ONCE = 60
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
 RESTLESS = 24  # tasks and owners that the client changes all the time
 
@@ -70,9 +72,11 @@ def create_owners(db: psycopg.Connection[Any]) -> None:
         db.execute(statement)  # type: ignore[call-overload]
 
 
-def register_cast(db: psycopg.Connection[Any], load: float, *, shared: str = "", limits: bool = False) -> Cast:
+def register_cast(
+    db: psycopg.Connection[Any], load: float, seconds: float, *, shared: str = "", limits: bool = False
+) -> Cast:
     """`load` 1.0 is some 25 runs a second, which two quiet cores carry. With the name of a function that shares its jobs in
-    `shared`, most of them call that one. With `limits`, every second task has keys."""
+    `shared`, most of them call that one. With `limits`, every second task has keys. Tasks with a single time have it within `seconds`."""
     cast, turns = Cast(), keys.in_turn(limits)
 
     def register(function: str, **fields: Any) -> int:
@@ -83,7 +87,11 @@ def register_cast(db: psycopg.Connection[Any], load: float, *, shared: str = "",
         for number in range(max(1, round(load * count))):
             kwargs = {"number": number, "password": ARGUMENT_SECRET}
             name = f"{function} {every} {number}"
-            cast.steady.append(register(function, name=name, every=every, kwargs=kwargs, **more))
+            group = wide.GROUP if number % 2 else None
+            cast.steady.append(register(function, name=name, every=every, kwargs=kwargs, group=group, **more))
+    for number in range(round(load * ONCE)):
+        at = datetime.now(UTC) + timedelta(seconds=seconds * (number + 1) / (load * ONCE + 1))
+        cast.steady.append(register("poll.plain", name=f"once {number}", at=at, kwargs={"number": number}))
     for every, count in ELASTIC:
         for number in range(max(1, round(load * count))):
             kwargs = {"number": number, "password": ARGUMENT_SECRET}

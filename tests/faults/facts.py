@@ -87,6 +87,13 @@ class Version:
     every_most_ms: int | None
     pace_ms: int | None
     again_at: float | None
+    queue: str
+    group_name: str
+    owner_type: str
+    limits: tuple[str, ...] | None
+    pause_id: int | None
+    resumed_at: float | None
+    returned: float | None
 
     @property
     def at(self) -> float:
@@ -95,7 +102,9 @@ class Version:
     @property
     def pushable(self) -> bool:
         """Whether a tick may push it once it is due."""
-        return self.op != "D" and self.enabled and self.owner_active and self.paused_by is None
+        return (
+            self.op != "D" and self.enabled and self.owner_active and self.paused_by is None and self.pause_id is None
+        )
 
     @property
     def longest(self) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from redis.exceptions import RedisError
 
-from tests.faults import keys
+from tests.faults import keys, wide
 from tests.faults.client import wait_for
 from tests.faults.groups import DEEDS
 from tests.faults.restore import can_adopt, copy_database, restore
@@ -465,6 +465,29 @@ def limit_lowered(stage: Stage, draw: Random) -> Iterator[str]:
 @kind(LIMITS, 2, 12)
 def limit_raised(stage: Stage, draw: Random) -> Iterator[str]:
     yield from _changed(stage, draw, keys.RAISED)
+
+
+# --------------------------------------------------------------------------------------------------------- pauses
+
+
+@kind("pauses", 1, 5)
+def all_paused(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from wide.paused(stage, wide.ALL)
+
+
+@kind("pauses", 1, 8)
+def many_paused(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from wide.paused(stage, draw.choice(wide.SCOPES))
+
+
+@kind("pauses", 1, 8)
+def pause_ends_by_itself(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from wide.paused(stage, draw.choice((wide.ALL, *wide.SCOPES)), draw.uniform(0.5, 4))
+
+
+@kind(LIMITS, 1, 8)
+def limit_paused(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from wide.paused(stage, draw.choice(wide.OF_LIMITS))
 
 
 # ------------------------------------------------------------------------------------------------------- restores

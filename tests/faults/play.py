@@ -84,7 +84,7 @@ def prepared(
         create_owners(db)
         if limits:
             keys.declare_all(db, stage.journal)
-        cast = register_cast(db, load, shared=shared, limits=limits)
+        cast = register_cast(db, load, seconds, shared=shared, limits=limits)
     with stage.redis() as redis:
         redis.set("rq:queue:blocked", "no list")
     stage.journal.write(

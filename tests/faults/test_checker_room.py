@@ -185,7 +185,7 @@ def test_an_occurrence_that_met_a_full_limit_and_went_with_its_task_needs_no_rec
     book.change(one, 11, waiting=[], next_run=book.wall(10))
     book.delete(one, 12)
     assert broken(book) == set()
-    assert excused(book, "S9") == ["given back by a full limit, and edited or deleted before the next push"]
+    assert excused(book, "S9") == ["given back by a full limit or a pause, and edited or deleted before the next push"]
 
 
 def test_an_occurrence_that_was_not_given_back_needs_one(book: Book) -> None:

@@ -113,7 +113,7 @@ def was_never_noted(history: History, task: Task, occurrence: int, stored: Push)
     named this occurrence as pushed: its job is refused as stale where it arrives, and may be lost where a fault took it. A job
     that a later start has overtaken is passed over without a word."""
     if any(occurrence in found_no_room(before, after) for before, after in pairwise(task.versions)):
-        return "given back by a full limit, and edited or deleted before the next push"
+        return "given back by a full limit or a pause, and edited or deleted before the next push"
     if task.deleted and any(_was_given_back(history, version, occurrence) for version in task.versions):
         return "given back by adopt, and its task deleted before the next push"
     if any(occurrence in version.waiting for version in task.versions):
@@ -137,7 +137,7 @@ def _was_given_back(history: History, version: Version, occurrence: int) -> bool
 
 
 def found_no_room(before: Version, after: Version) -> set[int]:
-    """The occurrence of a start that met a full limit: it is due again, as if it had never been pushed."""
+    """The occurrence of a start that met a full limit or a pause: it is due again, as if it had never been pushed."""
     due = set() if after.next_run is None else {round(after.next_run * 1_000_000)}
     return due.intersection(before.waiting).difference(after.waiting)
 

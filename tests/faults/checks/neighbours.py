@@ -14,6 +14,7 @@ from tests.faults.checks.liveness import windows
 from tests.faults.facts import History, Moment, Push, Run, Version
 from tests.faults.groups import DEEDS, LOOP
 from tests.faults.polls import BEAT
+from tests.faults.trail import micros
 
 BLOCKED = "it blocked the event loop"
 AT_WORK = re.compile(r"while ([0-9]+) runs were active in it")
@@ -191,9 +192,18 @@ def _unstarted(history: History, crew: Crew, died: float, until: float) -> Itera
             task, occurrence = int(match[1]), int(match[2])
             row = history.tasks[task].version_at(until) if task in history.tasks else None
             records = [run for run in history.by_task.get(task, ()) if run.occurrence == occurrence]
-            is_given_back = row is not None and keys_of(row) and occurrence not in row.waiting  # it waits for room
-            if row and row.pushable and not is_given_back and not any(run.created.at <= until for run in records):
+            if (
+                row
+                and row.pushable
+                and not _is_given_back(row, occurrence)
+                and not any(run.created.at <= until for run in records)
+            ):
                 yield push
+
+
+def _is_given_back(row: Version, occurrence: int) -> bool:
+    """It waits for room, or met a pause."""
+    return occurrence not in row.waiting and (bool(keys_of(row)) or micros(row.returned) == occurrence)
 
 
 @lru_cache(maxsize=1)

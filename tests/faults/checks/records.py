@@ -7,6 +7,7 @@ from tests.faults.checks.causes import true_causes
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.held import certainly_held
 from tests.faults.checks.jobs import PLANNED, SCHEDULED
+from tests.faults.checks.wide import loses_no_single_time
 from tests.faults.facts import Event, History, Push, Run, Task, Version, installation
 
 LEAST_EXPIRY = 600.0  # seconds
@@ -34,6 +35,7 @@ def accounted_for(history: History) -> Findings:
         _recorded_with_its_deletion(history, task, records, found)
     _true_events(history, found)
     true_causes(history, found)
+    loses_no_single_time(history, found)
     return found
 
 

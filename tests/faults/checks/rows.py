@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from tests.faults.checks import excuses
 from tests.faults.checks.findings import Findings
+from tests.faults.checks.wide import obeys_wide_pauses
 from tests.faults.facts import Begin, History, Moment, Operation, Run, Version, Witnessed
 
 # ------------------------------------------------------------------------------------------------------------ S6
@@ -15,6 +16,7 @@ def obeys_people(history: History) -> Findings:
     for run in history.runs.values():
         if run.started:
             _start_by_the_row(history, run, found)
+    obeys_wide_pauses(history, found)
     bans = _operations_by_task(history)
     for one in history.witnessed.values():
         for begin in one.begins if one.task in bans else ():

@@ -563,6 +563,10 @@ class MemoryBatch:
                 due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
             )
 
+    def leave_unpushed(self, tasks: Sequence[tuple[DueTask, datetime | None]], words: str) -> None:
+        for due, next_run in tasks:
+            self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
+
     def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
         for due, next_run, reason in passed_over:
             task = self._tasks[due.id]
@@ -880,7 +884,7 @@ class MemoryQueue:
         self._answers()
         return [self._state(job_id) for job_id in job_ids]
 
-    def forget(self, job_ids: Collection[str]) -> None:
+    def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         self._answers()
         for job_id in job_ids:
             self.jobs.pop(job_id, None)
@@ -926,6 +930,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
         task.tolerance_ms, pace_ms=task.pace_ms, during=task.during, resumed_at=task.resumed_at,
+        waiting=len([due for due in task.waiting if due != task.next_run]),
     )  # fmt: skip
 
 

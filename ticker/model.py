@@ -113,6 +113,7 @@ class EventKind(StrEnum):
     STALE = "stale"
     ADOPTED = "adopted"
     UNKNOWN_FUNCTION = "unknown_function"
+    UNPUSHED = "unpushed"
 
 
 class DueTask(NamedTuple):
@@ -144,6 +145,7 @@ class DueTask(NamedTuple):
     pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
     during: str = ""  # the hours in which an interval task is due
     resumed_at: datetime | None = None  # when it was last resumed, enabled, or let go after a pause of many tasks
+    waiting: int = 0  # how many of its other occurrences have a job that waits
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from ticker.engine.timing import LONGEST_LOOK_AHEAD
+from ticker.engine.timing import LONGEST_LOOK_AHEAD, WAITING_JOBS
 from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
@@ -87,6 +87,7 @@ class Settings:
     prepared_statements: str = "auto"
     keep_minutes_ms: int = 30 * DAY
     strict_owners: bool = False
+    waiting_jobs: int = WAITING_JOBS
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
@@ -185,6 +186,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             keep_minutes_ms=milliseconds(
                 "TICKER_KEEP_MINUTES", environ.get("TICKER_KEEP_MINUTES", "30d"), least=DAY, most=10 * LONGEST
             ),
+            waiting_jobs=_whole(environ, "TICKER_WAITING_JOBS", WAITING_JOBS, 1, 1000),
             strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
         )
     except BadInput as error:

@@ -72,6 +72,7 @@ EVENTS = {
     EventKind.RECOVERED: "it succeeded again",
     EventKind.DEAD_MAN: "it has had no success for `dead_man` intervals",
     EventKind.REDELIVERED: "a job of an occurrence that already has a record was delivered again",
+    EventKind.UNPUSHED: "occurrences got no job, because [enough jobs of the task waited](../operations/scale.md#when-no-worker-comes); one event counts them, from its time until `until`",
     EventKind.END_RECORDED_LATE: "the end of a run that was `lost` arrived, and corrected its record",
     EventKind.STALE: "a job that belongs to another state of the tables was refused; its `task_id` is 0",
     EventKind.ADOPTED: "`ticker db adopt` took over the tables; its `task_id` is 0",

@@ -37,6 +37,7 @@ GROUPS = {
         "TICKER_LOOK_AHEAD": ("", "How early an interval task counts as due; at most a fifth of its tolerance."),
         "TICKER_BATCH": ("", "The number of rows that are locked, pushed and committed at a time."),
         "TICKER_QUEUE_DEPTH": ("list of `queue=depth`", "The maximum number of waiting jobs in each queue: `polling=10000,reports=500`. The rest [stays due](../operations/scale.md#when-workers-do-not-keep-up) in the table."),
+        "TICKER_WAITING_JOBS": ("1 to 1,000", "The maximum number of waiting jobs of a task. What is due meanwhile is [counted](../operations/scale.md#when-no-worker-comes), not pushed."),
         "TICKER_WAKE": ("", "`on`: a change wakes the ticker, which otherwise sleeps until the next task is due, at most one tick. Set it for tickers, applications and workers. A worker wakes the ticker when a run fails, and when a key of a [limit](../guides/limits.md) has room again."),
         "TICKER_KEEP_SUCCESSES": ("", "[How long the records](../guides/retention.md) of successes and drops are kept."),
         "TICKER_KEEP_FAILURES": ("", "How long events and the records of failures are kept."),

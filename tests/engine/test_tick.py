@@ -368,7 +368,7 @@ def test_a_job_that_a_worker_took_and_never_marked_as_its_own_is_pushed_again(ro
 def test_of_several_lost_jobs_of_a_task_the_newest_is_pushed_again_and_the_others_are_recorded_as_expired(rows, jobs):
     id_ = rows.add_task(every_ms=60_000)
     for minute in range(5):
-        tick(rows, jobs, NOW + minute * MINUTE)
+        tick(rows, jobs, NOW + minute * MINUTE, TickOptions(waiting_jobs=9))
     jobs.lose()
     report = tick(rows, jobs, NOW + 4.5 * MINUTE)
     assert (report.swept.repushed, report.swept.expired) == (1, 4)
@@ -438,8 +438,8 @@ def test_without_workers_the_waiting_jobs_of_a_task_stay_bounded(rows, jobs):
     id_ = rows.add_task(every_ms=60_000)
     for number in range(121):  # an hour of ticks
         tick(rows, jobs, NOW + number * 30 * SECOND)
-    assert len(rows.task(id_).waiting) == len(jobs.waiting()) == 11  # the last ten minutes
-    assert len(rows.runs()) == 61 - 11
+    assert len(rows.task(id_).waiting) == len(jobs.waiting()) == 2
+    assert [run.reason for run in rows.runs()] == 10 * ["expired"]  # two in ten minutes, and fresh ones in their place
 
 
 def test_all_jobs_that_were_lost_are_pushed_again_in_one_pass_batch_after_batch(rows, jobs):

@@ -94,6 +94,7 @@ class Version:
     pause_id: int | None
     resumed_at: float | None
     returned: float | None
+    unpushed_event: int | None
 
     @property
     def at(self) -> float:

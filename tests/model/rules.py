@@ -43,7 +43,7 @@ class Rules:
     fence: bool = True
     sweep_locks: bool = True
     sweep_pushes_again: bool = True
-    sweep_expires: bool = True
+    waiting_jobs: int = 2  # so many of a task wait; a tick pushes no more, and moves on; 0: any number
     sweep_keeps_the_hold: bool = True
     box_from_the_question: bool = True
     hard_limit: bool = True

@@ -147,10 +147,16 @@ class Ticks:
             return self.commit(state, number, ticker)
         task = next(n for n in range(len(state.rows)) if (ticker.mask & ~ticker.done) >> n & 1)
         row = state.rows[task]
-        state = put(state, task, stored(row, row.next_run, self.rules))
+        pushes = "passes over" if self.has_enough_jobs(row) else "pushes"
+        if pushes == "pushes":
+            state = put(state, task, stored(row, row.next_run, self.rules))
         done = ticker.done | 1 << task
         at = PUSHED if done == ticker.mask else LOCKED
-        return f"tick pushes {named(row.next_run)}", put_ticker(state, number, ticker._replace(at=at, done=done)), ""
+        return f"tick {pushes} {named(row.next_run)}", put_ticker(state, number, ticker._replace(at=at, done=done)), ""
+
+    def has_enough_jobs(self, row: Row) -> bool:
+        """Returns whether so many jobs of the task wait that its next occurrence gets none."""
+        return 0 < self.rules.waiting_jobs <= len(set(row.waiting) - {row.next_run})
 
     def commit(self, state: State, number: int, ticker: Ticker) -> Step:
         """`advance`: the occurrence waits, unless it has started meanwhile, and next_run = now + I."""
@@ -165,7 +171,7 @@ class Ticks:
 
     def advanced(self, row: Row, now: int) -> Row:
         started = row.last_occurrence is not None and row.next_run <= row.last_occurrence and row.next_run in row.begun
-        waiting = row.waiting if started else holding(row.waiting, row.next_run)
+        waiting = row.waiting if started or self.has_enough_jobs(row) else holding(row.waiting, row.next_run)
         every = self.bounds.in_force(row.timing, row.pace)
         return row._replace(waiting=waiting, next_run=now + every, push_after=None)
 
@@ -201,7 +207,7 @@ class Ticks:
     def verdict(self, row: Row, occurrence: int, now: int) -> str:
         found = state_of(row, occurrence)
         expiry = self.bounds.expiry(self.bounds.timings[row.timing].every)
-        if found != TAKEN and occurrence < row.waiting[-1] and occurrence < now - expiry and self.rules.sweep_expires:
+        if found != TAKEN and occurrence < row.waiting[-1] and occurrence < now - expiry:
             return "expired"
         newest = occurrence == row.waiting[-1]
         if found == MISSING and self.rules.sweep_pushes_again:

@@ -50,7 +50,7 @@ WRONG = (
     ),
     Variant("a start leaves its occurrence waiting", {"start_clears_waiting": False}, "S9", bounds()),
     Variant("sweep decides without the lock", {"sweep_locks": False}, "S9", bounds(Faults(wipe=1))),
-    Variant("no expiry", {"sweep_expires": False}, "S10", bounds(workers=0)),
+    Variant("any number of waiting jobs", {"waiting_jobs": 0}, "S10", bounds(workers=0)),
     Variant("lost jobs are not pushed again", {"sweep_pushes_again": False}, "L4", bounds(Faults(wipe=1))),
     Variant(
         "sweep frees the hold of a dead worker at once", {"sweep_keeps_the_hold": False}, "S2",

@@ -84,7 +84,6 @@ class Spec:
     paused_until: datetime | None = None
     paused_at: int = 0
     deleted: bool = False
-    shortest: float = 0.0
     limits: tuple[str, ...] = ()
     most: float = 0.0  # the upper bound of an elastic interval; 0: it is fixed
     during: str = ""  # hours in UTC
@@ -128,7 +127,7 @@ class People:
         self, every: float, *, explicit: bool, limits: tuple[str, ...] = (), most: float = 0.0, during: str = ""
     ) -> None:
         name, group = f"task {len(self.tasks)}", self._world.random.choice(GROUPS)
-        spec = Spec(0, name, every, explicit, shortest=every, limits=limits, most=most, during=during, group=group)
+        spec = Spec(0, name, every, explicit, limits=limits, most=most, during=during, group=group)
         keys = {"limits": list(limits), "retries": self._world.tables.retries} if limits else {}
         hours = {"during": during} if during else {}
         spec.id = self._world.tables.register(self._world.now(), name, group=group, **spec.said(), **keys, **hours)
@@ -190,7 +189,7 @@ class People:
     def _interval(self, spec: Spec, every: float, most: float) -> None:
         changed = Spec(spec.id, spec.name, round(every, 3), spec.explicit, most=round(most, 3))
         self._world.tables.edit(self._world.now(), spec.id, **changed.said())
-        spec.every, spec.most, spec.shortest = changed.every, changed.most, min(spec.shortest, changed.every)
+        spec.every, spec.most = changed.every, changed.most
 
     def function(self, spec: Spec) -> None:
         function = self._world.random.choice(["poll", "fetch", "unheard_of"])

@@ -21,6 +21,7 @@ from tests.simulation.rows import GOOD
 from tests.simulation.world import SECOND, World
 from ticker.engine import jobs
 from ticker.engine.ports import JobState
+from ticker.engine.timing import WAITING_JOBS
 from ticker.model import RunKind
 from ticker.schedules.hours import in_hours
 
@@ -144,11 +145,9 @@ class Judge:
         return self.back_between(pushed, self.history.ended) or self.history.moved.get(spec.id, -1) >= returned
 
     def s10(self) -> Iterator[str]:
-        """Waiting jobs stay bounded; after each clock that was set back, old ones wait beside the new."""
+        """A tick pushes no occurrence of a task of which enough jobs wait."""
         for t, id_, length in self.history.waits:
-            shortest = max(self.people.tasks[id_].shortest, self.period)
-            often = 1 + sum(1 for at, by in self.history.steps if by < 0 and at <= t)
-            if length > often * (max(2 * shortest, 600) / shortest + 3) + 1:
+            if length > WAITING_JOBS:
                 yield f"S10: {length} jobs of task {id_} wait at {t / SECOND:.0f} s"
 
     def s15(self) -> Iterator[str]:

@@ -279,8 +279,8 @@ class FaultyQueue:
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         return self._pass.call("redis", "states", lambda: self._inner.states(job_ids))
 
-    def forget(self, job_ids: Collection[str]) -> None:
-        self._pass.call("redis", "forget", lambda: self._inner.forget(job_ids))
+    def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
+        self._pass.call("redis", "forget", lambda: self._inner.forget(job_ids, queues))
 
     def stop(self, runs: Sequence[RunAtWork]) -> None:
         if runs:

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
+from redis import Redis
+from rq import Worker
 from rq.worker import WorkerStatus
 
 import ticker
@@ -41,9 +43,10 @@ def test_a_worker_is_alive_and_ready_and_its_forks_do_not_keep_the_port(environ,
 @pytest.mark.slow
 def test_without_redis_a_worker_is_alive_and_not_ready(own_servers):
     _, redis = own_servers
-    with working("--health-port", "0") as process:
+    with working("--health-port", "0") as process, Redis.from_url(redis.url) as connection:
         url = address(process)
         until(lambda: answer(f"{url}/readyz") == (200, "ok\n"), "the worker is ready")
+        until(lambda: [one.get_state() for one in Worker.all(connection)] == ["idle"], "the worker waits for a job")
         os.kill(redis.pid, signal.SIGKILL)
         why = sentence("errors.worker_without_redis", setting="REDIS_URL")
         until(lambda: answer(f"{url}/readyz") == (503, f"{why}\n"), "the worker is not ready")

@@ -179,6 +179,7 @@ class TickJob:
             period=settings.tick_ms,
             beat=self._rhythm(),
             depths=settings.queue_depth,
+            waiting_jobs=settings.waiting_jobs,
             ahead=LOOK_AHEAD // timedelta(milliseconds=1) if self.alarm else 0,
             push_threads=self._push_threads,
         )
@@ -274,6 +275,7 @@ def counts(report: Report) -> dict[str, int]:
         "expired": report.swept.expired,
         "lost": report.swept.lost + report.swept.overdue,
         "retries": report.followed.retries,
+        "unpushed": report.due.unpushed,
     }
 
 

@@ -45,6 +45,11 @@ class PostgresBatch:
         rows = [(task.id, task.occurrence, next_run, reason) for task, next_run, reason in passed_over]
         self._columns("skip", ("ids", "occurrences", "next_runs", "reasons"), rows, now=now)
 
+    def leave_unpushed(self, tasks: Sequence[tuple[DueTask, datetime | None]], words: str) -> None:
+        self._columns(
+            "leave_unpushed", ("ids", "next_runs"), [(task.id, next_run) for task, next_run in tasks], words=words
+        )
+
     def claim_ended(self, limit: int) -> Sequence[Ended]:
         return [Ended(**{**row, **_enums(row)}) for row in self._execute("claim_ended", limit=limit)]
 

@@ -62,8 +62,8 @@ class Queue(Protocol):
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         """Returns one state for each id."""
 
-    def forget(self, job_ids: Collection[str]) -> None:
-        """Removes jobs that must not start any more. Ignores ids that are not there."""
+    def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
+        """Removes jobs that must not start any more, also from these queues. Ignores ids that are not there."""
 
     def stop(self, runs: Sequence[RunAtWork]) -> None:
         """Asks workers to stop runs. A worker that is not there does not hear it."""
@@ -102,6 +102,9 @@ class Batch(Protocol):
 
     def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         """Sets when these tasks are due, without a push. Clears earlier push errors."""
+
+    def leave_unpushed(self, tasks: Sequence[tuple[DueTask, datetime | None]], words: str) -> None:
+        """Passes over the occurrences of tasks of which enough jobs wait. One event of each task counts them."""
 
     def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
         """Records these occurrences as dropped, each with its reason, and sets the next times. Pushes nothing."""

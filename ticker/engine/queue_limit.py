@@ -51,5 +51,5 @@ class Room:
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         return self._queue.states(job_ids)
 
-    def forget(self, job_ids: Collection[str]) -> None:
-        self._queue.forget(job_ids)
+    def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
+        self._queue.forget(job_ids, queues)

@@ -78,7 +78,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         packed = queue.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
         # but no job that also carries other tasks
         gone = [*(job_id(store.installation, due) for due in (*expired, *back)), *(job.spec.job_id for job in packed)]
-        queue.forget(gone)
+        queue.forget(gone, {due.queue for due in (*expired, *back)})
         receipts = queue.push([job.spec for job in packed])
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
         rows.put_back([(due.id, due.occurrence) for due in back])

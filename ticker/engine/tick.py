@@ -8,7 +8,7 @@ rows, it takes these steps in order:
    names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
    are recorded as dropped instead: missed ones, if the task wants no late run, and those that would overlap another job of
-   the task, if it wants only one at a time. A task outside its hours is put off until they begin again, without a record.
+   the task, if it wants only one at a time. Others are only counted, because enough jobs of the task wait. A task outside its hours is put off until they begin again, without a record.
 4. Commit.
 
 The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would lose
@@ -39,7 +39,8 @@ class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
     `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks were
-    outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused.
+    outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused. `unpushed` occurrences got no
+    job, because enough jobs of their tasks wait.
     """
 
     due: int = 0
@@ -49,6 +50,7 @@ class Pushed(Counts):
     missed: int = 0
     put_off: int = 0
     saved: int = 0
+    unpushed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class TickOptions:
     """`period` if the last tick came that long ago, or 0 after a start or a gap."""
     depths: Mapping[str, int] = field(default_factory=dict)
     """The maximum number of waiting jobs, by queue."""
+    waiting_jobs: int = timing.WAITING_JOBS
+    """The maximum number of waiting jobs of a task."""
     ahead: int = 0
     """Milliseconds ahead, if the loop looks again at keys without room: what will probably be free by then counts."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
@@ -295,6 +299,8 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
+        unpushed = [plan for plan in plans if has_enough_jobs(plan[0], work.options.waiting_jobs)]
+        plans = [plan for plan in plans if not has_enough_jobs(plan[0], work.options.waiting_jobs)]
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
         receipts = work.queue.push([job.spec for job in packed])
         sent = list(zip(packed, receipts, strict=True))
@@ -304,11 +310,12 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.skip(passed_over, now)
+        rows.leave_unpushed(unpushed, f"{work.options.waiting_jobs} jobs of the task wait")
         rows.reschedule(put_off)
     stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
     saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
-    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved)
+    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved, len(unpushed))
 
 
 def must_wait(task: DueTask) -> bool:
@@ -321,6 +328,11 @@ def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
     if task.catch_up == "none" and kinds.was_missed(task, now, late):
         return Reason.MISSED
     return Reason.OVERLAP if task.overlap == "skip" and task.busy else None
+
+
+def has_enough_jobs(task: DueTask, most: int) -> bool:
+    """Returns whether so many jobs of the task wait that another one would only be dropped. A single time is never passed over."""
+    return task.waiting >= most and task.kind is not Kind.ONCE
 
 
 class Plans(NamedTuple):

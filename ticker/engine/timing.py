@@ -14,6 +14,8 @@ from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, MINUTE, SECOND, words
 
 USUAL_TICK = 30 * SECOND
+WAITING_JOBS = 2
+"""The usual maximum number of waiting jobs of a task. Of more of them, the guard would drop all but one."""
 SHORTEST_INTERVAL = 1 * SECOND
 LONGEST_INTERVAL = 366 * DAY
 SHORTEST_BOX = 100  # ms: a shorter box would be used up by the start statement alone

@@ -108,6 +108,7 @@ class RedisQueue:
         self._failure_ttl = failure_ttl
         self._push = connection.register_script(bulk.PUSH)
         self._states = connection.register_script(bulk.STATES)
+        self._shorten = connection.register_script(script("shorten"))
         self._take_leases = connection.register_script(TAKE_LEASES)
         self._pushed_to: set[str] = set()
         self._incompatibility = bulk.incompatibility(connection)
@@ -177,11 +178,15 @@ class RedisQueue:
                 return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
-    def forget(self, job_ids: Collection[str]) -> None:
-        """Deletes only the hashes. A worker that finds such an id in the list skips it."""
+    def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
+        """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one skips it."""
         if job_ids:
             with translated():
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
+                if queues:
+                    self._shorten(
+                        keys=[Queue(name, connection=self._connection).key for name in queues], args=[*job_ids]
+                    )
 
     def stop(self, runs: Sequence[RunAtWork]) -> None:
         """Sends our command on the channel of each worker. A stock worker ignores it."""

@@ -29,7 +29,10 @@ SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for l
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An entry in a task's history other than a run, such as a pause with its author, or a first failure."""
+    """An entry in a task's history other than a run, such as a pause with its author, or a first failure.
+
+    An event that counts (`unpushed`) has happened `count` times, first at `at`, and last at `until`.
+    """
 
     id: int
     at: datetime
@@ -42,6 +45,8 @@ class Event:
     by: str
     words: str
     run_id: int | None
+    count: int | None
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,13 @@ FAMILIES = (
 
 def event_words(event: Event) -> str:
     """Returns the author and the reason, which follow the event's name."""
+    if event.count is not None and event.until is not None:
+        several = (
+            f"{event.count} occurrences from {time_of_day(event.at, event.until)}"
+            if event.count > 1
+            else "1 occurrence"
+        )
+        return f"{several} to {time_of_day(event.until, event.until)}: {event.words}"
     author = "" if event.by in ("", "ticker") else f"by {event.by}"
     return ": ".join(part for part in (author, event.words) if part)
 
@@ -104,6 +116,9 @@ def then(
         return
     yield from (f"then: {sentence}" for sentence in stopped(task, events, at))
     yield from (f"then: {sentence}" for sentence in held(runs, at))
+    yield from (
+        f"then: {event.what}: {event_words(event)}" for event in events if event.until and event.at <= at <= event.until
+    )
     if silence := silent(tickers, at):
         yield silence
 

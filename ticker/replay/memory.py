@@ -29,7 +29,7 @@ class MemoryQueue:
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         return [JobState.WAITING if job_id in self._waiting else JobState.MISSING for job_id in job_ids]
 
-    def forget(self, job_ids: Collection[str]) -> None:
+    def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         for job_id in job_ids:
             self._waiting.pop(job_id, None)
 

@@ -34,7 +34,7 @@ INVARIANTS: Mapping[str, tuple[str, Check]] = {
         "every occurrence pushed ends in exactly one record, and no record is false about Redis or the worker",
         accounted_for,
     ),
-    "S10": ("what waits stays bounded for each task", bounded),
+    "S10": ("at most two jobs of a task wait", bounded),
     "S11": ("a bad row, job or task changes no other task's history", harms_no_other),
     "S12": ("no secret in a log, a job's description, a reason or a traceback", keeps_secrets),
     "S13": (

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from tests.faults.checks import excuses
 from tests.faults.checks.advances import advances
 from tests.faults.checks.findings import Findings
-from tests.faults.facts import History, Push, Task
+from tests.faults.facts import History, Push
 
 SCHEDULED = re.compile(r"(?:[a-z0-9]{8}-)?t(\d+)-(\d+)")
 PLANNED = re.compile(r"(?:[a-z0-9]{8}-)?r(\d+)")
-LEAST_EXPIRY = 600.0  # seconds
-MORE = 3  # occurrences that may wait beyond the expiry: one due, one being pushed, one being dropped
+WAITING_JOBS = 2  # of a task, unless the setting says otherwise
 
 
 def job_of(task: int, occurrence: int) -> str:
@@ -51,25 +50,14 @@ def _told(history: History, pushes: Sequence[Push]) -> str:
 
 
 def bounded(history: History) -> Findings:
-    """max(2 I, 600 s) / I + 3, with the shortest interval so far: what waits was pushed by that one."""
+    """A tick pushes no occurrence of a task of which enough jobs wait."""
     found = Findings(history)
     for task in history.tasks.values():
-        _waits_bounded(history, task, found)
+        for version in task.versions:
+            if version.waiting and found.judge(len(version.waiting) <= WAITING_JOBS):
+                found.blame(
+                    task.id, version.at,
+                    f"task {task.id}: {len(version.waiting)} occurrences waited at {history.seconds(version.at)} s;"
+                    f" the limit is {WAITING_JOBS}",
+                )  # fmt: skip
     return found
-
-
-def _waits_bounded(history: History, task: Task, found: Findings) -> None:
-    shortest, worst = float("inf"), None
-    for version in task.versions:
-        if version.kind != "interval" or not version.every_ms:
-            continue
-        shortest = min(shortest, version.every_ms / 1000)
-        limit = max(2 * shortest, LEAST_EXPIRY) / shortest + MORE
-        if version.waiting and found.judge(len(version.waiting) <= limit):
-            worst = max(worst or (0, 0.0, 0.0), (len(version.waiting), version.at, limit))
-    if worst:
-        found.blame(
-            task.id,
-            worst[1],
-            f"task {task.id}: {worst[0]} occurrences waited at {history.seconds(worst[1])} s; the limit is {worst[2]:.0f}",
-        )

@@ -158,7 +158,12 @@ def one_pass(settings: "Settings") -> "tuple[Report, int]":
     queue = RedisQueue.from_settings(settings)
     began = clock.monotonic()
     try:
-        report = tick(store, queue, clock.now(), TickOptions(batch=settings.batch, depths=settings.queue_depth))
+        report = tick(
+            store,
+            queue,
+            clock.now(),
+            TickOptions(batch=settings.batch, depths=settings.queue_depth, waiting_jobs=settings.waiting_jobs),
+        )
         queue.lease(store.installation, store.queues())
     finally:
         store.close()

@@ -128,7 +128,7 @@ UPDATE {schema}.tasks t SET
                    ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
     batch_jobs = nullif(coalesce(CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END, '{}')
         || CASE WHEN a.batch_job IS NULL THEN '{}' ELSE jsonb_build_object({schema}.micros(t.next_run), a.batch_job) END, '{}'),
-    push_errors = 0, push_error = '', push_after = NULL
+    push_errors = 0, push_error = '', push_after = NULL, unpushed_event = NULL
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
 WHERE t.id = a.id
 
@@ -158,6 +158,23 @@ WITH skipped AS MATERIALIZED (
 UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL,
     dropped = t.dropped + (t.id IN (SELECT task_id FROM recorded))::int
 FROM skipped s WHERE t.id = s.id
+
+-- name: leave_unpushed
+-- Passes over the occurrences of these locked tasks, of which enough jobs wait. They leave no record: one event of each task counts
+-- them until one of its occurrences is pushed again.
+WITH given AS MATERIALIZED (
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.unpushed_event, t.next_run AS occurrence, g.next_run
+    FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS g (id, next_run) JOIN {schema}.tasks t ON t.id = g.id
+), counted AS (
+    UPDATE {schema}.events e SET count = e.count + 1, until = g.occurrence FROM given g WHERE e.id = g.unpushed_event RETURNING e.id, e.task_id
+), first AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, count, until, words)
+    SELECT g.occurrence, g.id, g.name, g.function, g.owner_type, g.owner_id, 'unpushed', 'ticker', 1, g.occurrence, %(words)s
+    FROM given g WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.id = g.unpushed_event)
+    RETURNING id, task_id
+)
+UPDATE {schema}.tasks t SET next_run = g.next_run, push_errors = 0, push_error = '', push_after = NULL, unpushed_event = e.id
+FROM given g JOIN (TABLE counted UNION ALL TABLE first) e ON e.task_id = g.id WHERE t.id = g.id
 
 -- name: set_back
 -- Sets back tasks that could not be pushed: they stay due, wait a while, and store the reason. (Counts stop at the

@@ -213,7 +213,8 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.during, t.resumed_at
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.during, t.resumed_at,
+    cardinality(array_remove(t.waiting, t.next_run)) AS waiting
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.
@@ -278,4 +279,4 @@ t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.pa
 
 -- rule: event
 -- The columns of an event that people read.
-t.id, t.at, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.what, t.by, t.words, t.run_id
+t.id, t.at, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.what, t.by, t.words, t.run_id, t.count, t.until

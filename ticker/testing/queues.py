@@ -10,6 +10,7 @@ from rq.job import Job
 
 from ticker.errors import ConfigurationError
 from ticker.queue import rq
+from ticker.read.explain import counted
 
 CLAIM = "ticker:testing"  # a key that keeps other test sessions out of the database
 
@@ -65,7 +66,11 @@ def claimed(url: str) -> Iterator[None]:
 
 
 def _not_empty(redis: Redis, count: int) -> str:
-    what = f"another test session uses it, or was killed ({CLAIM})" if redis.exists(CLAIM) else f"it has {count} keys"
+    what = (
+        f"another test session uses it, or was killed ({CLAIM})"
+        if redis.exists(CLAIM)
+        else f"it has {counted(count, 'key')}"
+    )
     return (
         f"REDIS_URL: the test kit needs an empty Redis database, and {what}: name another one, such as "
         "redis://localhost:6379/15, or unset REDIS_URL to start an embedded server"

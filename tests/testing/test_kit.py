@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rq import Queue
@@ -14,6 +14,12 @@ from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.testing import Kit, Servers
 from wrappers import NOTHING_TO_DO, Run
+
+
+BERLIN_AT_SIX = {  # after 30 March 00:00 UTC: summer time begins on the 31st in 2024, and had begun in 2040
+    2024: [timedelta(hours=5), timedelta(hours=28)],
+    2040: [timedelta(hours=4), timedelta(hours=28)],
+}
 
 
 def outcomes(runs):
@@ -36,6 +42,16 @@ def test_an_interval_runs_at_its_times_and_only_then_does_time_move(kit, functio
     assert [(str(run.outcome), run.result, run.started_at) for run in runs] == [("succeeded", 7, at) for at in times]
     assert kit.now == datetime.now(UTC) == zero + 3 * MINUTE
     assert kit.run_due(until="59s") == []
+
+
+@pytest.mark.parametrize("year", [2024, 2040])
+def test_a_test_begins_at_any_time(kit, function, year):
+    function("report")(lambda: None)
+    kit.move(to=datetime(year, 3, 30, tzinfo=UTC))
+    ticker.register(kit.db, "report", cron="0 6 * * *", zone="Europe/Berlin")
+    runs = kit.run_due(until="2d", tick="1h")
+    begin = datetime(year, 3, 30, tzinfo=UTC)
+    assert [run.started_at - begin for run in runs] == BERLIN_AT_SIX[year]
 
 
 def test_a_start_soon_after_a_late_one_is_dropped(kit, function):

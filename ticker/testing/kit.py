@@ -28,10 +28,7 @@ log = logging.getLogger("ticker.run")
 KEPT_TABLES = ("installation", "ticker_version")
 AHEAD = timedelta(minutes=2)  # what triggers write by the database's clock in the first minute of a test is due at once
 END = datetime.max.replace(tzinfo=UTC)
-REAL_TIME = (
-    clock.__name__,
-    "_pytest.timing",
-)  # modules that freezegun leaves alone: a wait on a frozen clock never ends
+REAL_TIME = [clock.__name__, "_pytest.timing"]  # not frozen: a wait by a frozen clock would never end
 
 
 class Kit:
@@ -202,5 +199,5 @@ def _frozen(at: datetime) -> AbstractContextManager[Any]:
         from freezegun import freeze_time
     except ImportError:
         return nullcontext()
-    frozen: AbstractContextManager[Any] = freeze_time(at, ignore=[*REAL_TIME], real_asyncio=True)
+    frozen: AbstractContextManager[Any] = freeze_time(at, ignore=REAL_TIME, real_asyncio=True)
     return frozen

@@ -15,7 +15,6 @@ from ticker.errors import BadInput
 from ticker.testing import Kit, Servers
 from wrappers import NOTHING_TO_DO, Run
 
-
 BERLIN_AT_SIX = {  # after 30 March 00:00 UTC: summer time begins on the 31st in 2024, and had begun in 2040
     2024: [timedelta(hours=5), timedelta(hours=28)],
     2040: [timedelta(hours=4), timedelta(hours=28)],
@@ -44,6 +43,7 @@ def test_an_interval_runs_at_its_times_and_only_then_does_time_move(kit, functio
     assert kit.run_due(until="59s") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("year", [2024, 2040])
 def test_a_test_begins_at_any_time(kit, function, year):
     function("report")(lambda: None)
@@ -92,7 +92,7 @@ def test_a_failing_function_is_attempted_again(kit, function):
             raise error
 
     ticker.register(kit.db, "mail.fetch", every="1h", retries=2)
-    runs = kit.run_due(until="59m")
+    runs = kit.run_due(until="59m", tick="2m")
     assert [(str(run.outcome), run.attempt) for run in runs] == [("failed", 1), ("failed", 2), ("succeeded", 3)]
     assert runs[0].reason == "ValueError: no answer"
 

@@ -55,7 +55,7 @@ def python_utc() -> datetime:
 
 @contextmanager
 def use(source: Callable[[], datetime] = python_utc) -> Iterator[None]:
-    """Passes `source()` to statements within the block. With freezegun: `with clock.use(): ...`."""
+    """Passes `source()` to statements within the block, and lets `run.quota` count by it. With freezegun: `with clock.use(): ...`."""
     token = _source.set(source)
     try:
         yield

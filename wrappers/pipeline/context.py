@@ -69,17 +69,25 @@ class Answer:
 
 
 class Quota:
-    """The time that is left in a run's box, by time.monotonic. The box begins just before the start statement is sent."""
+    """The time that is left in a run's box, by time.monotonic. The box begins just before the start statement is sent.
+
+    While `clock.use` substitutes a clock, the box begins now, by that clock.
+    """
 
     def __init__(self, box: float, began: float) -> None:
         self._box = box
         self._began = began
+        self._began_at = clock.now()
         self.answered_exhausted = False
 
     @property
     def remaining(self) -> float:
         """The seconds that are left; 0.0 if the quota is used up."""
-        left = max(self._began + self._box - clock.monotonic(), 0.0)
+        now = clock.now()
+        if now is None or self._began_at is None:
+            left = max(self._began + self._box - clock.monotonic(), 0.0)
+        else:
+            left = max(self._box - (now - self._began_at).total_seconds(), 0.0)
         self.answered_exhausted |= left == 0.0
         return left
 

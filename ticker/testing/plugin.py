@@ -1,0 +1,27 @@
+"""Defines the fixtures. pytest imports this module in every session, so it imports our other modules when a fixture is used."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ticker.testing import Kit, Servers
+
+
+@pytest.fixture(scope="session")
+def ticker_servers() -> "Iterator[Servers]":
+    """PostgreSQL and Redis for the kits of this session: those of DATABASE_URL and REDIS_URL, or embedded ones."""
+    from ticker import testing
+
+    with testing.servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def ticker_kit(ticker_servers: "Servers") -> "Iterator[Kit]":
+    """A ticker and a worker in this process, without tasks and jobs, on a clock that only the kit moves."""
+    from ticker import testing
+
+    with testing.Kit(ticker_servers) as kit:
+        yield kit

@@ -1,0 +1,77 @@
+"""Takes jobs from RQ's queues and runs them in this process. The only module of the kit that knows RQ and Redis."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from uuid import uuid4
+
+from redis import Redis
+from rq.exceptions import NoSuchJobError
+from rq.job import Job
+
+from ticker.errors import ConfigurationError
+from ticker.queue import rq
+from ticker.read.explain import counted
+
+CLAIM = "ticker:testing"  # a key that keeps other test sessions out of the database
+
+
+class Queues:
+    """The queues of a Redis database that belongs to the kit."""
+
+    def __init__(self, url: str) -> None:
+        self._redis = rq.connect(url)
+
+    def empty(self) -> None:
+        """Deletes all keys except the claim."""
+        if keys := [key for key in self._redis.scan_iter(count=1000) if key != CLAIM.encode()]:
+            self._redis.unlink(*keys)
+
+    def take(self) -> Job | None:
+        """Returns the next job, from the first queue by name that has one, or None. Skips the ids of deleted jobs, as RQ does."""
+        for queue in sorted(rq.queues(self._redis), key=lambda queue: queue.name):
+            while job_id := self._redis.lpop(queue.key):
+                with suppress(NoSuchJobError):
+                    return Job.fetch(job_id.decode(), connection=self._redis)  # type: ignore[union-attr]
+        return None
+
+    def close(self) -> None:
+        self._redis.close()
+
+
+def perform(job: Job) -> Exception | None:
+    """Runs a job without a fork, a signal or a timer. Returns its error, and deletes the job, whatever became of it."""
+    try:
+        job.perform()
+    except Exception as error:
+        return error
+    finally:
+        job.delete()
+    return None
+
+
+@contextmanager
+def claimed(url: str) -> Iterator[None]:
+    """Claims an empty Redis database for the block, and leaves it empty. Raises ConfigurationError if it is not empty."""
+    own = uuid4().hex
+    with closing(rq.connect(url)) as redis, closing(Queues(url)) as queues:
+        with rq.translated():
+            count = redis.dbsize()
+            if count or not redis.set(CLAIM, own, nx=True):
+                raise ConfigurationError(_not_empty(redis, count))
+        try:
+            yield
+        finally:
+            queues.empty()
+            redis.delete(CLAIM)
+
+
+def _not_empty(redis: Redis, count: int) -> str:
+    what = (
+        f"another test session uses it, or was killed ({CLAIM})"
+        if redis.exists(CLAIM)
+        else f"it has {counted(count, 'key')}"
+    )
+    return (
+        f"REDIS_URL: the test kit needs an empty Redis database, and {what}: name another one, such as "
+        "redis://localhost:6379/15, or unset REDIS_URL to start an embedded server"
+    )

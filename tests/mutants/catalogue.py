@@ -14,6 +14,7 @@ from tests.mutants.refills import REFILLS
 from tests.mutants.rhythm import RHYTHM
 from tests.mutants.runs import RUNS
 from tests.mutants.sessions import SESSIONS
+from tests.mutants.silence import SILENCE
 from tests.mutants.starts import STARTS
 from tests.mutants.stops import STOPS
 from tests.mutants.sweeps import SWEEPS
@@ -32,6 +33,7 @@ CATALOGUE = (
     *RHYTHM,
     *STOPS,
     *SWEEPS,
+    *SILENCE,
     *MINUTES,
     *INSTALLATIONS,
     *SESSIONS,

@@ -1,0 +1,82 @@
+"""Faults in what people are told before they ask: unpushed occurrences, unknown functions, owners that nothing follows."""
+
+from tests.mutants.mutant import Mutant
+
+PUSH, FUNCTIONS = "ticker/db/sql/push.sql", "ticker/db/sql/functions.sql"
+TYPES = "ticker/registration/owner_types.py"
+WAITING, UNKNOWN, OWNERS = (
+    "tests/engine/test_waiting_jobs.py::",
+    "tests/read/test_unknown_functions.py::",
+    "tests/registration/test_owner_types.py::",
+)
+TWO_WAIT = f"{WAITING}test_two_jobs_of_a_task_wait_and_one_event_counts_what_was_not_pushed"
+ONE_NOTICE = f"{UNKNOWN}test_one_notice_for_each_function_a_minute_after_the_last_change_of_its_task"
+
+SILENCE = (
+    Mutant(
+        "any-number-of-waiting-jobs",
+        "ticker/engine/tick.py",
+        "return task.waiting >= most and",
+        "return False and",
+        "At most two jobs of a task wait.",
+        (TWO_WAIT,),
+    ),
+    Mutant(
+        "single-time-never-pushed",
+        "ticker/engine/tick.py",
+        "return task.waiting >= most and task.kind is not Kind.ONCE",
+        "return task.waiting >= most",
+        "A single time is always pushed: nothing comes after it.",
+        (f"{WAITING}test_a_single_time_is_always_pushed",),
+    ),
+    Mutant(
+        "event-for-each-unpushed-occurrence",
+        PUSH,
+        "push_after = NULL, unpushed_event = e.id\n",
+        "push_after = NULL\n",
+        "One event counts the occurrences that were not pushed, with the first and the last time.",
+        (TWO_WAIT,),
+    ),
+    Mutant(
+        "event-of-unpushed-stays-open",
+        PUSH,
+        "push_after = NULL, unpushed_event = NULL\n",
+        "push_after = NULL\n",
+        "A push ends the event that counts unpushed occurrences; a later outage has its own.",
+        (f"{WAITING}test_after_the_outage_a_later_one_has_an_event_of_its_own",),
+    ),
+    Mutant(
+        "expired-ids-stay-in-redis",
+        "ticker/queue/shorten.lua",
+        "if #kept < #oldest then",
+        "if false then",
+        "Expired jobs leave Redis while no worker comes, also their ids.",
+        (f"{WAITING}test_expired_jobs_leave_redis_and_fresh_ones_take_their_place",),
+    ),
+    Mutant(
+        "notice-before-the-workers-are-deployed",
+        FUNCTIONS,
+        "t.updated_at < %(now)s::timestamptz - interval '1 minute'",
+        "true",
+        "A function that no worker knows is reported a minute after the last change of its task: a deployment may start workers last.",
+        (ONE_NOTICE,),
+    ),
+    Mutant(
+        "unmentioned-owner-without-trigger",
+        TYPES,
+        'if row["standing"] == "known":',
+        'if row["standing"] in ("known", "table"):',
+        "The first task of a type of owner that no trigger follows is registered with a warning.",
+        (
+            f"{OWNERS}test_the_first_task_of_a_table_without_triggers_is_warned_about_with_the_statement_that_installs_them",
+        ),
+    ),
+    Mutant(
+        "strict-owners-only-warn",
+        TYPES,
+        "    if config.strict_owners:\n        raise refusal\n",
+        "",
+        "With TICKER_STRICT_OWNERS, such a registration is refused.",
+        (f"{OWNERS}test_strict_owners_make_it_an_error_and_nothing_is_written",),
+    ),
+)

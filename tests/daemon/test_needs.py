@@ -56,6 +56,13 @@ def test_the_interval_in_force_counts(db, measure):
     assert measure()["polling"][2]["poll"]["starts_per_minute"] == 0.2
 
 
+def test_a_task_that_is_due_several_times_in_a_tick_runs_once_in_it(db, measure):
+    ran(db, ticker.register(db, "poll", every="1s"), took=1.0)
+    average, enough, functions = measure()["polling"]
+    assert (average, enough) == (pytest.approx(1.02 / 30, abs=0.005), 1)
+    assert functions["poll"]["starts_per_minute"] == 2
+
+
 @pytest.mark.parametrize("why", ["paused_by = 'me'", "enabled = false", "owner_active = false", "next_run = NULL"])
 def test_a_task_that_does_not_run_is_no_demand(why, db, measure):
     ran(db, ticker.register(db, "poll", every="1m"))
@@ -141,7 +148,7 @@ def test_a_sample_of_a_large_table_stands_for_it(db, store, measure, monkeypatch
     )
     whole, _, _ = measure()["polling"]
     [last] = store.execute("last_needs", now=None, every_ms=0)
-    tenth = store.execute("demand", now=None, percent=10)
+    tenth = store.execute("demand", now=None, percent=10, tick_ms=30_000)
     queues = needs.functions(tenth, store.execute("measured"), 10.0)
     sampled = sum(one.work for one in queues["polling"].values())
     assert last["weight"] == 1 and 200 < len(tenth) < 1200

@@ -104,5 +104,16 @@ def test_a_sample_stands_for_the_whole_table():
     assert abs(sampled.enough - whole.enough) <= 3
 
 
+@pytest.mark.parametrize("is_spread", [False, True])
+@pytest.mark.parametrize(
+    ("every", "period", "most"), [(1.0, 30.0, 11), (1.0, 1.0, 301), (10.0, 30.0, 11), (45.0, 30.0, 8)]
+)
+def test_a_task_runs_once_per_tick_at_most_however_short_its_interval(every, period, most, is_spread):
+    runs = Function(Durations(((0.1, 1),)), tasks=tasks(1, every, is_spread=is_spread)).runs(300.0, Ticks(period, 0.0))
+    found = [due for due, *_ in islice(runs, 1000)]
+    assert most - 4 <= len(found) <= most
+    assert len({Ticks(period, 0.0).at(due) for due in found}) == len(found)
+
+
 def test_without_demand_no_worker_is_needed():
     assert load().need() == load(Function(Durations(((1.0, 1),)))).need() == (0.0, 0)

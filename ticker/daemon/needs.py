@@ -26,7 +26,7 @@ def measure(store: PostgresStore, settings: Settings) -> bool:
     [last] = store.execute("last_needs", now=now, every_ms=EVERY)
     if last["are_new"]:
         return False
-    tasks = store.execute("demand", now=now, percent=100 / last["weight"])
+    tasks = store.execute("demand", now=now, percent=100 / last["weight"], tick_ms=settings.tick_ms)
     measured = store.execute("measured")
     queues = functions(tasks, measured, last["weight"])
     period = settings.tick_ms / 1000

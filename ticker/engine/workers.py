@@ -20,6 +20,7 @@ OVERHEAD = (
     0.02  # seconds for which a job occupies a worker besides its run: the fork, and RQ (python -m tests.bench worker)
 )
 OVERHEAD_IN_BATCH = 0.003  # the same for a further run in the same process
+SOON = 0.001  # seconds after which another tick comes first
 LOOK_AHEAD = 1.0  # seconds: what is due so soon after a tick is pushed by it
 LIFE = 600.0  # seconds for which the process of a group takes further jobs (wrappers.group.refill)
 LONGEST = 3600.0  # seconds that are simulated
@@ -129,7 +130,9 @@ class Function:
             due = max(due, ticks.first) if ticks.at(due) < 0 else due
             while due < span:
                 yield due, next(took), False
-                due = every + (due if is_spread else ticks.first + ticks.at(due) * ticks.period)
+                pushed = ticks.time(ticks.at(due))
+                own = due + every * math.ceil(max(pushed - due, every) / every) if is_spread else pushed + every
+                due = max(own, pushed + LOOK_AHEAD + SOON)  # a tick pushes no task twice
         for rate, is_alone in (((1 - SLACK) * self.steady, False), (self.alone, True)):
             for number, took in enumerate(self.durations.of_tasks(int(rate * span))):
                 yield (number + 0.5) / rate, next(took), is_alone
@@ -147,6 +150,9 @@ class Ticks(NamedTuple):
     def at(self, due: float) -> int:
         """Returns the number of the tick that pushes what is due then. The first one has the number 0."""
         return math.ceil((due - LOOK_AHEAD - self.first) / self.period)
+
+    def time(self, number: int) -> float:
+        return self.first + number * self.period
 
 
 class Need(NamedTuple):
@@ -207,9 +213,7 @@ class Load:
             for due, took, is_alone in function.runs(span, self.ticks):
                 due_in[self.ticks.at(due)].append((due, number, took, is_alone))
         for tick in sorted(due_in):
-            yield from self._packed(
-                self.ticks.first + tick * self.ticks.period, sorted(due_in[tick], key=itemgetter(0))
-            )
+            yield from self._packed(self.ticks.time(tick), sorted(due_in[tick], key=itemgetter(0)))
 
     def _packed(self, pushed: float, due: Iterable[tuple[float, int, float, bool]]) -> list[Job]:
         """Returns the jobs of a tick: one for each run, or for up to `batch` runs of a function."""

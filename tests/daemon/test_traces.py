@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from subprocess import run as run_program
 from threading import Event
 from typing import Any
@@ -16,11 +17,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import ticker
 from tests.doubles import INSTALLATION
 from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run
-from tests.running import ROOT
+from tests.plans import indexes, plan, read_whole
+from tests.running import PATIENCE, ROOT, Ticking
 from tests.sentences import sentence
 from ticker import clock, tracing
 from ticker.daemon.traces import AT_MOST, Exporter
 from ticker.db.store import PostgresStore
+from ticker.read.journal import ENDED, REASONS
 from ticker.settings import Settings
 
 Look = Callable[..., dict[str, ReadableSpan]]
@@ -290,3 +293,34 @@ def test_without_the_extra_one_sentence_says_how_to_install_it(environ):
         [sys.executable, "-c", hide], cwd=ROOT, capture_output=True, text=True, timeout=60, env=environ | {"TICKER_OTEL": "on"}
     )  # fmt: skip
     assert (done.returncode, done.stderr.strip()) == (78, sentence("errors.otel_is_missing"))
+
+
+@pytest.mark.slow
+def test_the_ends_of_a_time_are_found_by_their_indexes(crowd):
+    found = plan(crowd, "ended_between", outcomes=ENDED, reasons=REASONS, since=NINE, until=NINE + 10 * SECOND)
+    assert {"runs_by_outcome", "runs_by_reason"} <= indexes(found) and read_whole(found) == set()
+
+
+@pytest.mark.slow
+def test_a_ticker_sends_them_to_the_collector_that_the_environment_names(environ, db, task):
+    run_id = a_run(db, task, ended_at=clock.python_utc() - 40 * SECOND)
+    db.execute("UPDATE ticker.installation SET traced_until = clock_timestamp() - interval '1 minute'")
+    received: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        with Ticking(TICKER_OTEL="on", OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_EXPORTER_OTLP_COMPRESSION="none"):
+            server.timeout = PATIENCE
+            server.handle_request()
+    [(path, body)] = received
+    assert path == "/v1/traces" and b"poll" in body and b"Zoe" not in body
+    assert (
+        place_of(task, db.execute("SELECT occurrence FROM ticker.runs").fetchone()[0], run_id).trace_id.to_bytes(16)
+        in body
+    )

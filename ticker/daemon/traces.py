@@ -58,13 +58,16 @@ class Exporter(threading.Thread):
             log.exception("traces are missing, because of an internal error", extra={"event": "traces_failed"})
 
     def _claimed(self) -> Iterator[list[Row]]:
-        """Yields the records of each claimed span of time, until there is no whole step left."""
-        while not self._stopping.is_set():
-            claimed = self._store.execute("claim_ends", now=clock.now(), late=LATE, step=STEP)
-            for span in claimed:
-                yield self._store.execute("ended_between", **span, outcomes=ENDED, reasons=REASONS)
-            if not claimed or claimed[0]["until"] - claimed[0]["since"] < STEP:
-                return
+        """Yields the records of each claimed span of time, after its commit, until no whole step is left."""
+        is_whole = True
+        while is_whole and not self._stopping.is_set():
+            with self._store.transaction() as execute:
+                claimed = execute("claim_ends", now=clock.now(), late=LATE, step=STEP)
+                rows = [
+                    row for span in claimed for row in execute("ended_between", **span, outcomes=ENDED, reasons=REASONS)
+                ]
+            yield rows
+            is_whole = any(span["until"] - span["since"] == STEP for span in claimed)
 
     def _export(self, spans: list[ReadableSpan]) -> None:
         """Sends the spans. Discards the rest after a failure, as a collector that is down costs 10 s for each request."""
@@ -103,22 +106,22 @@ class Recorder(SpanProcessor, IdGenerator):
         """
         due, pushed, start, end = (row[name] for name in ("due_at", "pushed_at", "started_at", "ended_at"))
         begin = min(filter(None, (due, start, end)))
-        span = self._begin(row["function"], place.span_id(), begin, place.parent(), place)
+        span = self._begin(place, "", row["function"], begin, place.parent())
         span.set_attributes(of_run(row))
         if row["outcome"] not in NO_FAILURE and row["outcome"] != Outcome.DROPPED:
             span.set_attribute("error.type", row["outcome"])
             span.set_status(StatusCode.ERROR)
         for part, since, until in (("due", due, pushed), ("wait", pushed or due, start), (tracing.RUN, start, end)):
             if since and until:
-                child = self._begin(part, place.span_id(part), since, set_span_in_context(span), place)
+                child = self._begin(place, part, part, since, set_span_in_context(span))
                 if part == tracing.RUN:
                     child.set_attributes(of_message(row))
                 child.end(nanoseconds(max(since, until)))
         span.end(nanoseconds(end))
 
-    def _begin(self, name: str, span_id: int, at: datetime, context: Context, place: tracing.Place) -> Span:
-        self._trace_id, self._span_id = place.trace_id, span_id
-        kind = SpanKind.CONSUMER if name == tracing.RUN else SpanKind.INTERNAL
+    def _begin(self, place: tracing.Place, part: str, name: str, at: datetime, context: Context) -> Span:
+        self._trace_id, self._span_id = place.trace_id, place.span_id(part)
+        kind = SpanKind.CONSUMER if part == tracing.RUN else SpanKind.INTERNAL
         return self._tracer.start_span(name, context, kind, start_time=nanoseconds(at))
 
     def on_end(self, span: ReadableSpan) -> None:

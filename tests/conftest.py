@@ -319,7 +319,7 @@ def mark(connection: psycopg.Connection[Any]) -> None:
     """These tables belong here, as if they had been created here."""
     connection.execute(
         "UPDATE ticker.installation SET id = %s, environment = '', system_identifier = ticker.cluster_identifier(),"
-        " marker_oid = tableoid, adopted_at = NULL,"
+        " marker_oid = tableoid, adopted_at = NULL, traced_until = NULL,"
         " database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())",
         [INSTALLATION],
     )

@@ -24,7 +24,7 @@ from tests.factories import create_trace
 from tests.rights import PASSWORD, block, with_user
 from tests.running import ROOT, stock_worker, until
 from ticker import owners
-from ticker.daemon import needs, prune
+from ticker.daemon import needs, prune, traces
 from ticker.db import checks
 from ticker.db.connections import connect
 from ticker.db.sql import statements
@@ -384,6 +384,7 @@ def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
     ticker.register(db, "poll", every="1m")
     pruned = sum(prune.lap(store, Settings()), prune.Pruned())
     assert needs.measure(store, Settings())
+    assert store.execute("claim_ends", now=None, late=traces.LATE, step=traces.STEP)
     store.sample(str(uuid4()), store.now(), {"polling": 1}, [])
     assert list(checks.missing_rights(db, "ticker", checks.RIGHTS_OF_TICKER)) == []
     store.close()

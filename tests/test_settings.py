@@ -46,7 +46,7 @@ def test_every_setting_has_its_variable():
         "TICKER_HEARTBEAT_URL": "https://h/beat", "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
         "TICKER_WEB_TOKEN": "a third key of length", "TICKER_WEB_NO_TOKEN": "on", "TICKER_WEB_READ_ONLY": "on", "TICKER_HIDE_ARGS": "on",
         "TICKER_ENVIRONMENT": "production", "TICKER_LISTEN_URL": "postgres://direct/app", "TICKER_PREPARED_STATEMENTS": "on",
-        "TICKER_STRICT_OWNERS": "on",
+        "TICKER_STRICT_OWNERS": "on", "TICKER_OTEL": "on",
         "TICKER_WAITING_JOBS": "4",
     }  # fmt: skip
     found = from_environment(environ)
@@ -55,7 +55,7 @@ def test_every_setting_has_its_variable():
         ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass", "json",
         604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "https://h/beat", "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"), ("a third key of length",), True, True, True, "production",
-        "postgres://direct/app", "on", 777_600_000, True, 4,
+        "postgres://direct/app", "on", 777_600_000, True, 4, True,
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
     assert not any(getattr(found, field.name) in (field.default, {}) for field in fields(Settings))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from ticker.engine.timing import LONGEST_LOOK_AHEAD, WAITING_JOBS
@@ -88,6 +89,7 @@ class Settings:
     keep_minutes_ms: int = 30 * DAY
     strict_owners: bool = False
     waiting_jobs: int = WAITING_JOBS
+    otel: bool = False
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
@@ -188,6 +190,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             ),
             waiting_jobs=_whole(environ, "TICKER_WAITING_JOBS", WAITING_JOBS, 1, 1000),
             strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
+            otel=_with_otel(_one_of(environ, "TICKER_OTEL", ("off", "on")) == "on"),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None
@@ -336,6 +339,16 @@ def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
     if text not in choices:
         raise BadInput(name, text, f"is not one of {', '.join(choices)}")
     return text
+
+
+def _with_otel(is_on: bool) -> bool:
+    try:
+        has_extra = not is_on or find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
+    except ModuleNotFoundError:  # a package that would contain it is missing
+        has_extra = False
+    if not has_extra:
+        raise ConfigurationError('TICKER_OTEL=on needs OpenTelemetry: pip install "rq-ticker[otel]"')
+    return is_on
 
 
 def _without_secret(url: str) -> str:

@@ -36,6 +36,7 @@ from ticker.probes import serving
 from ticker.queue import checks
 from ticker.tasks.fields import DEFAULTS
 from wrappers.layers.sentry import keep_names
+from wrappers.layers.trace import load
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
 from wrappers.rq import log_lines, options, probes
@@ -130,6 +131,7 @@ def prepare(queues: tuple[str, ...]) -> str:
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
     keep_names()  # the worker logs runs, too
+    load(config)
     checks.check(config, queues or (DEFAULTS["queue"],))
     announce(queues or (DEFAULTS["queue"],))
     return with_connect_timeout(config.require_redis())

@@ -42,6 +42,7 @@ GROUPS = {
         "TICKER_KEEP_SUCCESSES": ("", "[How long the records](../guides/retention.md) of successes and drops are kept."),
         "TICKER_KEEP_FAILURES": ("", "How long events and the records of failures are kept."),
         "TICKER_KEEP_MINUTES": ("", "How long [minutes](../guides/retention.md#minutes-and-hours) are kept. Hours are kept for 400 days."),
+        "TICKER_OTEL": ("", "`on`: runs have [traces](../guides/tracing.md) of OpenTelemetry. Set it for tickers, workers and applications."),
     },
     "Jobs and workers": {
         "TICKER_TASKS": ("list of modules", "The modules with the functions, if you cannot pass `--tasks`, as with a stock `rq worker`."),

@@ -307,7 +307,7 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
         listener.start()
-    for thread in Pruner, Roller:
+    for thread in Pruner, Roller, *exporters(settings):
         thread(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(tick_job, settings)
     log.info(
@@ -325,6 +325,15 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
     stopping.set()
     notify.stop(notifiers, LAST_NOTICE)
     stop(scheduler, tick_job)
+
+
+def exporters(settings: Settings) -> list[Callable[..., threading.Thread]]:
+    """Returns the thread that exports traces, if TICKER_OTEL is on."""
+    if not settings.otel:
+        return []
+    from ticker.daemon.traces import Exporter  # its library is an extra
+
+    return [Exporter]
 
 
 def report(systemd: Systemd, tick_job: TickJob) -> float:

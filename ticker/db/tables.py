@@ -172,6 +172,7 @@ runs = Table(
     Column("stop_requested_by", Text),
     Column("stop_requested_at", TIME, info={"domain": "stop"}),
     Column("queue", Text),
+    Column("traceparent", Text),
     Index("runs_one_record", "task_id", "occurrence", unique=True),
     Index("runs_of_task", "task_id", "id"),
     Index("runs_further", "task_id", "id"),
@@ -404,6 +405,7 @@ installation = Table(
     Column("environment", Text, nullable=False, server_default="", info={"domain": "plain"}),
     Column("created_at", TIME, nullable=False, server_default=text("clock_timestamp()"), info={"domain": "moment"}),
     Column("adopted_at", TIME, info={"domain": "moment"}),
+    Column("traced_until", TIME, info={"domain": "moment"}),
 )
 
 

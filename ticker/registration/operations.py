@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Unpack
 
-from ticker import clock
+from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
@@ -208,11 +208,20 @@ def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None
     within = None if once_within is None else milliseconds("once_within", once_within, least=SECOND, most=HOUR)
     ids = _ids(_switched_on((yield from _known(task, owner))))
     if within is None:
-        planned = yield query("plan_runs", ids=ids, now=clock.now())
+        planned = yield query("plan_runs", ids=ids, now=clock.now(), traceparent=_traceparent())
     else:
-        planned = yield query("plan_runs_once", ids=ids, now=clock.now(), within_ms=within)
+        planned = yield query("plan_runs_once", ids=ids, now=clock.now(), within_ms=within, traceparent=_traceparent())
     yield from task_rows.wake_up()
     return _ids(planned)
+
+
+def _traceparent() -> str | None:
+    """Returns the trace context of the caller, if traces are on and it has one."""
+    if not settings.current().otel:
+        return None
+    from ticker import tracing  # its library is an extra
+
+    return tracing.traceparent()
 
 
 def _register(wanted: Wanted, who: Owner, first: datetime | None, by: str | None) -> Steps[Task]:

@@ -28,6 +28,7 @@ from wrappers.group.threads import watch_sockets
 from wrappers.layers.record import end_of, end_of_error, log_end
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
+from wrappers.layers.trace import parent
 from wrappers.pipeline import finish, serialize, start
 from wrappers.pipeline.context import Answer, Call
 from wrappers.pipeline.database import LOCK_PAUSE
@@ -281,7 +282,8 @@ class Group:
         with suppress(Exception):  # an error in Sentry must not fail the run
             introduce(call)
         try:
-            overlooked = await self._calls.call(slot, call)
+            with parent(call):
+                overlooked = await self._calls.call(slot, call)
         except BaseException as error:
             if isinstance(error, SoftLimit) and not call.answer.stopped:
                 with suppress(Exception):

@@ -41,6 +41,8 @@ class Start:
     attempt: int = 1
     piece: Any = None
     limits: tuple[str, ...] = ()
+    parent_id: int | None = None
+    traceparent: str | None = None
 
     @property
     def names(self) -> tuple[str, str]:

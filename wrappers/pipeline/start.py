@@ -326,7 +326,7 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
         kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
         cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
         kind=RunKind(verdict["run_kind"]), occurrence=verdict["occurrence"], attempt=verdict["attempt"], piece=verdict["item"],
-        limits=tuple(verdict["limits"] or ()),
+        limits=tuple(verdict["limits"] or ()), parent_id=verdict.get("parent_id"), traceparent=verdict.get("traceparent"),
     )  # fmt: skip
 
 

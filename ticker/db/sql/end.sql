@@ -193,8 +193,9 @@ SELECT id AS run_id FROM late
 -- name: add_pieces
 -- Records some of the many pieces of a run while it holds its task. Ticks skip them until all are made.
 INSERT INTO {schema}.runs (
-    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at)
-SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
+    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at, traceparent)
+SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now,
+    p.traceparent
 FROM {schema}.runs p, (SELECT {now} AS now) i,
     jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
 WHERE p.token = %(token)s::uuid AND p.state = 'running'
@@ -218,12 +219,13 @@ WITH held AS MATERIALIZED (
         pid = coalesce(%(pid)s::integer, r.pid)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
-    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.queue, r.occurrence, r.token
+    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.queue, r.occurrence, r.token, r.traceparent
 ), made AS (
     INSERT INTO {schema}.runs (
-        task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at)
+        task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at,
+        traceparent)
     SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned',
-        i.now, i.now
+        i.now, i.now, p.traceparent
     FROM parent p, instant i, jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
     ORDER BY e.n
 ), freed AS (

@@ -40,9 +40,11 @@ WHERE r.id = f.id
 -- name: plan_retries
 -- Plans a further attempt of each of these runs or pieces.
 INSERT INTO {schema}.runs (
-    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, attempt, state, due_at, created_at)
+    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, attempt, state, due_at, created_at,
+    traceparent)
 SELECT r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.queue, CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END,
-    coalesce(r.parent_id, r.id), r.item, r.occurrence, r.attempt + 1, 'planned', p.due_at, %(now)s
+    coalesce(r.parent_id, r.id), r.item, r.occurrence, r.attempt + 1, 'planned', p.due_at, %(now)s,
+    r.traceparent
 FROM unnest(%(ids)s::bigint[], %(dues)s::timestamptz[]) AS p (id, due_at) JOIN {schema}.runs r ON r.id = p.id
 ORDER BY p.due_at, r.id
 

@@ -171,11 +171,11 @@ WITH shortened AS (
     SELECT r.task_id, max(r.id) AS id FROM {schema}.runs r
     WHERE r.task_id = ANY (%(ids)s::bigint[]) AND r.kind = 'manual' AND r.state IN ('planned', 'pushed') GROUP BY r.task_id
 ), planned AS (
-    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at)
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at, traceparent)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, 'manual', 'planned', greatest(i.now, (
         SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
             SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
-        WHERE r.kind = 'manual')), i.now
+        WHERE r.kind = 'manual')), i.now, %(traceparent)s::text
     FROM {schema}.tasks t, (SELECT {now} AS now) i
     WHERE t.id = ANY (%(ids)s::bigint[]) AND t.id NOT IN (SELECT task_id FROM waits)
     ORDER BY t.id
@@ -185,8 +185,8 @@ SELECT id FROM planned UNION ALL SELECT id FROM waits ORDER BY id
 
 -- name: plan_runs
 -- Plans one manual run of each task, which the next tick pushes. The schedule does not change.
-INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at)
-SELECT id, name, function, owner_type, owner_id, queue, 'manual', 'planned', i.now, i.now
+INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at, traceparent)
+SELECT id, name, function, owner_type, owner_id, queue, 'manual', 'planned', i.now, i.now, %(traceparent)s::text
 FROM {schema}.tasks, (SELECT {now} AS now) i
 WHERE id = ANY (%(ids)s::bigint[])
 ORDER BY id

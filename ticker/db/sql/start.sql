@@ -230,7 +230,7 @@ WITH locked AS MATERIALIZED (
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
-    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.occurrence, p.attempt, p.item, p.state,
+    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.occurrence, p.attempt, p.item, p.state, p.parent_id, p.traceparent,
         coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
             AND p.occurrence < (SELECT max(w) FROM unnest(l.waiting) w))), false) AS is_past,
         m.room, least(l.box_ms, m.room) AS box
@@ -299,7 +299,8 @@ WITH locked AS MATERIALIZED (
 )
 SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at
+    j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at,
+    j.parent_id, j.traceparent
 FROM ruled j LEFT JOIN taken ON true
 
 -- name: start_planned

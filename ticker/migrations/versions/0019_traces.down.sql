@@ -1,0 +1,3 @@
+-- Removes what traces need.
+ALTER TABLE installation DROP COLUMN traced_until;
+ALTER TABLE runs DROP COLUMN traceparent;

@@ -22,6 +22,7 @@ from tests.faults.client import wait_for
 from tests.faults.groups import DEEDS
 from tests.faults.restore import can_adopt, copy_database, restore
 from tests.faults.stage import Process, Stage, children_of
+from ticker.errors import TickerError
 
 ALONE, LIMITS = "alone", "limits"
 SHARE = 1 / 6
@@ -586,5 +587,5 @@ def _heal(stage: Stage, hosts: list[str]) -> None:
         stage.hosts[name].heal()
 
 
-EXPECTED = (psycopg.Error, RedisError)
-"""What a fault itself may meet, when another one has just taken away the server that it wanted to use."""
+EXPECTED = (psycopg.Error, RedisError, TickerError)
+"""What a fault itself may meet, when another one has just taken away the server that it wanted to use, or made it wait."""

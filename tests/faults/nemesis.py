@@ -14,7 +14,6 @@ from random import Random
 
 from tests.faults.kinds import ALONE, EXPECTED, KINDS, LIMITS, SHARE, Kind
 from tests.faults.stage import Stage
-from ticker.errors import ConfigurationError
 
 EVERY, EVERY_IN_SHORT = 1.8, 0.7  # seconds between two faults of a storm, on average
 STORM, CALM = 40.0, 16.0  # seconds
@@ -144,7 +143,7 @@ class Nemesis:
         try:
             with kind.act(self._stage, Random(fault.draw)) as target:
                 time.sleep(fault.seconds)
-        except (*EXPECTED, ConfigurationError) as problem:
+        except EXPECTED as problem:
             error = f"{type(problem).__name__}: {problem}"[:300]
         journal.write("fault", phase="end", target=target, error=error, **about)
 

@@ -58,7 +58,7 @@ def obeys_wide_pauses(history: History, found: Findings) -> None:
                 found.blame(
                     run.task, run.started.at,
                     f"task {run.task}: run {run.id} ({run.kind}) started at {history.seconds(run.started.at)} s, while"
-                    f" {one.pause.scope} {one.pause.value} was paused",
+                    f" {' '.join(filter(None, (one.pause.scope, one.pause.value)))} was paused",
                 )  # fmt: skip
 
 

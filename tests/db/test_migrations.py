@@ -355,6 +355,11 @@ def test_another_schema_works_from_the_upgrade_to_the_record_of_a_run(
     assert empty.execute("SELECT to_regnamespace('ticker')").fetchone() == (None,)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_check_prints_no_warning_of_a_library(db, database_url):
+    assert migrations.problems(database_url) == []
+
+
 @pytest.mark.slow
 def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url):
     migrations.upgrade(database_url, "second")

@@ -1,6 +1,7 @@
 """Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported only in this package."""
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,7 +116,8 @@ def problems(url: str, schema: str = "ticker") -> list[str]:
             check_revision(heads[0], schema)
         except ConfigurationError as error:
             return [str(error)]
-        differences = compare_metadata(context, tables.define(schema))
+        with warnings.catch_warnings(action="ignore"):  # a newer SQLAlchemy warns of what Alembic does
+            differences = compare_metadata(context, tables.define(schema))
         return [f"schema {schema}: {words}; see: ticker db sql" for words in map(_in_words, differences) if words]
 
 

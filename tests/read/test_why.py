@@ -760,3 +760,8 @@ def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted,
     db.execute("SET enable_seqscan = off")
     db.execute("SET enable_sort = off")
     assert wanted <= indexes(plan(db, statement, **parameters))
+
+
+def test_the_next_time_is_also_shown_by_the_clocks_of_its_zone(frozen, db):
+    ticker.register(db, "report", cron="0 9 * * *", zone="America/New_York")
+    assert ticker.why(db, "report").next[-1].startswith("due at 14:00:00 (09:00 in America/New_York), in 5h")

@@ -79,6 +79,11 @@ def test_a_zone_is_a_name_that_the_database_lists(name):
         zones.zone("zone", name)
 
 
+def test_a_misspelt_zone_names_the_nearest_one():
+    with pytest.raises(BadInput, match="did you mean 'Europe/Zurich'"):
+        zones.zone("zone", "Europe/Zurch")
+
+
 def test_every_zone_that_the_database_lists_is_taken():
     names = available_timezones() - {"Factory", "localtime"}  # no places
     assert {zones.zone("zone", name).key for name in names} == names

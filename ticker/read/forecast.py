@@ -15,7 +15,7 @@ from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
 from ticker.read.explain import span, stopping, time_of_day
 from ticker.read.lateness import due_since
-from ticker.schedules import hours, phase
+from ticker.schedules import hours, phase, zones
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
@@ -250,11 +250,21 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
         outside, due = outside_hours(task, now)
         yield from outside
     if due > now:
-        yield f"due at {time_of_day(due, now)}, in {span(due - now)}"
+        yield f"due at {time_of_day(due, now)}{shown_there(task, due)}, in {span(due - now)}"
     else:
         since = due_since(task.next_run, task)
         pushed = f"it waits: {waits}" if waits else "the next tick pushes it"
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}: {pushed}"
+
+
+def shown_there(task: Task, due: datetime) -> str:
+    """Returns what clocks show then in the zone of the schedule, unless that is UTC: a wrong zone looks like a wrong time."""
+    if task.zone == "UTC":
+        return ""
+    try:
+        return f" ({zones.wall(due, zones.zone('zone', task.zone)):%H:%M} in {task.zone})"
+    except BadInput:  # a row edited by hand
+        return ""
 
 
 def outside_hours(task: Task, now: datetime) -> tuple[list[str], datetime]:

@@ -2,9 +2,10 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ticker.errors import BadInput
+from ticker.errors import BadInput, did_you_mean
 
 SECOND = timedelta(seconds=1)
 FAR = timedelta(
@@ -22,8 +23,14 @@ def zone(field: str, name: object) -> ZoneInfo:
     if (listed := _listed(name)) is None:
         spelled = "/".join(part.title() for part in name.split("/"))
         hint = spelled if _listed(spelled) else "one such as UTC or Europe/Berlin"
-        raise BadInput(field, name, f"is not a zone in the IANA database; write {hint}")
+        near = "" if hint == spelled else did_you_mean(name[:60], _names())
+        raise BadInput(field, name, f"is not a zone in the IANA database{near}; write {hint}")
     return listed
+
+
+def _names() -> list[str]:
+    """Returns the names in the list of the package tzdata. Python's own list would open the file of each zone."""
+    return files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
 
 
 def _listed(name: str) -> ZoneInfo | None:

@@ -270,3 +270,25 @@ def test_what_is_never_pushed_again_is_found(book: Book) -> None:
 def test_what_was_disabled_meanwhile_need_not_be_pushed(book: Book) -> None:
     book.edit(die_before_a_third_begins(book), 12, enabled=False)
     assert broken(book) == set()
+
+
+@pytest.mark.parametrize(("cleared", "found"), [(False, {"S16"}), (True, set())])
+def test_a_task_that_need_not_run_alone_when_it_was_pushed_may_have_neighbours(
+    book: Book, cleared: bool, found: set[str]
+) -> None:
+    until, due = book.wall(3600), book.wall(10)
+    one, other = (book.task(0, function=LOOP, next_run=due, alone_until=alone) for alone in (until, None))
+    if cleared:
+        book.change(one, 9.8, alone_until=None)
+    for task in (one, other):
+        book.push(task, 10, 10, carrier=JOB)
+        book.advance(task, 10, 10)
+    book.change(one, 10.5, alone_until=until)
+    runs = [book.start(task, 10, 11, begins=False, pid=50, job_id=JOB) for task in (one, other)]
+    for run in runs:
+        book.begin(run, 11.01, process=WORKER, pid=50)
+    for run in runs:
+        book.witness("beat", run, 11.5, pid=50)
+    for run in runs:
+        ends(book, run, 12, "succeeded")
+    assert broken(book) == found

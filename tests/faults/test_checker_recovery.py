@@ -92,6 +92,24 @@ def test_a_run_whose_hold_outlives_the_history_may_be_open(book: Book) -> None:
     assert excused(book, "L5") == ["running at the end"]
 
 
+def test_a_ticker_that_has_just_started_gives_the_workers_time(book: Book) -> None:
+    book.process("ticker-1#1", 0)
+    book.round(book.task(1), 1)
+    run = book.start(book.task(next_run=None), None, 2, job_id="")
+    book.end(run, 13, "timed_out", witnessed=False)  # 7.1 s, 2 D + 2 s; or 1 s, 10 s for the workers, 2 D + 2 s
+    assert broken(book) == set()
+    assert excused(book, "L5") == ["PostgreSQL, its row or all tickers were away"]
+
+
+@pytest.mark.parametrize(("end", "found"), [(12.0, set()), (60.0, {"S9"})])
+def test_a_run_may_wait_for_its_pieces_at_the_end(book: Book, end: float, found: set[str]) -> None:
+    run = book.start(book.task(next_run=None, kind="cron"), None, 0, job_id="")
+    book.close(run, 1, "", state="processing")
+    book.change(book._runs[run]["task_id"], 1, xid=book._xid, run_token=None, running_until=None)
+    book.calm(1, end)
+    assert broken(book) == found
+
+
 @pytest.mark.parametrize(
     ("kind", "effects"),
     [("postgres_killed", ["postgres_down"]), ("all_tickers_down", ["no_tickers"]), ("row_locked", [])],

@@ -182,6 +182,13 @@ def hold_outlives_the_history(history: History, run: Run) -> bool:
     return run.started.at + run.hold + 2 * history.setup.tick + SLACK > history.end
 
 
+def pieces_outlive_the_history(history: History, run: Run) -> bool:
+    """It waited for its pieces, which may have been in the queue or at work when everything was stopped."""
+    if run.state != "processing" or run.handed_out is None:
+        return False
+    return run.handed_out.at + 2 * run.hold + history.setup.queue_delay + 2 * history.setup.tick + SLACK > history.end
+
+
 # ------------------------------------------------------------------------------------------------------- L1 to L4
 
 
@@ -206,15 +213,21 @@ def failed_its_push(task: Task, begin: float, end: float) -> str | None:
 
 def kept_from_the_end(history: History, run: Run, until: float) -> float | None:
     """Nobody could write the outcome while PostgreSQL was down, all tickers were, or somebody held the row's lock; and
-    afterwards the tickers wait for the workers' ends: until when, at most. None where there was no such thing."""
+    afterwards the tickers wait for the workers' ends, as they do when they start: until when, at most. None where there was no such thing."""
     assert run.started is not None
     waits = patience(round(1000 * history.setup.tick))
     begin = run.started.at - waits
     ends = [
         fault.end for fault in history.faults if fault.begin <= until and fault.end >= begin and stops_all_ends(fault)
     ]
-    over = [*ends, *all_tickers_silent(history, begin, until)]
+    over = [*ends, *all_tickers_silent(history, begin, until), *first_tick(history, begin)]
     return ticker_back(history, max(over)) + waits if over else None
+
+
+def first_tick(history: History, begin: float) -> list[float]:
+    """Tickers that have just started give the workers time, too, as after a gap."""
+    beats = ticker_commits(history) if any(life.name.startswith("ticker") for life in history.lives.values()) else []
+    return [at for at in beats[:1] if at >= begin]
 
 
 def ticker_back(history: History, over: float) -> float:

@@ -147,8 +147,10 @@ def _runs_alone(history: History, run: Run, found: Findings) -> None:
     pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
     pushed = max((at for at in pushes if at <= run.started.at), default=None)
     one, row = history.witnessed.get(run.id), history.at_start(run)
-    before = history.tasks[run.task].version_at(pushed - MARGIN) if pushed and run.task in history.tasks else None
-    if not (one and row and before and _is_alone(before, run) and _is_alone(row, run)):
+    if not (one and row and pushed and run.task in history.tasks):
+        return
+    read = [history.tasks[run.task].version_at(at) for at in (pushed - MARGIN, pushed)]
+    if not all(version is not None and _is_alone(version, run) for version in (*read, row)):
         return
     active = [history.witnessed[other.id] for other in crew_of(history, run).runs if other.id in history.witnessed]
     others = [other.run for other in active if other is not one and other.first < one.last and other.last > one.first]

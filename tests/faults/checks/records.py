@@ -142,6 +142,9 @@ def _one_outcome(history: History, run: Run, found: Findings) -> None:
         if not run.ends and excuses.hold_outlives_the_history(history, run):
             found.excuse("running at the end")
             return
+        if not run.ends and excuses.pieces_outlive_the_history(history, run):
+            found.excuse("waiting for its pieces at the end")
+            return
         told = ", ".join(f"{outcome} at {history.seconds(moment.at)} s" for outcome, moment in run.ends) or "none"
         found.blame(
             run.task,

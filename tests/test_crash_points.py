@@ -77,7 +77,7 @@ def dying_batch(batch, point):
 
 
 DIE = "import os, signal\ndef die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
-LAYER = DIE + "from wrappers import entry\nR, G, _, B, W = entry.LAYERS\n"
+LAYER = DIE + "from wrappers import entry\nR, G, *_, B, W = entry.LAYERS\n"
 BEFORE = "def before(call, proceed): die()\n"
 AFTER = "def after(call, proceed):\n    proceed(call)\n    die()\n"
 

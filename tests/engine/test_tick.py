@@ -312,7 +312,7 @@ def test_tickers_at_once_push_each_occurrence_exactly_once(tickers, environ, db,
 
     def one(store, queue, now):
         barrier.wait()
-        return tick(store, queue, now, TickOptions(batch=40))
+        return tick(store, queue, now, TickOptions(batch=40, waiting_jobs=9))
 
     with ThreadPoolExecutor(tickers) as pool:
         for number in range(4):

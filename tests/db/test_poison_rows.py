@@ -232,7 +232,7 @@ def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_o
     refused_by_redis(redis) if by == "redis" else refused_by_the_schedule(db)
     instant, pauses = store.now(), []
     for _ in range(9):
-        report = tick(store, queue, instant)
+        report = tick(store, queue, instant, TickOptions(waiting_jobs=9))
         assert (report.errors, report.due.enqueued) == (1, 1)
         bad = ticker.get(db, "bad")
         assert bad.push_after is not None and cause in bad.push_error

@@ -189,7 +189,9 @@ class Twins(RuleBasedStateMachine):
         reports: list[Report] = []
         self.now += timedelta(microseconds=1)
         for store, tables in zip(self.stores[which], (self.memory, self.postgres), strict=True):
-            report = tick(store, tables.queue, self.now, TickOptions(batch=batch, look_ahead=look_ahead))
+            report = tick(
+                store, tables.queue, self.now, TickOptions(batch=batch, look_ahead=look_ahead, waiting_jobs=4)
+            )
             reports.append(replace(report, followed=Followed()))  # of which the double knows nothing
             if beats:
                 tables.heartbeat(str(UUID(int=which)), self.now, self.now + timedelta(seconds=late))

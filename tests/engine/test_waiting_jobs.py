@@ -6,6 +6,7 @@ from rq import Queue, SimpleWorker
 
 import ticker
 from tests.factories import MINUTE, NINE
+from tests.sentences import sentence
 from ticker import clock
 from ticker.engine.jobs import micros
 from ticker.engine.tick import TickOptions, tick
@@ -56,9 +57,10 @@ def test_two_jobs_of_a_task_wait_and_one_event_counts_what_was_not_pushed(outage
 def test_why_says_what_was_not_pushed_then_and_in_the_last_lines(outage):
     outage.ticks(5)
     told = ticker.why(outage.db, outage.task.id, at=NINE + 3 * MINUTE)
-    assert "then: unpushed: 3 occurrences from 09:02:00 to 09:04:00: 2 jobs of the task wait" in told.then
+    unpushed = sentence("why.unpushed", count=3, first="09:02:00", last="09:04:00", most=2)
+    assert f"then: unpushed: {unpushed}" in told.then
     [line] = [line for line in ticker.why(outage.db, outage.task.id).lines if line.what == "unpushed"]
-    assert line.words == "3 occurrences from 09:02:00 to 09:04:00: 2 jobs of the task wait"
+    assert line.words == unpushed
 
 
 def test_the_task_stays_late_meanwhile(outage):

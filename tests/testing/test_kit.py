@@ -163,18 +163,18 @@ NO_ZONE = datetime(2026, 1, 1)  # noqa: DTZ001
 
 
 def test_a_wrong_time_is_refused_in_one_sentence(kit):
-    calls = {
-        "testing.until_passed": lambda: kit.run_due(until=kit.now - SECOND),
-        "testing.until_no_duration": lambda: kit.run_due(until="soon"),
-        "testing.until_without_zone": lambda: kit.run_due(until=NO_ZONE),
-        "testing.to_without_zone": lambda: kit.move(to=NO_ZONE),
-        "testing.to_or_by": kit.move,
-        "testing.to_and_by": lambda: kit.move(to=kit.now, by="1s"),
-        "testing.by_below_zero": lambda: kit.move(by=-1),
-        "testing.tick_too_short": lambda: kit.run_due(until="1m", tick="1ms"),
-    }
-    for key, call in calls.items():
+    at = {"until": f"{kit.now - SECOND:%F %T%z}", "now": f"{kit.now:%F %T%z}"}
+    calls = (
+        (sentence("testing.until_passed", **at), lambda: kit.run_due(until=kit.now - SECOND)),
+        (sentence("testing.until_no_duration"), lambda: kit.run_due(until="soon")),
+        (sentence("testing.until_without_zone"), lambda: kit.run_due(until=NO_ZONE)),
+        (sentence("testing.to_without_zone"), lambda: kit.move(to=NO_ZONE)),
+        (sentence("testing.to_or_by"), kit.move),
+        (sentence("testing.to_and_by"), lambda: kit.move(to=kit.now, by="1s")),
+        (sentence("testing.by_below_zero"), lambda: kit.move(by=-1)),
+        (sentence("testing.tick_too_short"), lambda: kit.run_due(until="1m", tick="1ms")),
+    )
+    for said, call in calls:
         with pytest.raises(BadInput) as error:
             call()
-        at = {"until": f"{kit.now - SECOND:%F %T%z}", "now": f"{kit.now:%F %T%z}"} if key.endswith("passed") else {}
-        assert sentence(key, **at) == error.value
+        assert said == error.value

@@ -46,7 +46,7 @@ def test_without_redis_a_worker_is_alive_and_not_ready(own_servers):
     with working("--health-port", "0") as process, Redis.from_url(redis.url) as connection:
         url = address(process)
         until(lambda: answer(f"{url}/readyz") == (200, "ok\n"), "the worker is ready")
-        until(lambda: [one.get_state() for one in Worker.all(connection)] == ["idle"], "the worker waits for a job")
+        until(lambda: [one.get_state() for one in Worker.all(connection)] == ["idle"], "the worker is idle")
         os.kill(redis.pid, signal.SIGKILL)
         why = sentence("errors.worker_without_redis", setting="REDIS_URL")
         until(lambda: answer(f"{url}/readyz") == (503, f"{why}\n"), "the worker is not ready")

@@ -93,7 +93,7 @@ def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_a
         under_way = pool.submit(hanging.round, NOW)
         assert endpoint.held.wait(60)
         for minute in range(3):
-            assert tick(store, queue, datetime.now(UTC) + minute * MINUTE).enqueued == 1
+            assert tick(store, queue, datetime.now(UTC) + minute * MINUTE).due.due == 1
         notifier(kept).round(NOW)
         assert not under_way.done()
         endpoint.let_go.set()

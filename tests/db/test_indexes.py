@@ -14,7 +14,7 @@ import pytest
 
 from tests.plans import NOW, indexes, nodes, plan, read_whole
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first one writes all the rows
 
 
 @pytest.fixture(params=["force_custom_plan", "force_generic_plan"])

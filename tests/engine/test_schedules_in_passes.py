@@ -190,7 +190,7 @@ def test_times_finer_than_the_tick_are_not_taken_for_missed(expression, world, p
 def test_with_a_slow_tick_nothing_is_missed_that_the_tick_itself_makes_late(world, poll, db, store, queue):
     ticker.register(db, "poll", cron="* * * * *", catch_up="none")
     world.frozen.tick(5 * MINUTE)
-    report = tick(store, queue, datetime.now(UTC), TickOptions(late=10 * MINUTE))
+    report = tick(store, queue, datetime.now(UTC), TickOptions(period=300_000))
     assert (report.due.enqueued, report.due.missed) == (1, 0)
 
 

@@ -76,7 +76,8 @@ def register_cast(
     db: psycopg.Connection[Any], load: float, seconds: float, *, shared: str = "", limits: bool = False
 ) -> Cast:
     """`load` 1.0 is some 25 runs a second, which two quiet cores carry. With the name of a function that shares its jobs in
-    `shared`, most of them call that one. With `limits`, every second task has keys. Tasks with a single time have it within `seconds`."""
+    `shared`, most of them call that one. With `limits`, every second task has keys. Tasks with a single time have it within
+    `seconds`."""
     cast, turns = Cast(), keys.in_turn(limits)
 
     def register(function: str, **fields: Any) -> int:

@@ -5,7 +5,6 @@ The keys of a task are also in its kwargs. So each run records for itself with w
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain, cycle, repeat
 
@@ -24,7 +23,6 @@ CHOICES: tuple[Keys, ...] = (
     ("host:a",), ("host:b",), (HELD,), ("host:a", "host:b"), ("host:b", "host:a"), ("account:1", "host:a"), ("account:2",),
     (HELD, "account:3"),
 )  # fmt: skip
-PATIENCE = 60.0  # seconds until a limit must have been declared: longer than any fault of PostgreSQL
 
 
 LIMITS = {
@@ -59,12 +57,7 @@ def declare_all(db: psycopg.Connection[object], journal: Journal) -> None:
 
 def change(stage: Stage, key: str, limit: Limit) -> None:
     """Declares a limit, again and again until that is answered."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        with suppress(psycopg.Error, ticker.TickerError), stage.database() as db:
-            _declare(db, stage.journal, key, limit)
-            return
-        time.sleep(0.2)
+    stage.insist(lambda db: _declare(db, stage.journal, key, limit))
 
 
 def _declare(db: psycopg.Connection[object], journal: Journal, key: str, limit: Limit) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ from tests.faults.journal import Journal
 from tests.faults.proxy import Proxy
 from tests.running import ROOT
 from ticker import embedded, migrations
+from ticker.errors import TickerError
 from wrappers.sandbox import subreaper
 
 SECRET = "5ecret-of-the-settings"  # the embedded servers accept every password; none may be seen in a log
 TICK = 1.0  # seconds
 RESTART = 0.3  # seconds: how long the supervisor waits before it starts a process again
+ANSWERED_WITHIN = 60.0  # seconds: longer than any fault of PostgreSQL
 DEREGISTERED_WITHIN = 15.0  # seconds from SIGTERM to SIGKILL at the end of a run
 ENDING = {signal.SIGKILL, signal.SIGTERM}
 TICKERS = {"ticker-1": "host-a", "ticker-2": "host-b", "ticker-3": "host-b"}
@@ -218,6 +220,15 @@ class Stage:
         return self._process(name, "-m ticker run", self.hosts["host-a"])
 
     # ------------------------------------------------------------------------------- the servers, past the proxies
+
+    def insist(self, act: Callable[[psycopg.Connection[Any]], object]) -> None:
+        """Does it on a new connection, again and again until that is answered."""
+        end = time.monotonic() + ANSWERED_WITHIN
+        while time.monotonic() < end:
+            with suppress(psycopg.Error, TickerError), self.database() as db:
+                act(db)
+                return
+            time.sleep(0.2)
 
     def database(self) -> psycopg.Connection[Any]:
         """A connection of the harness itself; it, and only it, is called `harness`."""

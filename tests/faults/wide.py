@@ -2,10 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-
-import psycopg
 
 import ticker
 from tests.faults.keys import HELD
@@ -19,7 +16,6 @@ SCOPES: tuple[Scope, ...] = (
     ("owner_type", "mailboxes"),
 )  # fmt: skip
 OF_LIMITS: tuple[Scope, ...] = (("limit", "host:a"), ("limit", HELD), ("limit", "account:*"))
-PATIENCE = 60.0  # seconds until a pause must have ended: longer than any fault of PostgreSQL
 
 
 def paused(stage: Stage, scope: Scope, seconds: float | None = None) -> Iterator[str]:
@@ -33,16 +29,7 @@ def paused(stage: Stage, scope: Scope, seconds: float | None = None) -> Iterator
             _told(stage, "pause_all", about, lambda: ticker.pause_all(db, reason="a fault run", until=until, **of))
         yield " ".join(scope)
     finally:
-        end = time.monotonic() + PATIENCE
-        while not _resumed(stage, of, about) and time.monotonic() < end:
-            time.sleep(0.2)
-
-
-def _resumed(stage: Stage, of: dict[str, str], about: dict[str, object]) -> bool:
-    with suppress(psycopg.Error, ticker.TickerError), stage.database() as db:
-        _told(stage, "resume_all", about, lambda: ticker.resume_all(db, **of))
-        return True
-    return False
+        stage.insist(lambda db: _told(stage, "resume_all", about, lambda: ticker.resume_all(db, **of)))
 
 
 def _told(stage: Stage, op: str, change: dict[str, object], act: Callable[[], object]) -> None:

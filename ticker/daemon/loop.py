@@ -32,7 +32,7 @@ from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue, Staff
-from ticker.schedules import kinds, phase
+from ticker.schedules import phase
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
 
@@ -175,7 +175,6 @@ class TickJob:
             look_ahead=settings.look_ahead_ms,
             batch=settings.batch,
             stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)),
             period=settings.tick_ms,
             beat=self._rhythm(),
             depths=settings.queue_depth,

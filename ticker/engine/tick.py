@@ -99,8 +99,6 @@ class TickOptions:
     """The number of rows that are locked, pushed and committed at a time."""
     stop: Callable[[], bool] = never
     """Called between batches. Returns whether to leave the rest to the next pass."""
-    late: timedelta = kinds.LATE
-    """How late an occurrence may be because of the tick alone. Anything later may have been missed."""
     period: int = 0
     """Milliseconds between two ticks, or 0 for a single one. After a gap, workers get time to write their ends."""
     beat: int = 0
@@ -113,6 +111,11 @@ class TickOptions:
     """Milliseconds ahead, if the loop looks again at keys without room: what will probably be free by then counts."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
     """Calls a `Push` in one or several threads. Returns what each of them pushed."""
+
+    @property
+    def late(self) -> timedelta:
+        """How late an occurrence may be because of the tick alone. Anything later may have been missed."""
+        return max(kinds.LATE, timedelta(milliseconds=2 * self.period))
 
 
 SINGLE_PASS = TickOptions()

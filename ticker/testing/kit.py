@@ -18,7 +18,6 @@ from ticker.errors import BadInput
 from ticker.queue.rq import RedisQueue
 from ticker.read.journal import list_runs
 from ticker.read.tasks import AT_MOST, RunRecord
-from ticker.schedules import kinds
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
 from ticker.testing.isolation import Servers
 from ticker.testing.queues import Queues, perform
@@ -98,7 +97,6 @@ class Kit:
         options = TickOptions(
             look_ahead=config.look_ahead_ms, batch=config.batch, depths=config.queue_depth, waiting_jobs=config.waiting_jobs,
             period=period, beat=period,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * period)),
         )  # fmt: skip
         return tick(self._store, self._queue, self.now, options).enqueued
 

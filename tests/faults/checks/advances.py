@@ -27,8 +27,8 @@ def advances(task: Task) -> Iterator[Advance]:
 
 
 def moved_on(before: Version, after: Version) -> bool:
-    """Later than before, or none any more, and not counted as unpushed. People and runs of elastic tasks move it, too, but change something else of the row with
-    it; a clamp only brings it nearer."""
+    """Later than before, or none any more, and not counted as unpushed. People and runs of elastic tasks move it, too, but change
+    something else of the row with it; a clamp only brings it nearer."""
     if after.op != "U" or before.next_run is None or after.next_run == before.next_run or after.unpushed_event:
         return False
     later = after.next_run is None or after.next_run > before.next_run

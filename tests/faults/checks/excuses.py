@@ -213,7 +213,8 @@ def failed_its_push(task: Task, begin: float, end: float) -> str | None:
 
 def kept_from_the_end(history: History, run: Run, until: float) -> float | None:
     """Nobody could write the outcome while PostgreSQL was down, all tickers were, or somebody held the row's lock; and
-    afterwards the tickers wait for the workers' ends, as they do when they start: until when, at most. None where there was no such thing."""
+    afterwards the tickers wait for the workers' ends, as they do when they start: until when, at most. None where there was no
+    such thing."""
     assert run.started is not None
     waits = patience(round(1000 * history.setup.tick))
     begin = run.started.at - waits

@@ -68,12 +68,15 @@ def test_a_manual_run_while_all_are_paused_is_found(book: Book) -> None:
 
 
 def test_a_single_time_that_was_dropped_is_found(tmp_path: Path) -> None:
-    def history(name: str, **columns: Any) -> set[str]:
+    def history(name: str, reason: str, **edit: Any) -> set[str]:
         book = Book(tmp_path / name, steady=[1])
-        task = book.task(kind="once", every=0, every_ms=0, **columns)
+        task = book.task(kind="once", every=0, every_ms=0)
         book.push(task, 0, 0)
         book.change(task, 0, waiting=[book.wall(0)], next_run=None)
-        book.drop(task, 0, 5, "superseded")
+        if edit:
+            book.edit(task, 4, **edit)
+        book.drop(task, 0, 5, reason)
         return broken(book)
 
-    assert history("once") == {"S9"}
+    assert history("once", "superseded") == {"S9"}
+    assert history("disabled at the end", "paused", enabled=False) == set()

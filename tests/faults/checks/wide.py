@@ -63,11 +63,14 @@ def obeys_wide_pauses(history: History, found: Findings) -> None:
 
 
 def loses_no_single_time(history: History, found: Findings) -> None:
-    """A task with one time, which nobody touches, starts. Nothing drops it, however often it was paused."""
-    for id_ in history.setup.steady:
-        if id_ in history.tasks and history.tasks[id_].versions[0].kind == "once":
-            for run in history.by_task.get(id_, ()):
-                if run.kind == "scheduled" and found.judge(run.started is not None):
-                    found.blame(
-                        id_, run.created.at, f"task {id_}: its only time ended as {run.outcome} {run.reason}, without a start"
-                    )  # fmt: skip
+    """A task with one time, which nobody touches, starts, however often it was paused. At the end, the harness disables all tasks."""
+    once = (history.tasks[id_] for id_ in sorted(history.setup.steady & history.tasks.keys()))
+    for task in (task for task in once if task.versions[0].kind == "once"):
+        for run in history.by_task.get(task.id, ()):
+            row = task.version_at(run.created.at)
+            if run.kind != "scheduled" or (row and not row.enabled):
+                continue
+            if found.judge(run.started is not None):
+                found.blame(
+                    task.id, run.created.at, f"task {task.id}: its only time ended as {run.outcome} {run.reason}, without a start"
+                )  # fmt: skip

@@ -92,13 +92,13 @@ def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_a
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(hanging.round, NOW)
         assert endpoint.held.wait(60)
-        for minute in range(3):
+        for minute in range(2):
             assert tick(store, queue, datetime.now(UTC) + minute * MINUTE).due.due == 1
         notifier(kept).round(NOW)
         assert not under_way.done()
         endpoint.let_go.set()
         assert under_way.result(timeout=60) == AFTER_FAILURE
-    assert len(ticker.get(db, task).waiting) == 3
+    assert len(ticker.get(db, task).waiting) == 2
     assert [notice.id for notice in kept.got] == [event]
     hanging.round(NOW + MINUTE)
     hanging.round(NOW + 2 * MINUTE)

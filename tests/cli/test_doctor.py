@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from tests.cli.answers import answer, refused
-from tests.factories import SECOND, ticked
+from tests.factories import SECOND, a_need, ticked
 from tests.harness import command as ticker
 from tests.poolers import is_installed, pooler, through
 from tests.rights import PASSWORD, block, with_user
@@ -24,7 +24,7 @@ from wrappers.rq import compatibility
 pytestmark = pytest.mark.usefixtures("environ")
 
 Db = psycopg.Connection[Any]
-CHECKS = ["tables", "health", "postgresql", "redis", "owners", "packages"]
+CHECKS = ["tables", "health", "functions", "postgresql", "redis", "owners", "packages"]
 NOWHERE = "postgresql://me@/name?host=/nowhere"
 WELL: dict[str, list[str]] = {}
 
@@ -122,6 +122,26 @@ def test_no_ticker_and_a_queue_without_a_worker(db: Db) -> None:
 
 
 @pytest.mark.slow
+def test_too_few_workers(db: Db) -> None:
+    a_need(db, "polling", 5.2, 9)
+    ticked(db, crews=[[["polling"], 4, 3]])
+    need = sentence("workers.need", queue="polling", average="5.2", most=9, listen="4 listen")
+    assert examined() == ({"health": [need]}, {})
+
+
+@pytest.mark.slow
+def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: Db) -> None:
+    ticker("add", "mail.fetch", "--every", "1m")
+    for name in "one", "two":
+        ticker("add", "mail.fetsh", "--every", "1m", "--name", name)
+    assert examined(code=0) == (WELL, {})
+    db.execute("INSERT INTO ticker.functions (name, queues, announced_at) VALUES ('mail.fetch', '{polling}', now())")
+    [told] = examined()[0]["functions"]
+    warning = sentence("warnings.unannounced_like", function="'mail.fetsh'", near="'mail.fetch'", known="mail.fetch")
+    assert told == f"{warning}; its tasks: ticker list --function mail.fetsh"
+
+
+@pytest.mark.slow
 def test_without_redis_the_rest_is_checked(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
     findings, unchecked = examined()
@@ -134,7 +154,7 @@ def test_without_redis_the_rest_is_checked(ticking: None, monkeypatch: pytest.Mo
 def test_without_postgresql_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", NOWHERE)
     findings, unchecked = examined()
-    assert list(findings) == ["health"] and list(unchecked) == ["tables", "postgresql", "owners"]
+    assert list(findings) == ["health"] and list(unchecked) == ["tables", "functions", "postgresql", "owners"]
     assert sentence("errors.database_unavailable", setting="DATABASE_URL").begins(findings["health"][0])
     assert all(reasons == findings["health"] for reasons in unchecked.values())
 
@@ -170,11 +190,11 @@ def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TICKER_SCHEMA", "other")
     findings, unchecked = examined()
     assert findings == {"tables": [sentence("db.no_tables", schema="other", remedy="ticker db upgrade")]}
-    assert list(unchecked) == ["health", "postgresql", "redis", "owners"]
+    assert list(unchecked) == ["health", "functions", "postgresql", "redis", "owners"]
     out, err = ticker("doctor", code=1)
     assert out.splitlines()[:-1] == [
         f"problem: tables: {findings['tables'][0]}",
-        "not checked: health, postgresql, redis, owners: see tables",
+        "not checked: health, functions, postgresql, redis, owners: see tables",
         "ok: packages",
     ]
     assert err == sentence("doctor.one_finding", number=1)

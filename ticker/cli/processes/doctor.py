@@ -16,7 +16,7 @@ from ticker.db import checks, listener
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import checks as start
 from ticker.queue.rq import RedisQueue
-from ticker.read import health, overview
+from ticker.read import health, overview, tasks
 from ticker.read.explain import counted
 from ticker.registration import owner_checks
 from ticker.settings import Settings
@@ -47,6 +47,18 @@ class Diagnosis:
             self.notes.append((UNCHECKED if is_unknown else FINDING, name, str(error)))
         if all(note[1] != name for note in self.notes):
             self.notes.append((WELL, name, ""))
+
+
+def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
+    look = health.look(config, breaker=diagnosis.servers)
+    return *look.problems, *look.warnings
+
+
+def unannounced(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
+    with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
+        for function, task in {task.function: task for task in tasks.list_tasks(db, state="unknown_function")}.items():
+            for sentence in overview.warned(db, task).warnings:
+                yield f"{sentence}; its tasks: ticker list --function {function}"
 
 
 def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -80,14 +92,14 @@ def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
 def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
     if compatibility.is_untried():
         rq, tried = diagnosis.versions["rq"], compatibility.TRIED
-        yield f"RQ {rq} is newer than {tried}, the newest version that was tried; if it fails: pip install 'rq<={tried}'"
+        yield f"RQ {rq} is newer than {tried}, the newest version that was tested; if it fails: pip install 'rq<={tried}'"
 
 
 CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
     "tables": lambda diagnosis, config: diagnosis.servers.ask(  # first: a later error may follow from what it finds
         health.POSTGRESQL, lambda: migrations.problems(config.database_url, config.schema)),
-    "health": lambda diagnosis, config: health.look(config, breaker=diagnosis.servers).problems,
-    "postgresql": postgresql, "redis": redis, "owners": ownerless, "packages": untried,
+    "health": working, "functions": unannounced, "postgresql": postgresql, "redis": redis, "owners": ownerless,
+    "packages": untried,
 }  # fmt: skip
 
 

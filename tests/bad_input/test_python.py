@@ -83,6 +83,7 @@ def test_what_names_no_task_is_refused_by_every_call(call: Callable[..., Any], f
     refused(lambda: call(Silent(), value), field)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "field", "limit"),
     [

@@ -219,6 +219,7 @@ def test_what_a_hand_has_written_cannot_drive_the_terminal(db):
     assert "subject    \\x1b]0;owned\\x07\\n[red]" in ticker("show", "f")[0]
 
 
+@pytest.mark.slow
 def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
     ticker("add", "f", "--owner", "a:1", "--every", "1m")
     assert refused("show", "77", code=1) == sentence("errors.unknown_task", task=77)
@@ -281,6 +282,7 @@ def test_remove_takes_a_task_or_all_of_an_owner():
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
+@pytest.mark.slow
 def test_run_now_plans_a_run_which_the_next_tick_pushes():
     ticker("add", "f", "--every", "1m", "--first", "2h")
     assert answer("run-now", "f") == {"run_ids": [1]}
@@ -339,6 +341,7 @@ def test_runs_of_a_known_task_without_any_are_none():
 # -------------------------------------------------------------------------------------------------- tick and health
 
 
+@pytest.mark.slow
 def test_tick_makes_one_pass_and_reports_it(redis):
     ticker("add", "f", "--every", "1m")
     ticker("add", "g", "--every", "1m", "--first", "500ms")  # no look-ahead: not due yet
@@ -364,6 +367,7 @@ def test_tick_makes_one_pass_and_reports_it(redis):
     assert re.fullmatch(r"tick \S+ \S+Z due=\d enqueued=\d held=0 .* errors=0 took=[\d.]+\n", ticker("tick")[0])
 
 
+@pytest.mark.slow
 def test_a_dry_run_lists_what_is_due_and_changes_nothing(db, redis):
     ticker("add", "f", "--every", "1m")
     ticker("add", "later", "--every", "1m", "--first", "1h")
@@ -597,6 +601,7 @@ def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
 # -------------------------------------------------------------------------------------------------- real processes
 
 
+@pytest.mark.slow
 def test_help_imports_neither_servers_nor_schedulers():
     asked = (
         "import sys; from ticker.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules, file=sys.stderr)"

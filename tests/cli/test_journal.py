@@ -132,6 +132,7 @@ def test_what_is_no_time_is_refused(text):
 # ---------------------------------------------------------------------------------------------------------- journal
 
 
+@pytest.mark.slow
 def test_the_journal_prints_one_line_each_with_its_task(db, drop):
     ticker("pause", "1", "--by", "anna", "--reason", "moving")
     head, first, second = lines("journal")

@@ -42,6 +42,7 @@ def test_tasks_of_a_scope_are_paused_and_resumed(options, scope, value, db, poll
     assert answer("show", str(poll.id))["state"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_pause_is_said_by_every_command_that_shows_tasks_or_health(db, poll):
     out, err = command("pause", "--group", "news", "--by", "ann", "--reason", "upgrade")
     assert (out, err) == (sentence("cli.paused_many", words="tasks of the group news"), "")
@@ -86,6 +87,7 @@ def test_drain_returns_when_nothing_runs(db, poll, monkeypatch):
     assert (pause["scope"], pause["reason"]) == ("all", "drain")
 
 
+@pytest.mark.slow
 def test_drain_says_how_many_runs_have_not_ended(db, poll, monkeypatch):
     monkeypatch.setattr(pauses, "LATEST_START", 0.0)
     a_run(

@@ -23,6 +23,7 @@ def at_work(db, monkeypatch):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_answer_is_named_with_the_end_of_the_box(db, at_work):
     out, _ = command("stop", str(at_work), "--by", "ann", code=1)
     assert (
@@ -49,6 +50,7 @@ def test_an_end_is_printed(db, at_work, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_tick_or_for_its_pieces_says_so(db, at_work):
     db.execute("UPDATE ticker.runs SET state = 'planned', due_at = now()")
     assert sentence("cli.stop_no_tick", run=at_work, patience="0.1 s") == command("stop", str(at_work), code=1)[0]
@@ -56,6 +58,7 @@ def test_what_waits_for_a_tick_or_for_its_pieces_says_so(db, at_work):
     assert sentence("cli.stop_pieces_open", run=at_work, patience="0.1 s") == command("stop", str(at_work), code=1)[0]
 
 
+@pytest.mark.slow
 def test_the_run_is_printed_as_json(at_work):
     found = answer("stop", str(at_work), "--by", "ann", code=1)
     assert (found["id"], found["state"], found["stop_requested_by"]) == (at_work, "running", "ann")

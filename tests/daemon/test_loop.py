@@ -403,6 +403,7 @@ def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
 # --------------------------------------------------------------------------------------------- workers, counted at ticks
 
 
+@pytest.mark.slow
 def test_a_tick_counts_the_workers_and_the_jobs_of_our_queues(beat, environ, db, redis):
     ticker.register(db, "plain", every="1m", queue="mail")
     ticker.register(db, "plain", name="other", every="1d", queue="reports")
@@ -419,6 +420,7 @@ def test_a_tick_counts_the_workers_and_the_jobs_of_our_queues(beat, environ, db,
     assert found.last_report["crews"] == [[["mail"], 2, 1]]
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_be_counted_fail_no_tick(beat, environ, db, caplog):
     ticker.register(db, "plain", every="1m")
     db.execute("ALTER TABLE ticker.queue_minutes RENAME TO hidden")

@@ -58,6 +58,7 @@ def another(database_url: str) -> Iterator[psycopg.Connection]:
 # ------------------------------------------------------------------------------------------------------ what is counted
 
 
+@pytest.mark.slow
 def test_a_minute_has_counts_sums_and_buckets_of_what_ended_in_it(db, store, task):
     begin_at(db, NINE)
     for late, took in ((0.5, 0.02), (3, 1.0), (3.5, 1.1)):
@@ -102,6 +103,7 @@ def test_a_retry_is_late_after_its_own_due_time(db, store, task):
     assert db.execute("SELECT late_ms FROM ticker.minutes").fetchone() == (1000,)
 
 
+@pytest.mark.slow
 def test_functions_beyond_the_first_200_count_as_others(db, store, task):
     begin_at(db, NINE)
     for number in range(203):
@@ -122,6 +124,7 @@ def test_texts_edited_by_hand_are_shortened(db, store, task):
     assert [*counts(db)] == [("f" * 200, "succeeded")]
 
 
+@pytest.mark.slow
 def test_an_hour_adds_up_its_minutes_and_does_so_again_after_a_change(db, store, task):
     begin_at(db, NINE)
     for number in (0, 1, 59):
@@ -165,6 +168,7 @@ def test_the_first_ticker_begins_with_the_last_hour(db, store, task):
     assert sum(counts(db).values()) == 1
 
 
+@pytest.mark.slow
 def test_after_an_outage_each_minute_is_closed_oldest_first_up_to_those_that_are_kept(db, store):
     begin_at(db, NINE - 40 * 24 * HOUR)
     settings = Settings(keep_minutes_ms=3 * 3_600_000)
@@ -198,6 +202,7 @@ def test_an_end_of_now_leaves_no_change_and_a_late_one_does(db, task):
         assert db.execute("SELECT count(*) FROM ticker.minute_changes").fetchone() == (changes,)
 
 
+@pytest.mark.slow
 def test_what_a_deletion_ends_counts_however_long_its_transaction_takes(db, database_url, store, task):
     db.execute("UPDATE ticker.tasks SET waiting = ARRAY[next_run]")
     with another(database_url) as other:
@@ -212,6 +217,7 @@ def test_what_a_deletion_ends_counts_however_long_its_transaction_takes(db, data
     ]
 
 
+@pytest.mark.slow
 def test_what_an_edit_ends_counts_however_long_its_transaction_takes(db, database_url, store, task):
     db.execute("UPDATE ticker.tasks SET returned = next_run")
     with another(database_url) as other:
@@ -225,6 +231,7 @@ def test_what_an_edit_ends_counts_however_long_its_transaction_takes(db, databas
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
 def test_an_end_whose_transaction_is_open_while_its_minute_is_closed_counts_once_it_is_committed(
     ends, db, database_url, store, task
@@ -325,6 +332,7 @@ def test_a_change_waits_while_its_minute_is_counted_again(db, database_url, stor
 # --------------------------------------------------------------------------------------------------------- keeping
 
 
+@pytest.mark.slow
 def test_no_record_is_pruned_before_its_minute_is_closed(db, store):
     task = ticker.register(db, "poll", every="1m", keep="none")
     begin_at(db, NINE)
@@ -364,6 +372,7 @@ def store_now(db) -> datetime:
 # ------------------------------------------------------------------------------------------------------- the thread
 
 
+@pytest.mark.slow
 def test_the_thread_survives_errors_and_stops(db, store, caplog, monkeypatch):
     stopping = threading.Event()
     roller = Roller(store, Settings(), stopping)

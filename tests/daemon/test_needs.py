@@ -42,6 +42,7 @@ def ran(db, task, count=1, took=1.0, ago=10 * MINUTE, **fields):
         a_run(db, task, **given | {"ended_at": at, "created_at": at} | fields)
 
 
+@pytest.mark.slow
 def test_a_task_whose_durations_are_unknown_has_no_number(db, measure):
     ticker.register(db, "poll", every="1m")
     average, enough, functions = measure()["polling"]
@@ -56,6 +57,7 @@ def test_the_interval_in_force_counts(db, measure):
     assert measure()["polling"][2]["poll"]["starts_per_minute"] == 0.2
 
 
+@pytest.mark.slow
 def test_a_task_that_is_due_several_times_in_a_tick_runs_once_in_it(db, measure):
     ran(db, ticker.register(db, "poll", every="1s"), took=1.0)
     average, enough, functions = measure()["polling"]
@@ -91,6 +93,7 @@ def test_tasks_that_waited_for_a_pause_are_expected_within_their_interval(db, me
     assert (enough, functions["poll"]["starts_per_minute"]) == (1, 2)
 
 
+@pytest.mark.slow
 def test_retries_and_manual_runs_count_as_measured(db, measure):
     task = ticker.register(db, "poll", every="10m")
     ran(db, task, took=30.0)
@@ -99,6 +102,7 @@ def test_retries_and_manual_runs_count_as_measured(db, measure):
     assert measure()["polling"][0] == pytest.approx(30.02 / 600 + 30.02 / 60, abs=0.02)
 
 
+@pytest.mark.slow
 def test_of_tasks_with_limits_and_other_schedules_what_has_started_counts(db, measure):
     ticker.limit(db, "api", concurrency=1)
     limited = ticker.register(db, "call", every="1m", limits=["api"])
@@ -110,6 +114,7 @@ def test_of_tasks_with_limits_and_other_schedules_what_has_started_counts(db, me
     assert found == {"call": pytest.approx(0.5, abs=0.02), "report": pytest.approx(0.1, abs=0.01)}
 
 
+@pytest.mark.slow
 def test_a_function_has_the_durations_of_its_queue_or_else_those_of_others(db, measure):
     fast = ticker.register(db, "poll", every="1m", queue="fast")
     slow = ticker.register(db, "poll", name="slow", every="1m", queue="slow")
@@ -120,6 +125,7 @@ def test_a_function_has_the_durations_of_its_queue_or_else_those_of_others(db, m
     assert found == {"fast": 100, "slow": 9100, "new": 4600}
 
 
+@pytest.mark.slow
 def test_durations_of_the_last_eight_days_stand_in_for_those_of_the_last_hour(db, measure):
     ticker.register(db, "poll", every="1d")
     db.execute(
@@ -129,6 +135,7 @@ def test_durations_of_the_last_eight_days_stand_in_for_those_of_the_last_hour(db
     assert measure()["polling"][2]["poll"]["mean_ms"] == 1500
 
 
+@pytest.mark.slow
 def test_the_slots_of_an_announced_function_count(db, measure):
     db.execute(
         "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('poll', 50, 20, clock_timestamp())"
@@ -138,6 +145,7 @@ def test_the_slots_of_an_announced_function_count(db, measure):
     assert functions["poll"]["concurrency"] == 20 and average == pytest.approx(20 / 60 / 20, abs=0.005)
 
 
+@pytest.mark.slow
 def test_a_sample_of_a_large_table_stands_for_it(db, store, measure, monkeypatch):
     task = ticker.register(db, "poll", every="1h")
     ran(db, task, took=1.0)
@@ -173,6 +181,7 @@ def test_the_need_of_a_queue_that_no_task_uses_any_more_is_forgotten(db, measure
     assert db.execute("SELECT queue FROM ticker.needs").fetchall() == [("other",)]
 
 
+@pytest.mark.slow
 def test_the_tick_decides_what_is_late(db, measure):
     """With a tick of a minute, 100 runs of a second may take two minutes."""
     task = ticker.register(db, "poll", every="10m")
@@ -186,6 +195,7 @@ def test_the_tick_decides_what_is_late(db, measure):
     assert measure(replace(Settings(), tick_ms=60_000))["polling"][1] == 2
 
 
+@pytest.mark.slow
 def test_the_largest_functions_are_stored(db, measure, monkeypatch):
     monkeypatch.setattr(needs, "SHOWN", 2)
     for name, every in (("a", "3m"), ("b", "1m"), ("c", "2m")):

@@ -73,6 +73,7 @@ def test_a_good_tick_calls_the_heartbeat(db, store, queue, endpoint):
     assert endpoint.got[0][0]["User-Agent"] == "rq-ticker"
 
 
+@pytest.mark.slow
 def test_a_queue_with_jobs_and_no_worker_keeps_the_heartbeat_back(db, store, queue, redis, endpoint):
     ticker.register(db, "poll", every="1m")
     beat = beating(store, queue, endpoint)

@@ -61,6 +61,7 @@ def test_drops_count_among_the_last_20_and_retries_do_not(db, store):
     assert left(db) == kept
 
 
+@pytest.mark.slow
 def test_pieces_and_retries_of_a_problem_stay_as_long_as_it_does(db, store):
     task = of(db, "problems")
     kept = family(db, task, "failed", 80 * DAY)
@@ -83,6 +84,7 @@ def test_a_family_goes_at_once_also_where_a_batch_ends_within_it(db, store, monk
     assert lap(store) == expected
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_the_last_of_its_retries_to_be_old_enough(db, store):
     task = of(db, "none")
     first = put(db, task, "failed", 3 * HOUR, retried=True)
@@ -91,6 +93,7 @@ def test_a_run_waits_for_the_last_of_its_retries_to_be_old_enough(db, store):
     assert left(db) == [first, again]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["piece", "retry"])
 def test_a_piece_or_a_retry_whose_run_is_gone_goes_after_two_hours(db, store, kind):
     task = of(db)
@@ -137,6 +140,7 @@ def slow_at(monkeypatch, store, bad):
     monkeypatch.setattr(prune, "_page", interrupted)
 
 
+@pytest.mark.slow
 def test_a_row_that_takes_too_long_by_itself_is_passed_by_and_said(db, store, monkeypatch, caplog):
     ids = [put(db, 99, "failed", 91 * DAY) for _ in range(30)]
     event(db, 99, 91 * DAY)
@@ -162,6 +166,7 @@ def test_where_runs_cannot_be_pruned_events_are(db, store):
     assert left(db, "events") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statement", "index"), [("next_run", "runs_pkey"), ("next_event", "events_pkey")])
 def test_the_row_to_pass_by_is_found_by_its_key(db, statement, index):
     db.execute("SET enable_seqscan = off")

@@ -103,6 +103,7 @@ def test_an_upgrade_marks_the_tables_once(db: Db, database_url: str, settings: S
     assert not_startable(settings) == SENTENCE
 
 
+@pytest.mark.slow
 def test_the_ddl_alone_marks_the_tables_too(db: Db) -> None:
     db.execute(migrations.ddl("second"))
     found = installation.read(sql.on(db, "second"))
@@ -162,6 +163,7 @@ def test_tables_without_a_mark_are_refused_and_can_be_adopted(db: Db, settings: 
     checks.check(settings)
 
 
+@pytest.mark.slow
 def test_a_role_that_may_not_ask_for_the_identifier_goes_by_the_two_oids(db: Db) -> None:
     """As on a server whose administrator has revoked it."""
     role = f"weak_{uuid4().hex[:12]}"
@@ -251,6 +253,7 @@ def test_health_and_check_say_it(foreign: None, settings: Settings, environ: dic
 # ------------------------------------------------------------------------------------------------------------- adopted
 
 
+@pytest.mark.slow
 def test_nothing_is_adopted_that_is_ours_already(db: Db, environ: dict[str, str]) -> None:
     ticker.register(db, "poll", every="1m")
     done = CliRunner().invoke(main, ["db", "adopt"])
@@ -284,6 +287,7 @@ def test_jobs_of_an_adopted_installation_have_the_new_id(
     assert job_id == f"{found.id}-t{task.id}-{round(task.next_run.timestamp() * 1_000_000)}"
 
 
+@pytest.mark.slow
 def test_after_a_restore_of_the_same_production_what_waited_is_due_again_and_nothing_rests(play: Played) -> None:
     """Its jobs are gone with the other installation's Redis, and their ids are of no use."""
     task = ticker.register(play.db, "poll", every="1m")
@@ -392,6 +396,7 @@ def test_a_ticker_leases_the_queues_of_its_tasks(db: Db, environ: dict[str, str]
     assert 290 < redis.ttl("ticker:queue:yearly") <= 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["run"], ["tick"]])
 def test_a_ticker_does_not_start_on_a_queue_that_another_has(
     command: list[str], db: Db, environ: dict[str, str], redis: Redis

@@ -101,6 +101,7 @@ class Race:
             self.active -= 1
 
 
+@pytest.mark.slow
 def test_a_task_that_waits_for_its_other_key_keeps_out_none_that_can_start(db, limit, poll):
     limit("host", concurrency=1)
     limit("account", concurrency=1)
@@ -170,6 +171,7 @@ def test_a_start_waits_for_no_slot_that_another_transaction_has_locked(database_
         assert start(db, task, NOW, waits=True)["refusal"] == "limited"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["tasks", "runs"])
 def test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row(table, database_url, db, limit, poll):
     limit("host", concurrency=2)
@@ -189,6 +191,7 @@ def test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row(ta
     assert db.execute("SELECT count(*) FROM ticker.events WHERE what = 'stale'").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_the_same_start_asked_again_takes_no_further_slot(db, limit, poll):
     limit("host", concurrency=2, rate=60, burst=2)
     task, token = poll("host"), str(uuid4())
@@ -212,6 +215,7 @@ def test_a_slot_whose_run_never_ended_is_free_after_its_hold(db, limit, poll):
     assert start(db, poll("host"), NOW, now=NOW + 31 * SECOND)["refusal"] is None
 
 
+@pytest.mark.slow
 def test_an_end_that_waits_for_a_start_does_not_free_the_slot_that_the_start_takes(database_url, db, limit, poll):
     limit("host", concurrency=1)
     late, next_one, token = poll("host"), poll("host"), str(uuid4())
@@ -231,6 +235,7 @@ def is_waiting(db, pid):
     return db.execute(query, [pid]).fetchone()[0]
 
 
+@pytest.mark.slow
 def test_after_the_clock_was_set_forward_a_slot_is_held_by_the_uptime_of_its_host(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW, boot="this", uptime=1_000_000)
@@ -247,6 +252,7 @@ def test_a_run_that_is_recorded_as_lost_after_the_clock_was_set_back_keeps_no_sl
         assert len(rooms(db, "host")) == left
 
 
+@pytest.mark.slow
 def test_a_lowered_limit_ends_no_run_and_lets_none_start_above_it(db, limit, poll):
     limit("host", concurrency=3)
     runs = {str(uuid4()): poll("host") for _ in range(3)}

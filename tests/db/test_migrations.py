@@ -355,6 +355,7 @@ def test_another_schema_works_from_the_upgrade_to_the_record_of_a_run(
     assert empty.execute("SELECT to_regnamespace('ticker')").fetchone() == (None,)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_check_prints_no_warning_of_a_library(db, database_url):
     assert migrations.problems(database_url) == []

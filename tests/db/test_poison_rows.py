@@ -276,6 +276,7 @@ def test_a_sweep_settles_so_many_occurrences_that_their_rows_are_not_locked_for_
     assert ticker.list_runs(db, limit=1) and {len(task.waiting) for task in ticker.list_tasks(db)} == {1}
 
 
+@pytest.mark.slow
 def test_rows_that_stay_ahead_whatever_the_clamp_writes_cost_it_one_look_each(
     db: Db, store: PostgresStore, queue: RedisQueue
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_renamed_channel_is_named_so_to_people(application, db):
     assert (task.subject, task.owner) == ("Support of Acme", "mail_channels:1")
 
 
+@pytest.mark.slow
 def test_the_guide_to_workers_shows_what_the_command_prints(environ, db):
     functions = {
         "mail.fetch": {"starts_per_minute": 200, "concurrency": 1, "mean_ms": 1500, "p95_ms": 30_000},

@@ -72,6 +72,7 @@ def test_a_connection_of_the_other_kind_and_a_misspelt_field_fail_in_mypy(tmp_pa
     assert lines == {*range(first, first + 6)}, told
 
 
+@pytest.mark.slow
 def test_each_door_names_the_other(environ: dict[str, str], database_url: str) -> None:
     async def wrongly() -> None:
         async with AsyncSession(create_async_engine(of_driver("asyncpg", database_url), poolclass=NullPool)) as session:

@@ -67,6 +67,7 @@ def test_an_operation_in_a_pipeline_reads_its_answers(environ: Any, db: Any, dat
     assert asyncio.run(read()) == ticker.list_tasks(db) == [task]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
 def test_a_transaction_that_the_caller_has_begun_in_autocommit_stays_his(
     driver: str, environ: Any, db: Any, database_url: str

@@ -283,6 +283,7 @@ def test_missing_wheels_are_named_with_their_remedy(monkeypatch: pytest.MonkeyPa
         pass
 
 
+@pytest.mark.slow
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     for folder in (nowhere, tmp_path):

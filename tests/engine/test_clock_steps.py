@@ -191,6 +191,7 @@ def test_a_run_is_not_overlapped_when_the_clock_is_set(by, bench):
     assert bench.start(3) == str(UUID(int=3))
 
 
+@pytest.mark.slow
 def test_a_ticker_that_sees_the_clock_being_set_forward_brings_the_hold_of_a_living_run_along(bench):
     bench.start(1)
     bench.is_set(HOUR)

@@ -38,6 +38,7 @@ def due(day):
     return day.since_begin(day.task().next_run)
 
 
+@pytest.mark.slow
 def test_a_task_that_is_registered_outside_its_hours_is_due_after_they_begin(day):
     task = register(day, 3 * 3600)
     assert OPENS <= day.since_begin(task.next_run) < OPENS + 60
@@ -45,6 +46,7 @@ def test_a_task_that_is_registered_outside_its_hours_is_due_after_they_begin(day
     assert day.tick().due.due == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_pushed_outside_and_the_first_push_is_in_the_first_interval(day):
     register(day, CLOSES - 90)
     day.run(CLOSES - 90, "succeeded")
@@ -87,6 +89,7 @@ def test_what_is_due_outside_its_hours_for_any_reason_is_put_off_without_a_recor
     assert overview.counts(day.db).late == 0
 
 
+@pytest.mark.slow
 def test_a_task_that_waited_for_a_pause_until_its_hours_had_ended_is_put_off(day):
     register(day, CLOSES - 120)
     day.run(CLOSES - 120, "succeeded")
@@ -154,6 +157,7 @@ def test_an_elastic_task_that_finds_work_shortly_before_the_end_is_polled_again_
     assert due(day) == CLOSES - 1200 + 60
 
 
+@pytest.mark.slow
 def test_a_quiet_task_shows_when_it_is_due_before_a_tick_puts_it_off(day):
     register(day, CLOSES - 900, every="1m..30m")
     day.put(pace_ms=900_000)
@@ -166,6 +170,7 @@ def test_a_quiet_task_shows_when_it_is_due_before_a_tick_puts_it_off(day):
     assert day.since_begin(day.column("next_run")) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "after"), [({"during": ""}, 60), ({"during": "9-20"}, 60), ({"zone": "America/New_York"}, 60)]
 )
@@ -178,6 +183,7 @@ def test_new_hours_are_in_force_at_once(said, after, day):
     assert day.since_begin(task.next_run) == CLOSES + 3600 + after
 
 
+@pytest.mark.slow
 def test_hours_that_a_task_gets_put_it_off_at_once_and_never_delay_it_inside(day):
     task = register(day, CLOSES - 60, during=None)
     day.run(CLOSES - 60, "succeeded")
@@ -253,6 +259,7 @@ def test_a_success_is_missed_after_due_times_and_not_at_night(day):
     assert words.startswith("no success for 3 intervals of 1m during 9-17 mon-fri; ")
 
 
+@pytest.mark.slow
 def test_an_alarm_in_the_minute_after_the_end_waits_for_the_first_interval(day):
     """The last tick before the end may have been too early for the last due time."""
     register(day, CLOSES - 62, dead_man=1)
@@ -267,6 +274,7 @@ def test_an_alarm_in_the_minute_after_the_end_waits_for_the_first_interval(day):
 # ------------------------------------------------------------------------------------------------- clocks that are set back
 
 
+@pytest.mark.slow
 def test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_hours(environ, day):
     register(day, CLOSES - 60)
     day.run(CLOSES - 60, "succeeded")
@@ -276,6 +284,7 @@ def test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_hours(environ, da
     assert day.column("next_run") == before
 
 
+@pytest.mark.slow
 def test_after_the_clock_was_set_back_a_task_does_not_wait_for_hours_of_a_later_day(day):
     register(day, CLOSES - 60)
     day.run(CLOSES - 60, "succeeded")
@@ -292,6 +301,7 @@ def following(day):
     return [line for line in ticker.why(day.db, day.task()).next if "ticker" not in line]
 
 
+@pytest.mark.slow
 def test_why_and_next_and_show_say_when_it_is_due(day):
     task = register(day, CLOSES - 60, zone="UTC")
     day.run(CLOSES - 60, "succeeded")

@@ -72,6 +72,7 @@ def test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_de
     assert waiting() == set(blocked[20:25])
 
 
+@pytest.mark.slow
 def test_a_task_needs_room_for_both_of_its_keys(environ, db, store, queue, limit, tasks, waiting):
     limit("imap", concurrency=3)
     limit("account:1", concurrency=1)
@@ -104,6 +105,7 @@ def test_many_keys_without_a_limit_delay_nothing(environ, store, queue, tasks, w
     assert waiting() == set(ids)
 
 
+@pytest.mark.slow
 def test_a_key_that_a_full_batch_has_filled_is_looked_at_again(environ, store, queue, limit, tasks):
     limit("api", rate=600, period_ms=60_000, burst=10)
     tasks(25, "api")
@@ -149,6 +151,7 @@ def test_as_many_more_are_pushed_as_runs_of_the_key_will_end_soon(
     assert tick(store, queue, options=TickOptions(ahead=300)).enqueued == pushed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "pushed"), [("allowed = 1", 1), ("held_until = clock_timestamp() + interval '9 seconds'", 0)]
 )
@@ -182,6 +185,7 @@ def test_no_key_starves_behind_many_that_have_no_room(environ, store, queue, lim
     assert len(waiting()) == 11
 
 
+@pytest.mark.slow
 def test_owners_take_turns_at_a_key(environ, store, queue, limit, tasks, waiting):
     limit("imap", concurrency=2)
     tasks(20, "imap", owner="mail:greedy")

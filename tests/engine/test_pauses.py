@@ -156,6 +156,7 @@ def task(play):
     return ticker.register(play.db, "poll", every="1m")
 
 
+@pytest.mark.slow
 def test_a_job_that_met_a_pause_is_pushed_again_after_it_and_starts(play, task):
     play.tick()
     operation(play, 1, ticker.pause_all)
@@ -192,6 +193,7 @@ def test_a_pause_is_done_when_no_task_waits_for_it(play, task):
     assert play.db.execute("SELECT budget, done_at FROM ticker.pauses").fetchall() == [(1_000, play.now)]
 
 
+@pytest.mark.slow
 def test_a_task_whose_edit_takes_it_out_of_the_pause_is_pushed_by_the_next_tick(play):
     task = ticker.register(play.db, "poll", every="1m", group="mail")
     pause_at(play, 0, group="mail")
@@ -199,6 +201,7 @@ def test_a_task_whose_edit_takes_it_out_of_the_pause_is_pushed_by_the_next_tick(
     assert play.tick().enqueued == 1
 
 
+@pytest.mark.slow
 def test_a_task_that_an_edit_leaves_in_the_pause_waits_again(play):
     task = ticker.register(play.db, "poll", every="1m", group="mail")
     pause_at(play, 0, group="mail")
@@ -207,6 +210,7 @@ def test_a_task_that_an_edit_leaves_in_the_pause_waits_again(play):
     assert resume_at(play, 2, group="mail").enqueued == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scope", "enqueued"), [({}, [0, 1]), ({"function": "poll"}, [1, 0])], ids=str)
 def test_a_manual_run_waits_only_for_a_pause_of_all_tasks(scope, enqueued, play):
     task = ticker.register(play.db, "poll", every="1m", first=play.begin + MINUTE)
@@ -228,6 +232,7 @@ def test_a_job_that_redis_lost_is_pushed_again_only_after_the_pause(own, play, t
     assert play.tick().enqueued == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("met", [True, False])
 @pytest.mark.parametrize("kind", ["cron", "calendar", "once"])
@@ -279,6 +284,7 @@ def test_a_pass_lets_a_task_go_though_the_row_of_its_pause_was_deleted(play, tas
 # ----------------------------------------------------------------------------------------------------------- locks
 
 
+@pytest.mark.slow
 def test_a_tick_does_not_wait_for_a_pause_whose_end_people_are_changing(play, task, database_url):
     operation(play, 0, ticker.pause_all, group="mail", until=play.begin + MINUTE)
     with connect(database_url) as other, other.transaction():

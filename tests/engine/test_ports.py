@@ -135,6 +135,7 @@ def test_the_clock_is_in_utc(store):
     assert store.now().utcoffset() == timedelta(0)
 
 
+@pytest.mark.slow
 def test_due_tasks_come_oldest_first_and_at_most_as_many_as_asked_for(tables, store):
     late, latest, soon = (tables.add_task(next_run=NOW - age * MINUTE) for age in (2, 3, 1))
     assert due(store) == [latest, late, soon]
@@ -528,6 +529,7 @@ def test_an_overdue_run_of_a_task_that_another_batch_holds_is_left_to_the_next_p
 # ------------------------------------------------------------------------------------------------ pauses and clocks
 
 
+@pytest.mark.slow
 def test_a_pause_whose_time_has_come_ends_and_an_interval_task_is_due_at_once(tables, store):
     pause = {"paused_by": "me", "paused_reason": "why", "paused_until": NOW}
     interval = tables.add_task(**pause, next_run=NOW + MINUTE)
@@ -853,6 +855,7 @@ def test_pauses_that_are_over_share_one_budget(tables, store):
     assert granted(store, tick=1_000 * 60_000) == 4_800
 
 
+@pytest.mark.slow
 def test_tasks_that_are_due_without_waiting_count_but_a_tenth_is_always_let_go(tables, store):
     over(tables, store, 1)
     for _ in range(5):
@@ -907,6 +910,7 @@ def test_tasks_that_wait_for_a_pause_whose_row_is_gone_are_let_go(tables, store)
     assert len(let_go(store)) == 2
 
 
+@pytest.mark.slow
 def test_a_pause_that_is_over_is_done_when_no_task_waits_for_it(tables, store):
     over(tables, store, 1)
     store.close_pauses(NOW)

@@ -33,12 +33,14 @@ def test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick(envi
     assert all(task.push_errors == 0 for task in ticker.list_tasks(db))
 
 
+@pytest.mark.slow
 def test_tasks_with_limits_also_stay_due_in_a_full_queue(environ, db, store, queue):
     for number in range(8):
         ticker.register(db, "poll", name=f"{number}", every="1m", limits=["imap"])
     assert tick(store, queue, options=TickOptions(depths={"polling": 4})).left == {"polling": 4}
 
 
+@pytest.mark.slow
 def test_when_room_is_short_no_owner_takes_all_of_it(environ, db, store, queue):
     for number in range(10):
         ticker.register(db, "poll", owner="mail:greedy", name=f"{number}", every="1m")
@@ -67,6 +69,7 @@ def test_depths_are_read_by_queue():
     assert found == {"polling": 10_000, "a=b": 5}
 
 
+@pytest.mark.slow
 def test_the_tickers_line_and_its_heartbeat_say_what_is_left(environ, db, store, queue, caplog, monkeypatch):
     monkeypatch.setenv("TICKER_QUEUE_DEPTH", "polling=1")
     for number in range(3):
@@ -81,6 +84,7 @@ def length(redis) -> int:
     return redis.llen("rq:queue:polling")
 
 
+@pytest.mark.slow
 def test_a_tick_by_hand_keeps_to_the_limit(environ, db, redis, monkeypatch):
     monkeypatch.setenv("TICKER_QUEUE_DEPTH", "polling=3")
     for number in range(8):
@@ -89,6 +93,7 @@ def test_a_tick_by_hand_keeps_to_the_limit(environ, db, redis, monkeypatch):
     assert length(redis) == 3
 
 
+@pytest.mark.slow
 def test_runs_by_hand_keep_to_the_limit_and_go_before_nothing_that_is_due(environ, db, store, queue, redis):
     tasks = [ticker.register(db, "poll", name=f"{number}", every="1m") for number in range(8)]
     for task in tasks:
@@ -98,6 +103,7 @@ def test_runs_by_hand_keep_to_the_limit_and_go_before_nothing_that_is_due(enviro
     assert tick(store, queue, options=TickOptions(depths={"polling": 6})).enqueued == 0
 
 
+@pytest.mark.slow
 def test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_before_them(
     environ, db, store, queue, redis
 ):
@@ -117,6 +123,7 @@ def test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_b
     assert tick(store, queue, options=TickOptions(depths={"polling": 9})).planned.enqueued == 2
 
 
+@pytest.mark.slow
 def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, store, queue, redis):
     for number in range(8):
         ticker.register(db, "poll", name=f"{number}", every="1h")
@@ -128,6 +135,7 @@ def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, stor
     assert length(redis) == 3
 
 
+@pytest.mark.slow
 def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_there_is_room_for(
     environ, db, store, queue, redis
 ):
@@ -150,6 +158,7 @@ def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, s
     assert tick(store, queue, options=TickOptions(batch=2)).swept.repushed == length(redis) == 50
 
 
+@pytest.mark.slow
 def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db, store, queue, redis):
     for number in range(6):
         ticker.register(db, "poll", name=f"{number}", every="1h")

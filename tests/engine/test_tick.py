@@ -156,6 +156,7 @@ def test_the_pauses_between_attempts_double_up_to_an_hour_and_success_ends_them(
     assert rows.task(id_) == TaskRow(id_, now + MINUTE, queue="bad", waiting=(NOW,))
 
 
+@pytest.mark.slow
 def test_a_queue_key_of_another_type_in_redis_costs_only_its_own_task(environ, db, store, queue, redis):
     redis.set("rq:queue:bad", "of another type")
     bad = ticker.register(db, "poll", name="bad", every="1m", queue="bad")
@@ -342,6 +343,7 @@ def test_what_a_dead_ticker_held_is_pushed_by_the_others(rows, jobs):
 # ------------------------------------------------------------------------------------------------------- the sweep
 
 
+@pytest.mark.slow
 def test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick(environ, db, store, queue, redis):
     task = ticker.register(db, "poll", every="1d")
     now = store.now()
@@ -397,6 +399,7 @@ def test_a_job_that_failed_before_its_start_is_pushed_again_for_ten_minutes(envi
     assert ticker.get(db, task).waiting == (task.next_run,)
 
 
+@pytest.mark.slow
 def test_a_job_that_failed_before_its_start_ends_as_lost_after_that(environ, db, store, queue, redis):
     task = ticker.register(db, "poll", every="1d")
     tick(store, queue, task.next_run)

@@ -288,6 +288,7 @@ def test_the_start_statement_judges_a_first_run_and_expiry_as_python_does(db):
         assert refusal(db, task.id, newest + timedelta(days=9), occurrence=newest) is None
 
 
+@pytest.mark.slow
 def test_the_due_query_looks_as_far_ahead_as_python_does(db, store):
     task = ticker.register(db, "poll", every="1m")
     for tolerance in (0, 4999, 5 * SECOND, 20 * SECOND):

@@ -56,6 +56,7 @@ def test_more_workers_are_needed_than_are_busy_where_all_is_due_at_once():
     assert load(Function(Durations(((0.5, 1),)), tasks=spread)).need().enough == 2
 
 
+@pytest.mark.slow
 def test_the_slots_of_a_group_count():
     function = Function(Durations(((1.0, 1),)), tasks=tasks(3000), batch=50, concurrency=20)
     assert load(function).need().enough == 3
@@ -96,6 +97,7 @@ def test_what_the_last_tick_pushes_just_now_is_not_late():
     assert load(function, ticks=Ticks(30.0, 26.0)).need().enough == 2
 
 
+@pytest.mark.slow
 def test_a_sample_stands_for_the_whole_table():
     some = Function(Durations(((0.5, 1),)), tasks=[(number * 0.6, 300.0, True) for number in range(500)])
     everything = Function(Durations(((0.5, 1),)), tasks=[(number * 0.006, 300.0, True) for number in range(50_000)])

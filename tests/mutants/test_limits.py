@@ -64,6 +64,7 @@ def started(task: Task, database: Database) -> Call | None:
     return None if isinstance(asked, str) else asked
 
 
+@pytest.mark.slow
 def test_a_run_counts_its_time_from_before_the_start_was_asked_for(task, environ, frozen):
     asked = clock.monotonic()
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 1.9)) as database:
@@ -72,6 +73,7 @@ def test_a_run_counts_its_time_from_before_the_start_was_asked_for(task, environ
     assert 0 < call.since <= database.asked_at
 
 
+@pytest.mark.slow
 def test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so(task, environ, db, frozen):
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 2.1)) as database:
         assert started(task, database) is None
@@ -83,6 +85,7 @@ def test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so(task
     assert ticker.get(db, task).running_until is None
 
 
+@pytest.mark.slow
 def test_a_start_whose_answer_took_longer_than_the_box_is_given_up(task, environ, db, frozen):
     """It would be killed as soon as its limits are armed, and recorded as a run that overran them."""
     ticker.edit(db, task, box="500ms")
@@ -95,6 +98,7 @@ def test_a_start_whose_answer_took_longer_than_the_box_is_given_up(task, environ
     )
 
 
+@pytest.mark.slow
 def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, environ, frozen, monkeypatch):
     seen: list[tuple[float, float, float]] = []
 

@@ -67,6 +67,7 @@ def test_the_longest_overdue_comes_first_wherever_it_waits(environ, db):
     assert [task.name for task in overview.overview(db).late] == ["b", "a", "c"]
 
 
+@pytest.mark.slow
 def test_a_job_that_no_worker_takes_is_late_and_its_queue_is_the_cause(poll, db):
     command("tick")
     now = ticker.get(db, poll).waiting[0] + timedelta(minutes=2)

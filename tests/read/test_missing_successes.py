@@ -92,6 +92,7 @@ def test_a_success_that_is_missing_is_told_of_once_and_the_next_success_waits_fo
     assert sentence("why.no_success_for_some_intervals", number=3, every="1m").begins(line.words)
 
 
+@pytest.mark.slow
 def test_a_failing_task_that_is_attempted_again_has_not_recovered_from_a_missing_success(play):
     ticker.register(play.db, "poll", every="1m", dead_man=1, retries=2, backoff="1s")
     play.at(100)
@@ -104,6 +105,7 @@ def test_a_failing_task_that_is_attempted_again_has_not_recovered_from_a_missing
     assert play.events() == ["dead_man"]
 
 
+@pytest.mark.slow
 def test_of_a_paused_task_nothing_is_missed_and_a_resumed_one_has_its_time_again(play):
     task = ticker.register(play.db, "poll", every="1m", dead_man=3)
     day = timedelta(days=1)
@@ -119,6 +121,7 @@ def test_of_a_paused_task_nothing_is_missed_and_a_resumed_one_has_its_time_again
         assert play.events()[2:] == ["dead_man"] * events
 
 
+@pytest.mark.slow
 def test_a_task_waits_for_its_first_time_before_a_success_is_missed(play):
     ticker.register(play.db, "poll", every="1m", dead_man=3, first=play.begin + timedelta(days=1))
     for seconds, events in [(86_400, []), (86_400 + 210, []), (86_400 + 211, ["dead_man"])]:
@@ -137,6 +140,7 @@ def test_a_task_whose_jobs_are_all_dropped_is_late_as_well(play):
     assert play.events() == ["dead_man"]
 
 
+@pytest.mark.slow
 def test_a_success_of_a_task_by_times_is_missed_behind_the_time_and_its_longest_run(play):
     task = ticker.register(play.db, "poll", cron="*/10 * * * *", dead_man=1, box="1m")
     first = play.since_begin(task.next_run)
@@ -146,6 +150,7 @@ def test_a_success_of_a_task_by_times_is_missed_behind_the_time_and_its_longest_
         assert play.events() == events
 
 
+@pytest.mark.slow
 def test_a_task_for_a_single_time_that_succeeded_is_never_late(play):
     play.at(100)
     once = play.now
@@ -158,6 +163,7 @@ def test_a_task_for_a_single_time_that_succeeded_is_never_late(play):
     assert play.events() == []
 
 
+@pytest.mark.slow
 def test_one_for_a_single_time_that_nobody_took_is_late(play):
     play.at(100)
     once = play.now

@@ -61,6 +61,7 @@ def test_what_an_index_knows_fills_its_pages(ten, db, filters):
     assert pages(db, search="feeds", state="late") == [("0369", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [2, 20_000], ids=["in a crowd", "of few"])
 @pytest.mark.parametrize("state", STATES)
 def test_a_state_that_many_are_in_is_listed_as_one_of_few(state, many, ten, db, monkeypatch):

@@ -529,6 +529,7 @@ def test_a_journal_of_what_is_nothing_is_refused(db):
             ticker.journal(db, **wanted)
 
 
+@pytest.mark.slow
 def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db, history, frozen):
     task, _ = history
     tail = journal.Tail(journal.select(db))
@@ -542,6 +543,7 @@ def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db
     assert tail.more(db) == []
 
 
+@pytest.mark.slow
 def test_a_journal_that_goes_on_brings_also_what_is_more_than_one_look_finds(db, history, frozen, monkeypatch):
     monkeypatch.setattr(journal, "AT_MOST", 3)
     task, _ = history

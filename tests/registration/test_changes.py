@@ -62,6 +62,7 @@ def by_raw_sql(db, task):
     db.execute("DELETE FROM ticker.tasks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delete", [by_unregister, by_reconcile, by_raw_sql])
 def test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it(task, db, store, queue, delete):
     first = store.now()
@@ -146,6 +147,7 @@ def test_pieces_that_are_made_behind_the_deletion_end_with_the_next_tick(task, d
     assert drops(db) == [(task.id, "piece", "dropped", "gone")]
 
 
+@pytest.mark.slow
 def test_a_role_that_may_only_delete_tasks_leaves_the_records_too(task, db, store, queue, database_url):
     tick(store, queue)
     db.execute("CREATE ROLE deleter; GRANT USAGE ON SCHEMA ticker TO deleter")
@@ -170,6 +172,7 @@ def test_an_edit_says_which_field_went_from_what_to_what(task, db):
     ]
 
 
+@pytest.mark.slow
 def test_a_registration_that_changes_something_is_an_edit_and_one_that_does_not_is_none(task, db):
     ticker.register(db, "poll", every="1m", owner="mail_channels:5", by="deploy")
     ticker.register(db, "poll", every="1m", queue="slow", owner="mail_channels:5", by="deploy")
@@ -177,12 +180,14 @@ def test_a_registration_that_changes_something_is_an_edit_and_one_that_does_not_
     assert changes(db) == [("edited", "deploy", "queue: polling -> slow")]
 
 
+@pytest.mark.slow
 def test_arguments_and_metadata_are_never_told(task, db):
     ticker.edit(db, task, kwargs={"password": "s3cr3t"}, metadata={"token": "s3cr3t"})
     ticker.edit(db, task, kwargs={}, metadata={})
     assert changes(db) == [("edited", user(db), "kwargs changed, metadata changed")] * 2
 
 
+@pytest.mark.slow
 def test_another_schedule_and_long_texts_are_told_in_short(task, db):
     ticker.edit(db, task, cron="0 9 * * *", zone="Europe/Berlin", description="x" * 100, max_runs=7)
     [(_, _, words)] = changes(db)
@@ -192,6 +197,7 @@ def test_another_schedule_and_long_texts_are_told_in_short(task, db):
     assert words.endswith(f"max_runs: none -> 7, description: none -> {'x' * 60}…")
 
 
+@pytest.mark.slow
 def test_an_edit_by_raw_sql_is_by_the_databases_user_or_whom_the_transaction_names(task, db):
     db.execute("UPDATE ticker.tasks SET priority = 3")
     with db.transaction():
@@ -224,6 +230,7 @@ def test_no_life_of_a_task_is_an_edit_of_it(play):
 # -------------------------------------------------------------------------------------------------------------- who
 
 
+@pytest.mark.slow
 def test_each_operation_says_who_did_it_and_leaves_no_name_behind(task, db):
     with db.transaction():
         ticker.pause(db, task)
@@ -255,6 +262,7 @@ def test_sync_acts_in_its_own_name(environ, db):
     assert events(db, "what, by") == [("edited", "ticker sync"), ("deleted", "ticker sync")]
 
 
+@pytest.mark.slow
 def test_what_the_ticker_does_by_itself_is_the_tickers(play):
     ticker.register(play.db, "poll", name="once", at=play.now + timedelta(seconds=1), remove=True)
     ticker.pause(play.db, "once", until=play.now + timedelta(seconds=0.5), by="anna")
@@ -270,6 +278,7 @@ def test_what_the_ticker_does_by_itself_is_the_tickers(play):
 # -------------------------------------------------------------------------------------------------------------- late
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off", "on"),
     [("enabled = false", "enabled = true"), ("paused_by = 'me'", "paused_by = NULL"),

@@ -40,6 +40,7 @@ def test_each_change_by_raw_sql_leaves_one_event(environ, db, stop, go_on, stopp
     assert (name, function, owner_type, owner_id) == ("poll", "poll", "mail_channels", "5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["enabled", "owner_active"])
 def test_what_somebody_else_does_to_a_paused_task_is_not_told_as_done_by_who_paused_it(task, db, column):
     db.execute("UPDATE ticker.tasks SET paused_by = 'anna', paused_reason = 'moving'")

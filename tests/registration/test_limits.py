@@ -105,6 +105,7 @@ def test_default_tasks_have_their_keys(db: Db) -> None:
 # ------------------------------------------------------------------------------------------------------------ changes
 
 
+@pytest.mark.slow
 def test_a_limit_is_replaced_as_a_whole_and_keeps_the_author_of_its_last_change(db: Db) -> None:
     first = ticker.limit(db, "a", concurrency=3, rate="5/1s", by="anna")
     assert (first.concurrency, first.rate, first.period_ms, first.burst, first.by) == (3, 5, 1000, 5, "anna")
@@ -231,6 +232,7 @@ def test_calls_that_bring_the_same_keys_with_several_tasks_never_wait_in_a_circl
 # ------------------------------------------------------------------------------------------------------------- unused
 
 
+@pytest.mark.slow
 def test_keys_that_no_task_has_are_deleted_with_their_slots_once_they_are_free(db: Db, store: PostgresStore) -> None:
     ticker.limit(db, "*", concurrency=2)
     used(db, "used", "shared")
@@ -246,6 +248,7 @@ def test_keys_that_no_task_has_are_deleted_with_their_slots_once_they_are_free(d
     assert keys(db)["unused"][:2] == ("*", 2) and slots(db, "unused") == {"run": 2}
 
 
+@pytest.mark.slow
 def test_a_key_that_a_transaction_is_about_to_use_stays(db: Db, database_url: str, store: PostgresStore) -> None:
     used(db, "a")
     ticker.unregister(db, "poll")

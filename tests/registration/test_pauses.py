@@ -210,6 +210,7 @@ def test_any_other_edit_leaves_it_waiting(change: dict[str, Any], db: Db) -> Non
 # --------------------------------------------------------------------------------------------------------- bad input
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", [ticker.pause_all, ticker.resume_all])
 @pytest.mark.parametrize(("field", "value"), each(*((field, NO_NAME) for field in SCOPES), ("by", NO_NAME)))
 def test_what_names_no_tasks_or_nobody_is_refused(operation: Callable[..., Any], field: str, value: Any) -> None:

@@ -37,12 +37,14 @@ def work_off(play, outcome="succeeded"):
         assert play.end(taken, outcome)
 
 
+@pytest.mark.slow
 def test_a_burst_is_one_run(quiet):
     assert len({once(quiet) for _ in range(20)}) == 1
     quiet.tick()
     assert len({once(quiet) for _ in range(20)} | {run.id for run in manual(quiet)}) == 1
 
 
+@pytest.mark.slow
 def test_a_call_while_one_is_at_work_plans_another_which_keeps_away(quiet):
     first = once(quiet)
     quiet.tick()
@@ -60,6 +62,7 @@ def test_a_call_while_one_is_at_work_plans_another_which_keeps_away(quiet):
     assert [run.outcome for run in manual(quiet)] == ["succeeded", "succeeded"]
 
 
+@pytest.mark.slow
 def test_a_long_distance_holds_through_ticks(quiet):
     once(quiet, "10m")
     quiet.tick()
@@ -76,6 +79,7 @@ def test_a_long_distance_holds_through_ticks(quiet):
     assert manual(quiet)[1].state == "pushed"
 
 
+@pytest.mark.slow
 def test_after_the_clock_was_set_back_it_keeps_its_distance_from_now(quiet):
     once(quiet)
     work_off(quiet)
@@ -84,6 +88,7 @@ def test_after_the_clock_was_set_back_it_keeps_its_distance_from_now(quiet):
     assert quiet.since_begin(manual(quiet)[1].due_at) == 130 - 4 * 3600 + 30
 
 
+@pytest.mark.slow
 def test_a_call_long_after_the_last_is_due_at_once(quiet):
     once(quiet)
     work_off(quiet)
@@ -92,6 +97,7 @@ def test_a_call_long_after_the_last_is_due_at_once(quiet):
     assert quiet.since_begin(manual(quiet)[1].due_at) == 161
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", ["succeeded", "nothing_to_do"])
 def test_the_interval_is_its_lower_bound_again_whatever_the_run_finds(outcome, quiet):
     assert quiet.since_begin(quiet.task().next_run) == 360
@@ -101,6 +107,7 @@ def test_the_interval_is_its_lower_bound_again_whatever_the_run_finds(outcome, q
     assert quiet.task().pace_ms is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says", ["call", "manual run"])
 def test_a_quiet_task_whose_lower_bound_has_passed_is_due_now_and_not_late(says, quiet):
     ticker.edit(quiet.db, quiet.task(), catch_up="none")
@@ -120,6 +127,7 @@ def test_a_quiet_task_whose_lower_bound_has_passed_is_due_now_and_not_late(says,
     assert len(quiet.task().waiting) == 1
 
 
+@pytest.mark.slow
 def test_a_plain_interval_stays_as_it_is(play):
     ticker.register(play.db, "poll", every="1m")
     play.run(0, "succeeded")
@@ -139,6 +147,7 @@ def test_all_tasks_of_an_owner_take_part(play):
     assert (again[0], again[1], len(again)) == (first[0], first[2], 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", ["0.5s", "61m", -1, "soon", float("nan")])
 def test_what_is_no_distance_plans_nothing(within, quiet):
     with pytest.raises(BadInput, match="once_within"):
@@ -146,6 +155,7 @@ def test_what_is_no_distance_plans_nothing(within, quiet):
     assert manual(quiet) == []
 
 
+@pytest.mark.slow
 def test_calls_of_several_processes_are_one_run(quiet, database_url):
     start, task = Barrier(6), quiet.task().id
 
@@ -163,6 +173,7 @@ def test_calls_of_several_processes_are_one_run(quiet, database_url):
     assert len(manual(quiet)) == 1
 
 
+@pytest.mark.slow
 def test_the_command_joins_runs_too(quiet, environ):
     for _ in range(3):
         command("run-now", "poll", "--once-within", "30s")

@@ -131,6 +131,7 @@ BEGUN = ("00:00 initial state | 00:30", "00:30 tick enqueues A1", "00:35 A1 begi
 TWICE = (*BEGUN, "00:40 A1 ends", "01:30 tick enqueues A2")
 
 
+@pytest.mark.slow
 def test_a_wrong_time_is_named_with_its_column(differences):
     rows = (
         "00:00 initial state | 00:30",
@@ -201,6 +202,7 @@ def test_a_drop_for_another_reason_differs(differences):
     )
 
 
+@pytest.mark.slow
 def test_equality_with_the_tolerance_runs(differences):
     rows = (*TWICE[:2], "00:55 A1 begins", "00:56 A1 ends", "01:30 tick enqueues A2")
     assert differences(*rows, "01:50 A2 begins") == []
@@ -513,6 +515,7 @@ def test_a_picture_that_cannot_be_written_is_refused(environ, tmp_path):
     assert sentence("errors.is_a_directory").within(replay("--svg", tmp_path, code=2)[1])
 
 
+@pytest.mark.slow
 def test_the_chart_shows_ticks_waiting_jobs_and_what_became_of_them(seeds):
     lines = [f"{name:8}{''.join(text for text, _ in cells)}" for name, cells in chart.text(seeds[2])]
     assert [line.rstrip() for line in lines] == [
@@ -542,6 +545,7 @@ def test_steps_are_round_and_few():
 # ------------------------------------------------------------------------------------------------------- hours
 
 
+@pytest.mark.slow
 def test_a_table_may_have_hours(differences):
     rows = (
         "08:00 initial state | 08:30", "08:30 tick enqueues A1 | 09:30", "08:31 A1 begins", "08:32 A1 ends",

@@ -139,6 +139,7 @@ def test_hours_that_the_clocks_skip_are_left_out():
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(["9-17 mon-fri", "22-6 sat,sun", "2:30-5", "0-2:30,23-24", "mon-fri", "1-3,4-4:30 sun-tue"]),
@@ -176,6 +177,7 @@ def test_inside_its_hours_a_task_is_due_as_without_them():
     assert kinds.next_run(due_task(), MONDAY + 17 * HOUR - 2 * MINUTE) == MONDAY + 17 * HOUR - MINUTE
 
 
+@pytest.mark.slow
 def test_many_tasks_share_the_interval_after_the_beginning():
     opening = MONDAY + DAY + 9 * HOUR
     after = sorted(hours.in_hours(due_task(id_), MONDAY + 18 * HOUR) - opening for id_ in range(1, 6001))
@@ -242,6 +244,7 @@ def alarm(id_, every, during, since, pace=None):
     return Alarm(id_, Kind.INTERVAL, "", "UTC", every_ms, 1, since, None, 0, False, pace_ms=pace, during=during)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.integers(1, 10_000), st.sampled_from(["1m", "7m", "45m", "2h"]), st.sampled_from(["9-17 mon-fri", "22-6", "8-12,13-17", "sat,sun"]),

@@ -25,6 +25,7 @@ def outcomes(runs):
     return [str(run.outcome) for run in runs]
 
 
+@pytest.mark.slow
 def test_an_interval_runs_at_its_times_and_only_then_does_time_move(kit, function):
     seen = []
 
@@ -54,6 +55,7 @@ def test_a_test_begins_at_any_time(kit, function, year):
     assert [run.started_at - begin for run in runs] == BERLIN_AT_SIX[year]
 
 
+@pytest.mark.slow
 def test_a_start_soon_after_a_late_one_is_dropped(kit, function):
     zero = kit.now
 
@@ -74,6 +76,7 @@ def test_a_start_soon_after_a_late_one_is_dropped(kit, function):
     assert (dropped.reason, dropped.checked_last_run) == ("too_early", zero + 88 * SECOND)
 
 
+@pytest.mark.slow
 def test_the_ticker_ticks_while_a_function_takes_its_time(kit, function):
     function("slow")(lambda: kit.move(by="25s"))
     zero = kit.now
@@ -83,6 +86,7 @@ def test_the_ticker_ticks_while_a_function_takes_its_time(kit, function):
     assert kit.now == zero + 50 * SECOND
 
 
+@pytest.mark.slow
 def test_a_failing_function_is_attempted_again(kit, function):
     results = iter([ValueError("no answer"), ValueError("no answer"), None])
 
@@ -97,6 +101,7 @@ def test_a_failing_function_is_attempted_again(kit, function):
     assert runs[0].reason == "ValueError: no answer"
 
 
+@pytest.mark.slow
 def test_an_error_is_raised_on_request_after_it_was_recorded(kit, function):
     function("broken")(lambda: {}["key"])
     ticker.register(kit.db, "broken", every="1m")
@@ -105,6 +110,7 @@ def test_an_error_is_raised_on_request_after_it_was_recorded(kit, function):
     assert outcomes(ticker.list_runs(kit.db)) == ["failed"]
 
 
+@pytest.mark.slow
 def test_an_error_of_a_job_without_a_record_is_always_raised(kit, redis):
     Queue("polling", connection=redis).enqueue("builtins.int", "x")
     with pytest.raises(ValueError, match="invalid literal"):
@@ -112,6 +118,7 @@ def test_an_error_of_a_job_without_a_record_is_always_raised(kit, redis):
     assert kit.work() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_freezegun", [True, False])
 def test_the_quota_counts_by_the_clock_of_the_kit(environ, function, monkeypatch, has_freezegun):
     if not has_freezegun:
@@ -129,6 +136,7 @@ def test_the_quota_counts_by_the_clock_of_the_kit(environ, function, monkeypatch
         assert (str(run.outcome), run.ended_at) == ("partial", zero + 20 * SECOND)
 
 
+@pytest.mark.slow
 def test_functions_answer_as_in_production(kit, function):
     @function("coroutine")
     async def coroutine(run: Run):

@@ -24,6 +24,7 @@ from ticker.web.database import Database
 Db = psycopg.Connection[Any]
 
 
+@pytest.mark.slow
 def test_of_many_who_make_the_same_task_at_once_all_get_the_one_that_there_is(client: TestClient, db: Db) -> None:
     said = {"function": "poll", "owner": "a:1", "every": "1m"}
     with ThreadPoolExecutor(8) as threads:

@@ -53,6 +53,7 @@ def test_a_setting_that_is_missing_is_told_when_the_application_is_made(monkeypa
         application()
 
 
+@pytest.mark.slow
 def test_a_connection_that_the_server_has_ended_meanwhile_costs_no_request(client: TestClient, task: Task, db: Db) -> None:  # fmt: skip
     assert client.get(f"{API}/tasks/1").status_code == 200
     ended = db.execute(

@@ -78,6 +78,7 @@ def test_what_is_no_limit_is_refused_by_its_field(key: str, body: Any, field: st
     assert listed(client) == []
 
 
+@pytest.mark.slow
 def test_a_key_is_listed_with_its_use_and_those_with_most_due_tasks_come_first(client: TestClient, full: Played) -> None:  # fmt: skip
     client.put(f"{API}/limits/a", json={"concurrency": 5})
     [one, other] = listed(client)
@@ -154,6 +155,7 @@ def test_any_key_is_shown_as_text_and_leads_back_to_itself(client: TestClient, d
     assert ticker.list_limits(db) == []
 
 
+@pytest.mark.slow
 def test_the_screen_has_no_form_where_nothing_can_be_changed(serve: Any, full: Played) -> None:
     page = serve(TICKER_WEB_READ_ONLY="on").get("/limits").text
     assert "imap.gmail.com" in page and "hx-post" not in page and "#key" not in page

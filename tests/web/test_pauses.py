@@ -48,6 +48,7 @@ def test_what_cannot_be_paused_is_refused_and_writes_nothing(body: dict[str, Any
     assert client.get(f"{API}/pauses").json()["pauses"] == []
 
 
+@pytest.mark.slow
 def test_every_screen_has_a_banner_with_the_author_and_the_reason(client: TestClient, db: Db, poll: Any) -> None:
     ticker.pause_all(db, function="poll", by="ann", reason="<upgrade>")
     for screen in SCREENS:

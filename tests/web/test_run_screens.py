@@ -51,6 +51,7 @@ def test_the_filter_by_a_type_of_owners_can_be_seen_and_taken_back(client, tasks
     assert 'name="owner_type"' not in client.get("/runs").text
 
 
+@pytest.mark.slow
 def test_the_name_of_a_deleted_task_leads_to_its_history(client, db, tasks):
     for task in (2, 1):
         db.execute(DROP, {"task": task, "more": 0, "times": 1})
@@ -83,6 +84,7 @@ def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     assert "Numbers" not in text_of(client.get("/drops"))
 
 
+@pytest.mark.slow
 def test_the_screen_of_a_run_looks_again_until_all_of_it_has_ended(client, play, db):
     ticker.register(db, "poll", every="10m", retries=1, backoff="1m")
     play.at(0)

@@ -29,6 +29,7 @@ def test_a_failure_is_told_once_however_many_follow_and_a_recovery_once(play):
     assert lines == ["failed: OSError: no route", "it succeeded again", "killed"]
 
 
+@pytest.mark.slow
 def test_whoever_failed_and_succeeded_between_two_ticks_is_well_and_nobody_is_told(play):
     ticker.register(play.db, "poll", every="1m", retries=1)
     play.fail_behind_the_next_push()

@@ -116,6 +116,7 @@ def test_a_tick_pushes_due_tasks_in_batches_and_notes_the_job_of_each(announced,
     assert all(ticker.get(db, task).waiting for task in tasks)
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job_for_each(
     announced, db, store, queue, redis
 ):
@@ -129,6 +130,7 @@ def test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job
     assert tick(store, queue).swept.repushed == 0
 
 
+@pytest.mark.slow
 def test_the_id_of_a_job_that_has_started_is_removed_by_the_next_push(announced, db, store, queue):
     [now] = db.execute("SELECT clock_timestamp()").fetchone()
     tasks = register(db, "returns", "returns", first=now)

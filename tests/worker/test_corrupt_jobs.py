@@ -259,6 +259,7 @@ def test_a_bomb_costs_the_worker_little_memory(environ, redis):
     assert int(peak) < 150_000, done.stdout
 
 
+@pytest.mark.slow
 def test_what_inflates_is_measured_in_any_number_of_pieces():
     assert inflates_within(zlib.compress(b"x" * 1000), 1000)
     assert not inflates_within(zlib.compress(b"x" * 1001), 1000)

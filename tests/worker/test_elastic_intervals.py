@@ -24,6 +24,7 @@ def pace(play):
     return (play.task().pace_ms or play.task().every_ms) // MINUTE
 
 
+@pytest.mark.slow
 def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_that(play):
     ticker.register(play.db, "poll", every="1m..5m")
     found = []
@@ -49,6 +50,7 @@ def test_a_task_with_a_phase_is_due_at_the_next_one_if_its_lower_bound_has_passe
     assert 600 <= due(play) < 661 and due(play) % 60 == pytest.approx(place, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_polls_that_it_saves_are_those_of_its_lower_bound(play):
     """Every minute until 1260 s are 22 polls. Of these, 6 are made."""
     ticker.register(play.db, "poll", every="1m..5m")
@@ -66,6 +68,7 @@ def test_the_polls_that_it_saves_are_those_of_its_lower_bound(play):
     assert play.tick().due.saved == 0
 
 
+@pytest.mark.slow
 def test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force(play):
     ticker.register(play.db, "poll", every="1m..30m", stretch="1h")
     for seconds in (0, 120):
@@ -79,6 +82,7 @@ def test_a_quiet_task_that_fails_is_slowed_down_from_its_interval_in_force(play)
     assert (pace(play), play.task().stretched_ms, due(play)) == (8, None, 840 + 480)
 
 
+@pytest.mark.slow
 def test_an_interval_in_force_beyond_the_stretch_stays(play):
     ticker.register(play.db, "poll", every="1m..30m", stretch="2m")
     for seconds in (0, 120):
@@ -88,6 +92,7 @@ def test_an_interval_in_force_beyond_the_stretch_stays(play):
     assert "slowed" not in play.events()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", 240), ("succeeded", 60)])
 def test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up(outcome, after, play):
     ticker.register(play.db, "poll", every="1m..30m")
@@ -101,6 +106,7 @@ def test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up(outcome, 
     assert (len(play.task().waiting), due(play)) == (1, 120 + after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "held_off"])
 def test_a_run_that_neither_finds_work_nor_finds_none_leaves_it(outcome, play):
     ticker.register(play.db, "poll", every="1m..5m")
@@ -109,6 +115,7 @@ def test_a_run_that_neither_finds_work_nor_finds_none_leaves_it(outcome, play):
     assert (pace(play), due(play)) == (2, 240)
 
 
+@pytest.mark.slow
 def test_a_lost_run_is_followed_after_the_interval_in_force(play):
     ticker.register(play.db, "poll", every="1m..30m")
     play.run(0, "nothing_to_do")
@@ -120,6 +127,7 @@ def test_a_lost_run_is_followed_after_the_interval_in_force(play):
     assert (play.task().last_outcome, due(play)) == ("lost", 240)
 
 
+@pytest.mark.slow
 def test_a_start_that_waited_long_keeps_its_distance(play):
     ticker.register(play.db, "poll", every="1m..5m", tolerance="5s")
     play.run(0, "nothing_to_do")
@@ -132,6 +140,7 @@ def test_a_start_that_waited_long_keeps_its_distance(play):
     assert due(play) == 390 + 55 + 1
 
 
+@pytest.mark.slow
 def test_the_time_after_an_occurrence_in_the_queue_moves(play):
     ticker.register(play.db, "poll", every="1m..5m")
     play.tick()
@@ -144,6 +153,7 @@ def test_the_time_after_an_occurrence_in_the_queue_moves(play):
     assert (pace(play), due(play), len(play.task().waiting)) == (2, 180, 1)
 
 
+@pytest.mark.slow
 def test_a_late_run_that_finds_work_shortens_the_time_after_the_occurrence_in_the_queue(play):
     """Its worker was late by the whole interval in force. The run of that occurrence would be too early."""
     ticker.register(play.db, "poll", every="1m..30m")
@@ -160,6 +170,7 @@ def test_a_late_run_that_finds_work_shortens_the_time_after_the_occurrence_in_th
     assert (pace(play), due(play)) == (1, 360)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("outcome", "after"), [("nothing_to_do", (4, 360)), ("succeeded", (1, 180))])
 def test_a_manual_run_shortens_it_with_work_and_leaves_it_without(outcome, after, play):
     ticker.register(play.db, "poll", every="1m..5m")
@@ -174,6 +185,7 @@ def test_a_manual_run_shortens_it_with_work_and_leaves_it_without(outcome, after
     assert (pace(play), due(play)) == after
 
 
+@pytest.mark.slow
 def test_a_spread_task_keeps_to_the_phases_of_the_lower_bound(play):
     ticker.register(play.db, "poll", every="1m..20m", spread=True)
     phase = play.task().phase_ms / 1000
@@ -185,6 +197,7 @@ def test_a_spread_task_keeps_to_the_phases_of_the_lower_bound(play):
     assert pace(play) == 2
 
 
+@pytest.mark.slow
 def test_a_clock_that_goes_well_leaves_it(play, environ):
     ticker.register(play.db, "poll", every="1m..30m")
     for _ in range(3):
@@ -201,6 +214,7 @@ def test_nothing_is_due_after_the_end_of_a_schedule(play):
     assert play.task().next_run is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every", "after"),
     [("1m..30m", (8, 840)), ("1m..4m", (4, 661)), ("10m..20m", (1, 840)), ("2m", (1, 541)), ("30s..40m", (8, 840))],
@@ -230,6 +244,7 @@ def test_a_registration_from_before_is_no_news(play):
     assert ticker.register(play.db, "poll", every="1m").updated_at == task.updated_at
 
 
+@pytest.mark.slow
 def test_a_success_is_missed_after_intervals_in_force(play):
     ticker.register(play.db, "poll", every="1m..30m", dead_man=2)
     for _ in range(3):
@@ -253,6 +268,7 @@ def test_what_is_no_range_writes_nothing(every, play):
     assert ticker.list_tasks(play.db) == []
 
 
+@pytest.mark.slow
 def test_people_read_the_range_and_what_is_in_force(play):
     ticker.register(play.db, "poll", every="60s..30m")
     play.run(0, "nothing_to_do")

@@ -256,6 +256,7 @@ def test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone(ann
     assert {*noted} == {(together.id,), (None,)}
 
 
+@pytest.mark.slow
 def test_a_job_that_died_is_pushed_again_under_the_same_id(announced, db, store, queue, redis):
     register(db, *"ab")
     jobs_of_a_tick(db, store, queue, redis)

@@ -108,6 +108,7 @@ def test_a_job_with_a_shorter_timeout_does_not_shorten_rqs_alarm():
     assert taken and left > 400
 
 
+@pytest.mark.slow
 def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left(open_jobs, redis):
     waiting = Queue("polling", connection=redis).job_ids
     open_jobs.serve()

@@ -30,6 +30,7 @@ def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_coun
     assert kept.read() == (head, max(len(rest) - half, 0), rest[-half:])
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=60)), st.lists(st.binary(max_size=60)), st.integers(1, 16))
 def test_what_is_moved_to_another_buffer_is_there_as_if_it_had_been_written_there(before, moved, half):
     kept, arrived, at_once = (Ring(bytearray(ring_buffer.room(half)), half) for _ in range(3))

@@ -46,6 +46,7 @@ def due(play):
     return play.since_begin(play.task().next_run)
 
 
+@pytest.mark.slow
 def test_the_task_is_due_then_whatever_the_run_finds_and_after_that_at_its_pace(play):
     taken = begun(play)
     play.at(1)
@@ -57,6 +58,7 @@ def test_the_task_is_due_then_whatever_the_run_finds_and_after_that_at_its_pace(
     assert (due(play), play.task().pace_ms) == (601 + 240, 240_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", ["failed", "succeeded", "nothing_to_do"])
 def test_it_holds_whatever_becomes_of_the_run(outcome, play):
     taken = begun(play, stretch="1h")
@@ -68,6 +70,7 @@ def test_it_holds_whatever_becomes_of_the_run(outcome, play):
     assert due(play) == 1201
 
 
+@pytest.mark.slow
 def test_a_failing_task_that_is_stretched_keeps_what_its_next_run_asks_for(play):
     ticker.register(play.db, "poll", every="1m", stretch="1h")
     play.run(0)
@@ -89,6 +92,7 @@ def test_the_last_call_counts_and_may_ask_for_less(play):
     assert play.since_begin(ask(play, taken, "5m")) == 301
 
 
+@pytest.mark.slow
 def test_it_is_not_due_before_it_may_start(play):
     taken = begun(play, tolerance="5s")
     play.at(2)
@@ -104,6 +108,7 @@ def test_more_than_the_upper_bound_or_a_day_is_refused(every, most, play):
     assert play.task() == before
 
 
+@pytest.mark.slow
 def test_a_later_occurrence_in_the_queue_stays(play):
     ticker.register(play.db, "poll", every="1m..30m")
     play.tick()
@@ -116,6 +121,7 @@ def test_a_later_occurrence_in_the_queue_stays(play):
     assert play.task() == before
 
 
+@pytest.mark.slow
 def test_an_earlier_job_in_the_hands_of_a_dead_worker_does_not_count(play):
     ticker.register(play.db, "poll", every="1m..30m")
     play.tick()
@@ -135,6 +141,7 @@ def test_nothing_is_due_after_the_end_of_the_schedule(play):
     assert play.task() == before
 
 
+@pytest.mark.slow
 def test_a_run_without_its_hold_changes_nothing(play):
     taken = begun(play)
     play.put(run_token=None, running_until=None)
@@ -155,6 +162,7 @@ def test_only_an_interval_can_be_moved(play):
     assert play.task() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "back"), [("1m", 4 * 3600), ("1m..30m", 600)])
 def test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time(every, back, play, environ):
     taken = begun(play, every=every)
@@ -177,6 +185,7 @@ def test_clocks_that_go_well_leave_it(play, environ):
     assert due(play) == 10_801
 
 
+@pytest.mark.slow
 def test_a_resumed_task_does_not_wait_for_it(play):
     taken = begun(play, every="1m")
     play.at(1)

@@ -50,7 +50,7 @@ class Outcome(StrEnum):
     KILLED = "killed"
     LOST = "lost"
     INTERRUPTED = "interrupted"
-    """Somebody stopped it; or its process died, and this run was not the known cause. Not a failure."""
+    """It was stopped; or its process died, and this run was not the known cause. Not a failure."""
     HELD_OFF = "held_off"
     """It raised `SlowDown`, and its key is held off for a while. Not a failure."""
     DROPPED = "dropped"

@@ -1,4 +1,4 @@
-"""Triggers that make tasks follow their owner's row.
+"""Provides triggers that make tasks follow their owner's row.
 
 The triggers work in the database: when an ORM, a bulk statement or psql changes or deletes rows of the owners' table,
 or truncates it, the tasks are changed or deleted, too. A task cannot be written for an owner that does not exist. There

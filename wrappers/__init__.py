@@ -1,8 +1,8 @@
 """The public API of the worker side:
 
 `task` registers a function, and `limit` declares a limit. `Run` is passed to the function, `run` is what RQ calls (`run_batch`
-for several tasks), and `Worker` is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that has lost its
-task. A function that found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and holds off a key for a while.
+for several tasks), and `Worker` is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that no longer
+holds its task. A function that found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and holds off a key for a while.
 """
 
 from importlib import import_module

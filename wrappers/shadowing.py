@@ -17,7 +17,7 @@ def shadowing(folder: Path) -> str:
     for name in NAMES:
         for file in (folder / name / "__init__.py", folder / f"{name}.py"):  # in the order in which Python looks
             if file.is_file():
-                return f"{file.absolute()} has the name of the package {name} of rq-ticker, and Python can import only one of them; rename it"
+                return f"{file.absolute()} has the same name as rq-ticker's package {name}, and Python can import only one of them; rename the file"
     return ""
 
 

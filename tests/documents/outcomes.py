@@ -12,7 +12,7 @@ FILE = Path(__file__).parents[2] / "docs/reference/outcomes.md"
 HEAD = """\
 # Outcomes and reasons
 
-Every occurrence of a task ends in one record. This page lists the words that records use in the tables, on the command line, in the
+Every occurrence that was pushed ends in one record. This page lists the words that records use in the tables, on the command line, in the
 HTTP API and in metrics. The lists are generated from `ticker/model.py`; `python -m tests.documents` writes this page.
 [Why was my mailbox not polled at nine?](../guides/why.md) shows how to read records, and the [rules](../concepts/semantics.md) explain
 their causes.
@@ -31,14 +31,14 @@ OUTCOMES = {
     Outcome.TIMED_OUT: "`SoftLimit` stopped the function after its time box",
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
-    Outcome.INTERRUPTED: "it was stopped (`ticker stop`), and is not retried; or its process died because of another run of its group, or of an unknown cause while several runs were active. Not a failure; retried only with `retries`, or if its function is `repeatable`",
+    Outcome.INTERRUPTED: "it was stopped (`ticker stop`), and is never retried; or its process died because of another run of its group, or from an unknown cause while several runs were active, and it is retried only with `retries`, or if its function is `repeatable`. Not a failure",
     Outcome.HELD_OFF: "the function raised `SlowDown`: its key is held off for a while. Not a failure; not retried",
     Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
 REASONS = {
     Reason.GONE: "the task was deleted",
-    Reason.REDELIVERED: "the occurrence, or the planned run, already has a record: an event on that record, and not a drop",
-    Reason.STALE: "the task neither waits for the occurrence nor has it as its next run: an event of the installation, and not a drop ([one record](../concepts/semantics.md#one-record))",
+    Reason.REDELIVERED: "the occurrence, or the planned run, already has a record: an event on that record, not a drop",
+    Reason.STALE: "the task neither waits for the occurrence nor has it as its next run: an event of the installation, not a drop ([one record](../concepts/semantics.md#one-record))",
     Reason.UNKNOWN_FUNCTION: "this worker has no function of that name",
     Reason.PAUSED: "the task is disabled, or its owner is inactive",
     Reason.DONE: "the task has had all its runs (`max_runs`)",
@@ -54,7 +54,7 @@ REASONS = {
     Reason.OVERLAP: "`overlap` is `skip`, and a job of the task waits or runs; the ticker drops the occurrence before any push",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",
     Reason.ADOPTED: "`ticker db adopt` dropped the occurrence, since its job belongs to [another installation](../operations/installations.md)",
-    Reason.STOPPED: "somebody stopped a planned run, or a piece, before it started (`ticker stop`)",
+    Reason.STOPPED: "a planned run or a piece was stopped before it started (`ticker stop`)",
 }
 EVENTS = {
     EventKind.PAUSED: "a user, an application or `ticker db adopt` paused the task; for a pause of many tasks, its `task_id` is 0",
@@ -62,7 +62,7 @@ EVENTS = {
     EventKind.RESUMED: "its pause ended; for a pause of many tasks, its `task_id` is 0",
     EventKind.DISABLED: "it was disabled",
     EventKind.ENABLED: "it was enabled",
-    EventKind.OWNER_INACTIVE: "its owner's condition (`active_when`) stopped being true",
+    EventKind.OWNER_INACTIVE: "its owner's condition (`active_when`) is no longer true",
     EventKind.OWNER_ACTIVE: "its owner's condition is true again",
     EventKind.EDITED: "fields were changed, with their old and new values",
     EventKind.DELETED: "the task was deleted",

@@ -154,7 +154,7 @@ def test_when_the_buffer_is_full_the_oldest_goes_with_a_warning_that_names_it(ta
     for number in (1, 2, 3):
         ends.take(tables, end(number, "x" * 1000, at=float(number)))
     assert len(ends) == 2
-    warnings = [line for line in caplog.messages if "given up" in line]
+    warnings = [line for line in caplog.messages if "gave up" in line]
     assert len(warnings) == 1 and "task=1 (succeeded)" in warnings[0]
     tables.trouble = {}
     ends.write(tables)

@@ -8,7 +8,8 @@ rows, it takes these steps in order:
    names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
    are recorded as dropped instead: missed ones, if the task wants no late run, and those that would overlap another job of
-   the task, if it wants only one at a time. Others are only counted, because enough jobs of the task wait. A task outside its hours is put off until they begin again, without a record.
+   the task, if it wants only one at a time. Others are only counted, because enough jobs of the task wait. A task outside
+   its hours is put off until they begin again, without a record.
 4. Commit.
 
 The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would lose

@@ -79,7 +79,7 @@ OF_THE_DATABASE = (
     Family("ticker_tasks_late", "Tasks that have been due for longer than a tick (at least 30 s) and their tolerance, and have not started."),
     Family("ticker_tasks_limited", "The same for tasks with limits that have not been pushed, usually because a key has no room. They are not late."),
     Family("ticker_tasks_failing", "Tasks whose last run failed."),
-    Family("ticker_tasks_paused", "Tasks that are paused by themselves, and due tasks that wait for a pause of many tasks."),
+    Family("ticker_tasks_paused", "Tasks with a pause of their own, and due tasks that wait for a pause of many tasks."),
     Family("ticker_pauses", "Pauses of many tasks that are in force."),
     Family("ticker_pause_waiting_tasks", "Due tasks that wait for a pause of many tasks, or for their turn after it."),
     Family("ticker_tasks_inactive", "Tasks that are disabled, or whose owner is inactive."),

@@ -101,8 +101,8 @@ def stopping(run: "RunRecord") -> str:
 
 
 def identity(run: "RunRecord", attempts: int) -> str:
-    """Says which piece or attempt the run is, or that it was asked for by hand. The text is empty for an ordinary run."""
-    of_kind = {RunKind.MANUAL: "asked for by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
+    """Says which piece or attempt the run is, or that it was requested by hand. The text is empty for an ordinary run."""
+    of_kind = {RunKind.MANUAL: "requested by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
     parts = [of_kind.get(run.kind, ""), attempt(run, attempts), "attempted again" if run.retried else ""]
     return ", ".join(part for part in parts if part)
 

@@ -194,7 +194,7 @@ def asked_to_stop(run: "RunRecord") -> str:
 def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
     for run in runs:
         if run.state in ("planned", "pushed") and run.kind != RunKind.PIECE:
-            name = f"attempt {run.attempt}" if run.kind == RunKind.RETRY else "a run that was asked for by hand"
+            name = f"attempt {run.attempt}" if run.kind == RunKind.RETRY else "a run that was requested by hand"
             is_due = run.due_at if run.state == "planned" else None
             when = f"is planned for {time_of_day(is_due, now)}" if is_due else "was pushed and has not started yet"
             yield f"{name} {when}" + (f": {run.reason}" if run.reason else "")

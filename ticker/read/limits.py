@@ -36,7 +36,7 @@ class LimitStatus:
 
 @reads
 def list_limits(*, limit: int = 1000) -> Steps[list[LimitStatus]]:
-    """Returns up to `limit` limited keys, those with most due tasks first, and limits without a key in use."""
+    """Returns up to `limit` limited keys, those with the most due tasks first, and limits without a key in use."""
     rows = yield query("list_limits", now=clock.now(), limit=numbers.whole("limit", limit, 1, AT_MOST))
     return [LimitStatus(**row) for row in rows]
 

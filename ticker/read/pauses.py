@@ -10,7 +10,7 @@ from ticker.tasks.queries import query
 
 @reads
 def list_pauses() -> Steps[list[Pause]]:
-    """Returns the pauses of many tasks that are in force, and those that are over and for which tasks still wait, oldest first."""
+    """Returns the pauses of many tasks that are in force, and those that are over while tasks still wait, oldest first."""
     return [pause_from(row) for row in (yield query("list_pauses", now=clock.now()))]
 
 

@@ -178,4 +178,4 @@ def gone(runs: Sequence[RunRecord], events: Sequence[Event], now: datetime) -> s
         if event.what == EventKind.DELETED:
             return f"the task is gone: {event.by} deleted it at {explain.time_of_day(event.at, now)}; nothing is pushed any more"
     last = max([explain.at(run) for run in runs] + [event.at for event in events])
-    return f"the task is gone: it was deleted, and nothing is pushed any more; last heard of at {explain.time_of_day(last, now)}"
+    return f"the task was deleted, and nothing is pushed any more; its last record is from {explain.time_of_day(last, now)}"

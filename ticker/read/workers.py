@@ -14,7 +14,7 @@ OLD = 900  # seconds: a ticker measures the needs every two minutes
 
 @dataclass(frozen=True, slots=True)
 class FunctionDemand:
-    """What a queue has to run of a function. Its durations are None if none is known."""
+    """The demand for one function in a queue. Its durations are None if they are unknown."""
 
     name: str
     starts_per_minute: float
@@ -27,9 +27,9 @@ class FunctionDemand:
 class Need:
     """How many workers a queue needs, as of `at`. `age_ms` is how long ago that was.
 
-    `average` are busy on average. `enough` keep 99% of the starts within two ticks; None if the durations of a function are unknown.
-    `peak` is the largest `enough` of the last day. `listening` is None if no ticker has counted the workers. A worker that listens
-    to other queues, too, counts in `available` for its share.
+    `average` workers are busy on average. `enough` workers keep 99% of the starts within two ticks; None if the durations of a
+    function are unknown. `peak` is the largest `enough` of the last day. `listening` is None if no ticker has counted the workers.
+    A worker that listens to other queues, too, counts in `available` for its share.
     """
 
     queue: str
@@ -60,7 +60,7 @@ class Need:
 
     @property
     def sentence(self) -> str:
-        """Returns for instance: queue polling needs 5.2 workers on average, 9 at its peak; 4 listen."""
+        """Returns a sentence such as: queue polling needs 5.2 workers on average, 9 at its peak; 4 listen."""
         most = max(self.enough or 0, self.peak or 0)
         text = f"queue {self.queue} needs {self.average:.1f} workers on average"
         text += (
@@ -68,7 +68,7 @@ class Need:
         )
         if self.listening is None:
             return text
-        shared = f" ({self.available:.1f} without their share of other queues)" if self._is_shared else ""
+        shared = f" ({self.available:.1f} after subtracting their share for other queues)" if self._is_shared else ""
         return f"{text}; {self.listening or 'none'} {'listens' if self.listening < 2 else 'listen'}{shared}"
 
     @property

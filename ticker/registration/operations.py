@@ -198,7 +198,7 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[int]]:
     """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
-    With `once_within`, many calls are few runs. A call joins the run that an earlier call has planned, if that run has not
+    With `once_within`, many calls become few runs. A call joins the run that an earlier call has planned, if that run has not
     started. Otherwise it plans one, which is due at least `once_within` (1 s to 1 h) after the manual run before it. So a run
     starts after each call. An elastic interval returns to its lower bound.
 

@@ -11,13 +11,13 @@ from ticker.tasks.reference import run_id
 
 @writes
 def stop(run: int, *, by: str | None = None) -> Steps[None]:
-    """Asks to stop a run that has not ended. When the transaction commits, a tick carries it out.
+    """Asks to stop a run that has not ended. After the transaction has committed, a tick carries out the request.
 
-    A run at work is interrupted: its function receives SoftLimit, and its process is killed if it goes on. It ends as
-    `interrupted`, with the reason `stopped by NAME`, which is no failure, and it is not attempted again. A run that has not
-    started is dropped (`stopped`). Of a run with pieces, those that have not ended are stopped.
+    An active run is interrupted: its function receives SoftLimit, and its process is killed if it continues. The run ends as
+    `interrupted`, with the reason `stopped by NAME`. This is not a failure, and the run is not retried. A run that has not
+    started is dropped (`stopped`). If a run has pieces, those that have not ended are stopped.
 
-    `by` is the name, as in `register`. The first request stays. Raises UnknownRun, or BadInput if the run has ended.
+    `by` is the name, as in `register`. The first request is kept. Raises UnknownRun, or BadInput if the run has ended.
     """
     author = None if by is None else checks.plain("by", by)
     ref = run_id(run)

@@ -152,7 +152,7 @@ def _of_undeclared(module: str, scope: Collection[str], prune: bool) -> tuple[st
     """Returns what to do with something that was declared in this module and is not declared now, and the words."""
     if any(module == name or module.startswith(f"{name}.") for name in scope):
         return "remove", ""
-    return "remove" if prune else "skip", f"declared in {module}, which was not looked at"
+    return "remove" if prune else "skip", f"declared in {module}, which was not imported"
 
 
 def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Step]:

@@ -15,8 +15,8 @@ SCOPES = ("group", "function", "queue", "owner_type", "limit")
 class Pause:
     """A pause of all tasks (`scope` is `all`), or of those with the same `value` in one respect. Times are in UTC.
 
-    `words` names the tasks. A pause is `in_force` until it is resumed, or until `until`. After that, up to `budget` tasks are let
-    go in each tick. `waiting` is how many due tasks wait for the pause; counting stops at 10,000.
+    `words` names the tasks. A pause is `in_force` until it is resumed, or until `until`. After that, each tick resumes up to
+    `budget` tasks. `waiting` is how many due tasks wait for its end; counting stops at 10,000.
     """
 
     id: int

@@ -7,7 +7,7 @@ Anything else uses a block:
         ticker.register(kit.db, "mail.fetch", every="1m")
         runs = kit.run_due(until="2h")
 
-This module imports each name on first use, because pytest imports it in every session, also if no test uses the kit.
+This module imports each name on first use, because pytest imports it in every session, even if no test uses the kit.
 """
 
 from importlib import import_module

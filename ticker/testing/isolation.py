@@ -16,7 +16,7 @@ PREFIX = "ticker_testing_"
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The servers of kits. With `empties_tables`, each kit begins by deleting all rows of the schema."""
+    """The servers that kits use. With `empties_tables`, each kit begins by deleting all rows of the schema."""
 
     database_url: str
     redis_url: str

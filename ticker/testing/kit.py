@@ -76,10 +76,10 @@ class Kit:
     def move(self, *, to: datetime | None = None, by: Duration | None = None) -> datetime:
         """Moves the clock to an instant, or forward by a duration. Returns the new time.
 
-        Functions may call it, to take time. During `run_due`, the ticker ticks meanwhile, as in production. `to` may be in the
+        Functions may call it to let time pass. During `run_due`, the ticker ticks meanwhile, as in production. `to` may be in the
         past, as if the clock were set back.
 
-        Raises BadInput unless exactly one of `to` and `by` is given, and for an instant without a time zone.
+        Raises BadInput unless exactly one of `to` and `by` is given, or if the instant has no time zone.
         """
         if (to is None) == (by is None):
             raise BadInput("move", None, "needs either to= or by=")
@@ -101,10 +101,10 @@ class Kit:
         return tick(self._store, self._queue, self.now, options).enqueued
 
     def work(self, at_most: float = math.inf, *, raises: bool = False) -> list[RunRecord]:
-        """Runs the waiting jobs, but no more than `at_most`, one after another. Returns the runs and drops that ended, oldest first.
+        """Runs up to `at_most` waiting jobs, one after another. Returns the runs and drops that ended, oldest first.
 
         The returned runs are those that no earlier call has returned. An error of a function is recorded, as in production. With
-        `raises`, it is also raised here, after it was recorded. An error of a job without a record is always raised.
+        `raises`, it is also raised here, after it has been recorded. An error of a job without a record is always raised.
         """
         self._work(raises, at_most)
         return self._ended()

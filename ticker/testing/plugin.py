@@ -20,7 +20,7 @@ def ticker_servers() -> "Iterator[Servers]":
 
 @pytest.fixture
 def ticker_kit(ticker_servers: "Servers") -> "Iterator[Kit]":
-    """A ticker and a worker in this process, without tasks and jobs, on a clock that only the kit moves."""
+    """A ticker and a worker in this process, without tasks or jobs, on a clock that only the kit moves."""
     from ticker import testing
 
     with testing.Kit(ticker_servers) as kit:

@@ -67,7 +67,7 @@ def claimed(url: str) -> Iterator[None]:
 
 def _not_empty(redis: Redis, count: int) -> str:
     what = (
-        f"another test session uses it, or was killed ({CLAIM})"
+        f"another test session uses this one, or was killed ({CLAIM})"
         if redis.exists(CLAIM)
         else f"it has {counted(count, 'key')}"
     )

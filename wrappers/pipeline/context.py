@@ -59,7 +59,7 @@ class Answer:
     """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work.
 
     `note`: says how the result was changed, if it was.
-    `stopped`: the function was interrupted because somebody stopped its run.
+    `stopped`: the function was interrupted because its run was stopped.
     """
 
     result: str | None = None
@@ -132,7 +132,7 @@ class Run:
         """Makes the task due `after` this time from now, once, instead of after its interval. Returns when it is due.
 
         It is never due before its next run may start. The time is at most 24 hours, or the upper bound of an elastic interval.
-        It is stored at once, and holds whatever becomes of this run. The last call counts. Returns None, and changes nothing,
+        It is stored at once, and applies whatever becomes of this run. The last call counts. Returns None, and changes nothing,
         if the next occurrence is in the queue already, or if the schedule is over.
 
         Raises HoldLost if this run no longer holds its task, and BadInput for a time that is too long, for a task without an

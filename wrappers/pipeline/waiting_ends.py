@@ -125,7 +125,7 @@ class WaitingEnds:
                 break
             time.sleep(FIRST_PAUSE if self._ends else 0)
         for run in [*self._ends]:
-            self._give_up(run, "the worker ends")
+            self._give_up(run, "the worker is ending")
 
     def _try(self, database: Database, run: tuple[int, str]) -> bool:
         """Tries to write an end. Returns whether it no longer waits."""
@@ -153,7 +153,7 @@ class WaitingEnds:
     def _give_up(self, run: tuple[int, str], why: str) -> None:
         end = PendingEnd.unpacked(self._ends[run][1]).end
         log.warning(
-            "the end of task=%s (%s) is not recorded, and given up: %s",
+            "gave up recording the end of task=%s (%s): %s",
             run[0],
             end.outcome,
             why,

@@ -54,7 +54,7 @@ class Stops:
             while self._requested:
                 if (run := opened.get(self._requested.popleft())) is not None:
                     log.warning(
-                        "stopping task=%s name=%s owner=%s run=%s: somebody stopped it",
+                        "stopping task=%s name=%s owner=%s run=%s: a stop was requested",
                         run.task_id,
                         *shared_state.names_of(run),
                         run.run_id,

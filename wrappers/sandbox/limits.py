@@ -47,7 +47,7 @@ class SoftLimit(BaseException):
 
 
 class Stopped(SoftLimit):
-    """Somebody stopped the run, before its soft limit."""
+    """The run was stopped before its soft limit."""
 
     def __str__(self) -> str:
         return "the run was stopped"
@@ -80,7 +80,7 @@ class Limits:
 
     @property
     def stopped(self) -> bool:
-        """Whether the function was interrupted because somebody stopped its run."""
+        """Whether the function was interrupted because its run was stopped."""
         return self._gate.stopped
 
     def arm(self) -> None:

@@ -177,7 +177,7 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     """Resume TASK, all tasks of --owner, or many paused tasks.
 
     Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
-    pushed within a budget in each tick. Tasks that were paused by themselves stay paused.
+    pushed within a budget in each tick. Tasks with a pause of their own stay paused.
     """
     from ticker.read import overview
     from ticker.registration import operations

@@ -61,7 +61,7 @@ def limit(
 @options.limit(100)
 @as_json
 def limits(limit: int, as_json: bool) -> None:
-    """List limited keys and their use, those with most due tasks first."""
+    """List limited keys and their use, most due tasks first."""
     from ticker.read import limits as read_limits
 
     with database() as db:

@@ -106,7 +106,7 @@ def pauses(as_json: bool) -> None:
     for pause in found if not as_json else ():
         render.say(read_pauses.sentence(pause))
     if not found and not as_json:
-        render.say("no pauses of many tasks; ticker list shows tasks that are paused by themselves")
+        render.say("no pauses of many tasks; ticker list shows tasks with a pause of their own")
 
 
 @click.command()
@@ -118,7 +118,7 @@ def pauses(as_json: bool) -> None:
 )
 @as_json
 def drain(wait: str, reason: str, as_json: bool) -> None:
-    """Pause all tasks, and wait until no run is at work.
+    """Pause all tasks, and wait until no run is active.
 
     If a pause of all tasks is already in force, it stays as it is. No new run starts, whatever its kind. Runs that have started continue to their end. If some have not ended after --wait, the exit code is 1.
     `ticker resume --all` ends the pause.

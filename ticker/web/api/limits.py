@@ -18,7 +18,7 @@ from ticker.web.site import Site
 
 
 def list_limits(_: Site, db: Any, *, limit: int) -> dict[str, Any]:
-    """Lists limited keys and their use, those with most due tasks first, and limits without a key in use."""
+    """Lists limited keys and their use, those with the most due tasks first, and limits without a key in use."""
     return {"limits": formatting.plain_data(read_limits(db, limit=limit))}
 
 

@@ -17,7 +17,7 @@ from ticker.web.site import Site
 
 
 def list_pauses(_: Site, db: Any) -> dict[str, Any]:
-    """Lists the pauses of many tasks that are in force, and those that are over and for which tasks still wait."""
+    """Lists the pauses of many tasks that are in force, and those that are over while tasks still wait."""
     return {"pauses": formatting.plain_data(read_pauses(db))}
 
 

@@ -40,9 +40,9 @@ def read_run(site: Site, db: Any, run: int, *, limit: int, after: int = 0) -> di
 
 
 def stop_run(site: Site, db: Any, run: int, *, by: str = BY) -> dict[str, Any]:
-    """Asks to stop a run that has not ended. A tick carries it out; the answer is the run as it is now.
+    """Asks to stop a run that has not ended. A tick carries out the request; the answer is the run as it is now.
 
-    A run at work ends as `interrupted`, with the reason `stopped by NAME`. A run that has not started is dropped.
+    An active run ends as `interrupted`, with the reason `stopped by NAME`. A run that has not started is dropped.
     Answers 422 if the run has ended.
     """
     stops.stop(db, run, by=by)

@@ -82,7 +82,7 @@ def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
 def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
     """Plans one run, even of a paused task. The next tick pushes it. The schedule does not change.
 
-    With `once_within`, many calls are few runs, and an elastic interval returns to its lower bound. Answers 422 if the task is
+    With `once_within`, many calls become few runs, and an elastic interval returns to its lower bound. Answers 422 if the task is
     disabled.
     """
     return {"run_ids": operations.run_now(db, task, once_within=once_within)}

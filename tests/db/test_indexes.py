@@ -17,7 +17,10 @@ from tests.plans import NOW, indexes, nodes, plan, read_whole
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first one writes all the rows
 
 
-@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+MODES = ["force_custom_plan", "force_generic_plan"]
+
+
+@pytest.fixture(params=MODES)
 def db(request: pytest.FixtureRequest, crowd: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     crowd.execute(f"SET plan_cache_mode TO {request.param}")
     return crowd
@@ -154,29 +157,19 @@ def test_behind_a_clock_step_each_row_is_found_by_its_own_id(db):
 KEYED = {"now": NOW, "look_ahead": 1000, "limit": 1000, "ahead": 200, "without": []}
 
 
-@pytest.fixture
-def keyed(db):
-    """Half of the crowd has limits, of 1,000 keys."""
-    with db.transaction(force_rollback=True):
-        db.execute("UPDATE ticker.tasks SET limits = ARRAY['key:' || id % 1000, 'host'] WHERE id % 2 = 0")
-        db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('host', 100), ('key:*', 5)")
-        db.execute("ANALYZE ticker.tasks, ticker.slots, ticker.limited_keys")
-        yield db
-
-
-@pytest.mark.parametrize("after_run", ["-infinity", NOW])
-def test_due_tasks_with_limits_are_found_by_an_index_of_their_own(after_run, keyed):
-    found = plan(keyed, "limited_due", **KEYED, full=["host"], after_run=after_run, after_id=0)
-    assert {"tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
-    assert "tasks" not in read_whole(found)
-
-
-def test_due_tasks_without_limits_are_found_by_their_index(keyed):
-    assert {"tasks_due"} <= indexes(plan(keyed, "claim_due", **DUE)) and not read_whole(
-        plan(keyed, "claim_due", **DUE)
-    ) - {"functions"}
-
-
-def test_chosen_tasks_are_found_by_their_ids(keyed):
-    found = plan(keyed, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
-    assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)
+def test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own(crowd):
+    """A tenth of the crowd has limits, of 1,000 keys. They are written once for all of these plans."""
+    with crowd.transaction(force_rollback=True):
+        crowd.execute("UPDATE ticker.tasks SET limits = ARRAY['key:' || id / 10 % 1000, 'host'] WHERE id % 10 = 0")
+        crowd.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('host', 100), ('key:*', 5)")
+        crowd.execute("ANALYZE ticker.tasks, ticker.slots, ticker.limited_keys")
+        for mode in MODES:
+            crowd.execute(f"SET LOCAL plan_cache_mode TO {mode}")
+            for after_run in ("-infinity", NOW):
+                found = plan(crowd, "limited_due", **KEYED, full=["host"], after_run=after_run, after_id=0)
+                assert {"tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
+                assert "tasks" not in read_whole(found)
+            found = plan(crowd, "claim_due", **DUE)
+            assert "tasks_due" in indexes(found) and read_whole(found) <= {"functions"}
+            found = plan(crowd, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
+            assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)

@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.error import HTTPError
 from urllib.request import urlopen
+
+from wrappers.sandbox.subreaper import children
 
 ROOT = Path(__file__).parent.parent
 LOCK_AWAITED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -42,7 +44,7 @@ supervisor.fork_worker(close_record)
 
 @contextmanager
 def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]"]:
-    """A worker in its own session, without a supervisor; killed after the block if it still runs."""
+    """A worker in its own session, without a supervisor; killed after the block with its horses, if it still runs."""
     code = f"{patch}\nfrom wrappers.__main__ import main; main()"
     command = [sys.executable, "-c", code, "--tasks", "tests.sample_tasks", *arguments, "polling"]
     with subprocess.Popen(
@@ -52,7 +54,11 @@ def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]
             yield process
         finally:
             if process.poll() is None:
+                horses = children(process.pid)
                 process.kill()
+                for horse in horses:
+                    with suppress(ProcessLookupError):
+                        os.kill(horse, signal.SIGKILL)
 
 
 class Ticking:

@@ -8,12 +8,12 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 import ticker
 from tests.running import ROOT, is_alive, until
+from wrappers.sandbox.subreaper import children
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
@@ -104,7 +104,3 @@ def running(db, keeper):
     horses = [horse for worker in children(keeper) for horse in children(worker)]
     query = "SELECT FROM ticker.runs WHERE state = 'running' AND function = 'exhausts' AND pid = ANY (%s)"
     return db.execute(query, [horses]).fetchone() is not None
-
-
-def children(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -24,7 +24,7 @@ from wrappers.rq import compatibility
 pytestmark = pytest.mark.usefixtures("environ")
 
 Db = psycopg.Connection[Any]
-CHECKS = ["tables", "health", "functions", "postgresql", "redis", "owners", "packages"]
+CHECKS = ["tables", "health", "tasks", "postgresql", "redis", "owners", "packages"]
 NOWHERE = "postgresql://me@/name?host=/nowhere"
 WELL: dict[str, list[str]] = {}
 
@@ -125,8 +125,8 @@ def test_no_ticker_and_a_queue_without_a_worker(db: Db) -> None:
 def test_too_few_workers(db: Db) -> None:
     a_need(db, "polling", 5.2, 9)
     ticked(db, crews=[[["polling"], 4, 3]])
-    need = sentence("workers.need", queue="polling", average="5.2", most=9, listen="4 listen")
-    assert examined() == ({"health": [need]}, {})
+    [told] = examined()[0]["health"]
+    assert sentence("workers.need", queue="polling", average="5.2", most=9, listen="4 listen").begins(told)
 
 
 @pytest.mark.slow
@@ -136,9 +136,28 @@ def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: 
         ticker("add", "mail.fetsh", "--every", "1m", "--name", name)
     assert examined(code=0) == (WELL, {})
     db.execute("INSERT INTO ticker.functions (name, queues, announced_at) VALUES ('mail.fetch', '{polling}', now())")
-    [told] = examined()[0]["functions"]
+    [told] = examined()[0]["tasks"]
     warning = sentence("warnings.unannounced_like", function="'mail.fetsh'", near="'mail.fetch'", known="mail.fetch")
-    assert told == f"{warning}; its tasks: ticker list --function mail.fetsh"
+    assert warning.begins(told) and told.endswith("; its tasks: ticker list --function mail.fetsh")
+
+
+@pytest.mark.slow
+def test_a_task_that_cannot_be_pushed(ticking: None, db: Db) -> None:
+    ticker("add", "poll", "--every", "1m")
+    db.execute("UPDATE ticker.tasks SET push_errors = 1, push_error = 'zone: no such zone'")
+    told = sentence("doctor.cannot_be_pushed", tasks="1 task", task=1, name="poll", error="zone: no such zone")
+    assert examined()[0] == {"tasks": [told]}
+
+
+@pytest.mark.slow
+def test_what_keeps_tasks_from_running_is_a_warning_and_no_problem(ticking: None, db: Db) -> None:
+    ticker("add", "poll", "--every", "1m")
+    db.execute("UPDATE ticker.tasks SET failures = 3, last_outcome = 'failed'")
+    ticker("pause", "--all", "--by", "ann", "--reason", "upgrade")
+    pause, failing = [note["sentence"] for note in answer("doctor")["notes"] if note["status"] == "warning"]
+    assert "all tasks are paused by ann" in pause and "upgrade" in pause
+    assert failing == sentence("doctor.failing", tasks="1 task")
+    assert f"warning: tasks: {failing}\n" in ticker("doctor")[0]
 
 
 @pytest.mark.slow
@@ -154,7 +173,7 @@ def test_without_redis_the_rest_is_checked(ticking: None, monkeypatch: pytest.Mo
 def test_without_postgresql_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", NOWHERE)
     findings, unchecked = examined()
-    assert list(findings) == ["health"] and list(unchecked) == ["tables", "functions", "postgresql", "owners"]
+    assert list(findings) == ["health"] and list(unchecked) == ["tables", "tasks", "postgresql", "owners"]
     assert sentence("errors.database_unavailable", setting="DATABASE_URL").begins(findings["health"][0])
     assert all(reasons == findings["health"] for reasons in unchecked.values())
 
@@ -190,11 +209,11 @@ def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TICKER_SCHEMA", "other")
     findings, unchecked = examined()
     assert findings == {"tables": [sentence("db.no_tables", schema="other", remedy="ticker db upgrade")]}
-    assert list(unchecked) == ["health", "functions", "postgresql", "redis", "owners"]
+    assert list(unchecked) == ["health", "tasks", "postgresql", "redis", "owners"]
     out, err = ticker("doctor", code=1)
     assert out.splitlines()[:-1] == [
         f"problem: tables: {findings['tables'][0]}",
-        "not checked: health, functions, postgresql, redis, owners: see tables",
+        "not checked: health, tasks, postgresql, redis, owners: see tables",
         "ok: packages",
     ]
     assert err == sentence("doctor.one_finding", number=1)

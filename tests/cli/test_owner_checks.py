@@ -59,7 +59,9 @@ def test_triggers_of_an_older_release_that_no_longer_compile_are_a_problem(forme
     unfit = sentence("doctor.unfit_triggers", table="mail_channels", error=f"column {named} does not exist",
                      remedy='owners.install(op, "mail_channels")')  # fmt: skip
     assert unfit == problem()
-    assert unfit.within(answer("doctor", code=1)["notes"][4]["sentence"])
+    assert unfit.within(
+        next(note["sentence"] for note in answer("doctor", code=1)["notes"] if note["check"] == "owners")
+    )
     key, condition = ("renamed", ACTIVE) if column == "id" else ("id", "renamed and not paused")
     put(db, owners.triggers("mail_channels", key=key, active_when=condition))
     db.execute(f"DELETE FROM mail_channels WHERE {key} = 2")
@@ -116,6 +118,14 @@ def test_a_table_that_was_made_again_without_triggers_is_no_table_that_is_gone(c
         "DROP TABLE mail_channels CASCADE; DELETE FROM ticker.tasks; CREATE TABLE mail_channels (id bigint PRIMARY KEY)"
     )
     assert sentence("errors.no_trigger_of_ours", table="mail_channels").begins(problem())
+
+
+def test_a_table_without_triggers_is_not_looked_at_for_orphans_and_that_is_said(db):
+    db.execute("CREATE TABLE mail_channels (id bigint PRIMARY KEY)")
+    add(db, "mail_channels", "1")
+    out, err = command("owners", "--orphans")
+    assert out == f"{sentence('cli.no_orphans_where_triggers_are')}\n"
+    assert sentence("cli.orphans_not_looked_at", table="mail_channels").begins(err)
 
 
 @pytest.mark.parametrize("by", ["channels", "former"])

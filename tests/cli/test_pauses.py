@@ -59,6 +59,13 @@ def test_a_pause_is_said_by_every_command_that_shows_tasks_or_health(db, poll):
     assert command("list")[0].count("paused with tasks of the group news") == 1
 
 
+def test_a_task_that_is_paused_with_its_group_is_not_resumed_alone_and_says_so(db, poll):
+    command("pause", "--group", "news", "--by", "ann", "--reason", "upgrade")
+    out, err = command("resume", str(poll.id))
+    assert out == "nothing was resumed\n"
+    assert err == sentence("cli.resume_of_another_pause", tasks="tasks of the group news", by="ann", reason="upgrade")
+
+
 def test_a_name_that_no_task_has_is_warned_about(db, poll):
     out, err = command("pause", "--group", "mews")
     assert out == sentence("cli.paused_many", words="tasks of the group mews")

@@ -1,6 +1,7 @@
 """What people and autoscalers are told of the workers that a queue needs."""
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -82,7 +83,9 @@ def test_a_number_is_printed_alone(environ, db):
 def test_no_number_is_printed_if_it_is_unknown(environ, db):
     a_need(db, "polling", 0.0, None, json.dumps(UNKNOWN))
     out, err = command("scale", "--queue", "polling", code=1)
-    assert out == "" and sentence("workers.unknown", queue="polling", function="mail.new").within(err)
+    assert out == "" and sentence(
+        "workers.unknown", queue="polling", function="mail.new", ago=re.compile("[0-9]+s")
+    ).within(err)
     out, err = command("scale", "--queue", "nobodys", code=1)
     assert out == "" and sentence("workers.unmeasured", queue="nobodys").within(err)
 
@@ -115,7 +118,15 @@ def short(environ, db):
     ticker.register(db, "poll", every="1h")
     a_need(db, "polling", 5.2, 9)
     ticked(db, crews=[[["polling"], 4, 3]])
-    return sentence("workers.need", queue="polling", average="5.2", most=9, listen="4 listen")
+    return sentence(
+        "workers.need_and_missing",
+        queue="polling",
+        average="5.2",
+        most=9,
+        listen="4 listen",
+        more=5,
+        remedy="ticker worker --tasks ... polling",
+    )
 
 
 def test_too_few_workers_are_a_warning_and_no_problem(short, settings):
@@ -136,3 +147,10 @@ def test_a_queue_without_any_worker_is_a_problem_once_jobs_wait_and_no_warning_t
     redis.rpush("rq:queue:polling", "x")
     found = health.look(settings)
     assert found.warnings == () and len(found.problems) == 1
+    db.execute("INSERT INTO ticker.functions (name, queues, announced_at) VALUES ('poll', '{pollling}', now())")
+    [problem] = health.look(settings).problems
+    assert sentence(
+        "health.unattended", jobs="1 job waits", queue="polling", remedy="ticker worker --tasks ... polling"
+    ).begins(problem)
+    mistyped = sentence("warnings.unannounced_queue", queue="'polling'", near="'pollling'", known="pollling")
+    assert mistyped.ends(problem)

@@ -15,6 +15,7 @@ from ticker.cli import main
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
+from ticker.read import formatting
 from ticker.read.journal import list_runs
 from ticker.registration import sync
 
@@ -373,3 +374,12 @@ def test_a_run_that_deletes_its_own_owner_ends_as_it_ends_behind_a_checkpoint(tr
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.reason, run.traceback, run.result) == ("succeeded", "", "", 3)
     assert ticker.list_tasks(db) == []
+
+
+def test_a_change_forgets_why_a_push_before_it_failed(db):
+    task = ticker.register(db, "report", cron="0 9 * * *", zone="Europe/Berlin")
+    db.execute(
+        "UPDATE ticker.tasks SET zone = 'Europe/Berlim', push_errors = 2, push_error = 'zone: unknown', push_after = now()"
+    )
+    changed = ticker.edit(db, task, zone="Europe/Berlin")
+    assert (changed.push_errors, changed.push_error, formatting.state(changed)) == (0, "", "ok")

@@ -13,9 +13,9 @@ from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
-from ticker.read.explain import span, stopping, time_of_day
+from ticker.read.explain import counted, span, stopping, time_of_day
 from ticker.read.lateness import due_since
-from ticker.schedules import hours, phase, zones
+from ticker.schedules import hours, kinds, phase, zones
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
@@ -24,6 +24,7 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
+MINUTE = timedelta(minutes=1)
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
@@ -119,8 +120,21 @@ def then(
     yield from (
         f"then: {event.what}: {event_words(event)}" for event in events if event.until and event.at <= at <= event.until
     )
+    yield from (f"then: {sentence}" for sentence in due_later(task, at))
     if silence := silent(tickers, at):
         yield silence
+
+
+def due_later(task: Task | None, at: datetime) -> Iterator[str]:
+    """Says when a task by times was due, if that is over a minute after `at`: a wrong zone looks like a missing run."""
+    if task is None or task.kind not in (Kind.CRON, Kind.CALENDAR):
+        return
+    try:
+        due = kinds.of(task).next_after(at - MINUTE)
+    except BadInput:  # a row edited by hand
+        return
+    if due is not None and due > at + MINUTE:
+        yield f"not due by its present schedule, whose next time after that is {time_of_day(due, at)}{shown_there(task, due)}"
 
 
 def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
@@ -155,7 +169,7 @@ def following(
     reason. `waits` says which limits keep it from being pushed.
     """
     parts = (
-        ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), alone(task, guilty, now),
+        ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, guilty, now),
         schedule(task, now, waits),
     )  # fmt: skip
     return [sentence for part in parts for sentence in part]
@@ -200,20 +214,34 @@ def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
             yield f"{name} {when}" + (f": {run.reason}" if run.reason else "")
 
 
-def jobs(task: Task, now: datetime) -> Iterator[str]:
+def jobs(task: Task, tickers: Sequence["TickerStatus"], now: datetime) -> Iterator[str]:
     """Describes the waiting jobs from the row alone: Redis may have lost them, or a worker may have taken them."""
     if not task.waiting:
         return
-    since = span(now - min(task.waiting))
+    since, listening = span(now - min(task.waiting)), listeners(task.queue, tickers)
     if len(task.waiting) == 1:
-        yield f"1 job was pushed to the queue {task.queue} and has not started; it was due {since} ago"
+        yield f"1 job was pushed to the queue {task.queue} and has not started; it was due {since} ago{listening}"
     else:
         jobs = f"{len(task.waiting)} jobs were pushed to the queue {task.queue} and have not started"
-        yield f"{jobs}; the oldest was due {since} ago"
+        yield f"{jobs}; the oldest was due {since} ago{listening}"
     if task.kind == Kind.INTERVAL and task.last_run:
         earliest = timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
         if earliest > now:
             yield f"a job that is taken before {time_of_day(earliest, now)} is dropped as too early"
+
+
+def listeners(queue: str, tickers: Sequence["TickerStatus"]) -> str:
+    """Says how many workers listened to the queue when a ticker last counted them. The text is empty if none has."""
+    counts = [
+        ticker.last_report["crews"] for ticker in tickers if "crews" in ticker.last_report and not ticker.has_ended
+    ]
+    if not counts:
+        return ""
+    crews = [(workers, busy) for queues, workers, busy in counts[0] if queue in queues]
+    listening, busy = sum(workers for workers, _ in crews), sum(busy for _, busy in crews)
+    if not listening:
+        return f"; no worker listened to it at the last tick: ticker worker --tasks ... {queue}"
+    return f"; at the last tick, {counted(listening, 'worker')} listened to it, {busy} of them busy"
 
 
 def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
@@ -253,8 +281,8 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
         yield f"due at {time_of_day(due, now)}{shown_there(task, due)}, in {span(due - now)}"
     else:
         since = due_since(task.next_run, task)
-        pushed = f"it waits: {waits}" if waits else "the next tick pushes it"
-        yield f"due since {time_of_day(since, now)}, for {span(now - since)}: {pushed}"
+        pushed = "" if task.push_errors else f"; it waits because {waits}" if waits else ": the next tick pushes it"
+        yield f"due since {time_of_day(since, now)}, for {span(now - since)}{pushed}"
 
 
 def shown_there(task: Task, due: datetime) -> str:
@@ -309,12 +337,13 @@ def off_phase(task: Task) -> str:
 
 def stops_now(task: Task, now: datetime) -> Iterator[str]:
     if not task.enabled:
-        yield "disabled: nothing is pushed until it is enabled; ticker edit TASK --enable"
+        yield f"disabled: nothing is pushed until it is enabled; ticker edit {task.id} --enable"
     if not task.owner_active:
         yield "its owner is inactive: nothing is pushed until it is active again"
     if task.paused_by is not None:
-        until = f" until {time_of_day(task.paused_until, now)}" if task.paused_until else "; ticker resume TASK ends it"
-        yield f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
+        until = f" until {time_of_day(task.paused_until, now)}" if task.paused_until else ""
+        reason = f": {task.paused_reason}" if task.paused_reason else ""
+        yield f"paused by {task.paused_by}{until}{reason}" + ("" if until else f"; ticker resume {task.id} ends it")
     if task.is_resuming:
         yield f"due since {time_of_day(task.next_run or now, now)}; it waits for its turn after the pause of {task.pause}"
     elif task.pause is not None:

@@ -129,7 +129,8 @@ def state_in_words(task: Task) -> str:
             until = f" until {at(task.paused_until)}" if task.paused_until else ""
             return f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
         case "not_pushed":
-            return f"not pushed: {task.push_error}; tried again {at(task.push_after) or 'at the next tick'}"
+            when = f"at {at(task.push_after)}" if task.push_after else "at the next tick"
+            return f"not pushed: {task.push_error}; the next try is {when}"
         case "failing":
             return failing
     return word.replace("_", " ")

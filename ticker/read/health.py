@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ticker import clock
 from ticker.db import connections, installation, sql
+from ticker.engine.functions import unknown_queue
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
@@ -64,7 +65,7 @@ class CircuitBreaker:
 class Health:
     """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
 
-    `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
+    `unattended`: how many jobs wait in each of our queues without a worker. `announced`: the queues that workers have announced. `ahead`: the database's clock minus this host's.
     `late`: how many tasks are late; up to 100,000 are counted, and they are no problem by themselves. `last_stop`: says when the
     last ticker stopped, if no other one ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue
     needs. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
@@ -74,6 +75,7 @@ class Health:
     redis_error: str
     tickers: tuple[TickerStatus, ...] = ()
     unattended: dict[str, int] = field(default_factory=dict)
+    announced: tuple[str, ...] = ()
     ahead: timedelta | None = None
     max_age_ms: int = MAX_AGE
     foreign: str = ""
@@ -86,7 +88,10 @@ class Health:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Returns sentences about queues with too few workers. A restart of a process does not help, so these are no problems."""
-        return tuple(need.sentence for need in self.needs if need.has_too_few and need.queue not in self.unattended)
+        few = [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
+        return tuple(
+            f"{need.sentence}; start {need.missing} more: ticker worker --tasks ... {need.queue}" for need in few
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -98,8 +103,11 @@ class Health:
         )
         foreign = (self.foreign,) if self.foreign else ()
         leased = (rq.leased(*one) for one in self.leased.items())
-        waiting = (rq.without_worker(*one) for one in self.unattended.items())
-        return *foreign, *silent, *down, *leased, *waiting
+        return *foreign, *silent, *down, *leased, *map(self.without_worker, self.unattended)
+
+    def without_worker(self, queue: str) -> str:
+        mistyped = unknown_queue(queue, self.announced)
+        return rq.without_worker(queue, self.unattended[queue]) + (f"; {mistyped}" if mistyped else "")
 
     @property
     def ok(self) -> bool:
@@ -174,7 +182,8 @@ def last_tick(ticker: TickerStatus) -> str:
 def cause(task: Task, look: Health) -> str:
     """Explains why a late task has not started yet."""
     if task.waiting:
-        taken = "no worker listens to it" if task.queue in look.unattended else "its workers have not taken it yet"
+        unattended = "no worker listens to it" if task.queue in look.unattended else "its workers have not taken it yet"
+        taken = "Redis does not answer" if look.redis_error else unattended
         return f"its job waits in the queue {task.queue}, and {taken}"
     if task.push_errors:
         return formatting.state_in_words(task)
@@ -196,6 +205,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             "", tickers=tuple(one for one in known if not one.has_ended), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
+            announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
             pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip

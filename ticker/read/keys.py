@@ -5,6 +5,7 @@ from datetime import datetime
 
 from ticker.db.steps import Steps
 from ticker.read.explain import counted, time_of_day
+from ticker.read.limits import KeyUser, users_of_keys
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 
@@ -34,16 +35,25 @@ def waits(task: Task | None, now: datetime) -> Steps[str]:
     if task is None or not task.limits:
         return ""
     keys = [KeyUse(**row) for row in (yield query("keys_of_task", id=task.id, now=now))]
-    return " and ".join(filter(None, (wait_for(key, now) for key in keys)))
+    full = [key.key for key in keys if key.active]
+    runs = [user for user in (yield from users_of_keys.steps(full, limit=1)) if user.run_id] if full else []
+    oldest = {run.key: run for run in runs}
+    return " and ".join(filter(None, (wait_for(key, oldest.get(key.key), now) for key in keys)))
 
 
-def wait_for(key: KeyUse, now: datetime) -> str:
+def wait_for(key: KeyUse, oldest: KeyUser | None, now: datetime) -> str:
+    """Returns why a task waits for a key, or an empty text. `oldest` is the run that has been active for longest."""
     if key.held_until:
         return f"{key.key} is held off until {time_of_day(key.held_until, now)} (SlowDown)"
     jobs = f", and {counted(key.waiting, 'job')} of it {'waits' if key.waiting == 1 else 'wait'}" if key.waiting else ""
-    rest = f"{jobs}; {counted(key.before, 'task')} before it"
+    rest = jobs + (f"; {counted(key.before, 'task')} before it" if key.before else "")
     if key.places is not None and key.active + key.waiting >= key.places:
-        return f"{key.active} of {key.places} runs of {key.key} are active{rest}"
+        run = (
+            f", the oldest of {oldest.task_name} since {time_of_day(oldest.since, now)} (run {oldest.run_id})"
+            if oldest
+            else ""
+        )
+        return f"{key.active} of {key.places} runs of {key.key} are active{run}{rest}"
     if key.burst is not None and key.used + key.waiting >= key.burst:
         until = f" until {time_of_day(key.token_at, now)}" if key.token_at else ""
         return f"{key.used} of {key.burst} starts of {key.key} are used up{until}{rest}"

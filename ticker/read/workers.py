@@ -1,6 +1,7 @@
 """Reads how many workers each queue needs, as a ticker has measured it, and how many listen."""
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -59,6 +60,11 @@ class Need:
         return known and not self.is_old and self.available + 0.01 < self.enough  # type: ignore[operator]
 
     @property
+    def missing(self) -> int:
+        """Returns how many more workers of the queue alone would be enough. 0 if the numbers are unknown."""
+        return max(0, math.ceil((self.enough or 0) - (self.available or 0)))
+
+    @property
     def sentence(self) -> str:
         """Returns a sentence such as: queue polling needs 5.2 workers on average, 9 at its peak; 4 listen."""
         most = max(self.enough or 0, self.peak or 0)
@@ -81,7 +87,8 @@ class Need:
         if self.is_old:
             return f"the need of queue {self.queue} was measured {words(self.age_ms // SECOND * SECOND)} ago; start a ticker: ticker run"
         if self.enough is None:
-            return f"queue {self.queue}: no run of {', '.join(self.unknown)} has ended in the last eight days, so its duration is unknown"
+            ago = words(self.age_ms // SECOND * SECOND)
+            return f"queue {self.queue}: when it was measured {ago} ago, no run of {', '.join(self.unknown)} had ended in eight days, so its duration is unknown"
         return ""
 
 

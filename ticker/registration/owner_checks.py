@@ -48,6 +48,15 @@ def problems(db: Any, schema: str) -> Iterator[str]:
             yield f"the triggers of table {type_} do not fit it: {error}; {install('them again', type_)}"
 
 
+def unread(db: Any, schema: str) -> Iterator[str]:
+    """Yields a sentence for each table of owners that has never had triggers. `without_owner` leaves it out."""
+    execute = sql.on(db, schema)
+    guarded = {guard.type for guard in _guards(execute)}
+    for type_ in sorted({row["type"] for row in execute("owner_tables")} - guarded):
+        if not is_followed(execute, schema, type_):
+            yield f"table {type_} {has_no_trigger(type_)}"
+
+
 def outdated(db: Any, schema: str) -> Iterator[str]:
     """Yields a sentence for each table whose triggers an older release made. They work as long as no column is renamed."""
     for guard in _guards(sql.on(db, schema)):

@@ -13,17 +13,24 @@ from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
 from ticker.db import checks, listener
+from ticker.engine.functions import unknown_function
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import checks as start
 from ticker.queue.rq import RedisQueue
-from ticker.read import health, overview, tasks
+from ticker.read import health, overview, pauses, tasks
 from ticker.read.explain import counted
 from ticker.registration import owner_checks
 from ticker.settings import Settings
 from wrappers.rq import compatibility
 
-WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
+WELL, FINDING, WARNING, UNCHECKED = "well", "finding", "warning", "not checked"
 UPGRADE = "run: ticker db upgrade"
+
+
+class Advice(str):
+    """A sentence about tasks that do not run as planned, although nothing is wrong with the installation."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -39,7 +46,7 @@ class Diagnosis:
         """Runs one of CHECKS. An error that follows from an earlier finding does not count as a finding."""
         try:
             for sentence in CHECKS[name](self, self.settings):
-                self.notes.append((FINDING, name, sentence))
+                self.notes.append((WARNING if isinstance(sentence, Advice) else FINDING, name, sentence))
         except (Unavailable, ConfigurationError) as error:
             follows = any(note[1] == "tables" or note[2] == str(error) for note in self.notes if note[0] == FINDING)
             # a ticker needs no rights on the tables of owners
@@ -54,11 +61,22 @@ def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
     return *look.problems, *look.warnings
 
 
-def unannounced(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
+def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
-        for function, task in {task.function: task for task in tasks.list_tasks(db, state="unknown_function")}.items():
-            for sentence in overview.warned(db, task).warnings:
-                yield f"{sentence}; its tasks: ticker list --function {function}"
+        announced = [function.name for function in overview.functions(db)]
+        for function in sorted({task.function for task in tasks.list_tasks(db, state="unknown_function")}):
+            warning = unknown_function(function, announced)
+            yield f"{warning}; correct the name (ticker edit), or start a worker that has it; its tasks: ticker list --function {function}"
+        for count, id_, name, error in db.execute(
+            f'SELECT count(*) OVER (), id, name, push_error FROM "{config.schema}".tasks WHERE push_errors > 0 ORDER BY id LIMIT 1'
+        ):
+            yield f"{counted(count, 'task')} cannot be pushed; the first is {id_} ({name}): {error}"
+        yield from (Advice(pauses.sentence(pause)) for pause in pauses.list_pauses(db))
+        counts = overview.counts(db)
+        if counts.failing:
+            yield Advice(f"{counted(counts.failing, 'task')} failing; ticker top gives the causes")
+        if counts.limited:
+            yield Advice(f"{counted(counts.limited, 'due task')} waiting for a limit; ticker limits lists the keys")
 
 
 def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -98,7 +116,7 @@ def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
 CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
     "tables": lambda diagnosis, config: diagnosis.servers.ask(  # first: a later error may follow from what it finds
         health.POSTGRESQL, lambda: migrations.problems(config.database_url, config.schema)),
-    "health": working, "functions": unannounced, "postgresql": postgresql, "redis": redis, "owners": ownerless,
+    "health": working, "tasks": unable, "postgresql": postgresql, "redis": redis, "owners": ownerless,
     "packages": untried,
 }  # fmt: skip
 
@@ -141,6 +159,8 @@ def lines(notes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
             yield f"ok: {name}"
         elif status == FINDING:
             yield f"problem: {name}: {sentence}"
+        elif status == WARNING:
+            yield f"warning: {name}: {sentence}"
         elif names := unchecked.pop(cause(sentence), None):
             check = reported.get(cause(sentence))
             yield f"not checked: {', '.join(names)}: {f'see {check}' if check else sentence}"

@@ -179,7 +179,7 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
     pushed within a budget in each tick. Tasks with a pause of their own stay paused.
     """
-    from ticker.read import overview
+    from ticker.read import overview, tasks
     from ticker.registration import operations
 
     if (many := pauses.chosen(task, owner, **scope)) is not None:
@@ -189,7 +189,14 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())
         ends = overview.last_ends(db, resumed if as_json else [])
+        pause = None if resumed or named is None else tasks.get(db, named, owner=owner).pause
     print_done("resumed", resumed, ends, as_json)
+    if pause:
+        render.warn(
+            [
+                f"it is paused with {pause}; ticker pauses lists such pauses, and ticker resume ends one by the same option"
+            ]
+        )
 
 
 @click.command("run-now")

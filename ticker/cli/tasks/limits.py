@@ -10,6 +10,7 @@ from ticker.cli.connection import database
 from ticker.cli.options import as_json
 from ticker.cli.tasks.commands import user
 from ticker.read import formatting
+from ticker.read.explain import counted
 
 if TYPE_CHECKING:
     from ticker.read.limits import LimitStatus
@@ -86,6 +87,6 @@ def show(statuses: "Sequence[LimitStatus]") -> None:
 
 
 def in_words(one: "Limit") -> str:
-    active = [f"at most {one.concurrency} active runs"] if one.concurrency else []
+    active = [f"at most {counted(one.concurrency, 'active run')}"] if one.concurrency else []
     starts = [f"{formatting.rate(one)} with bursts of {one.burst}"] if one.rate else []
     return ", ".join(active + starts)

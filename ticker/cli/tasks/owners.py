@@ -62,13 +62,16 @@ def owners(
 
 def print_orphans(type_: str | None, remove: bool, limit: int, as_json: bool) -> None:
     """Lists owners that are gone, and deletes their tasks with `remove`."""
-    from ticker.registration import orphans
+    from ticker.registration import orphans, owner_checks
 
     schema = configured().schema
     with database() as db:
+        unread = [*owner_checks.unread(db, schema)]
         found = orphans.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
         removed = orphans.remove(db, schema, found[:limit], user()) if remove else 0
-    render.print_rows(found[:limit], as_json, data, show_orphans, "no owner is gone")
+    none = "no owner is gone whose table has triggers" if unread else "no owner is gone"
+    render.print_rows(found[:limit], as_json, data, show_orphans, none)
+    render.warn([f"not looked at: {sentence}" for sentence in unread])
     if remove and not as_json:
         render.say(f"removed {counted(removed, 'task')}")
     if len(found) > limit:

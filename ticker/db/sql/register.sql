@@ -44,7 +44,7 @@ CASE WHEN n.every_most_ms IS NOT NULL AND t.pace_ms > n.every_ms THEN least(t.pa
 -- name: change_task
 -- Writes new values of the columns that people define. A changed interval may bring the next run nearer, but never
 -- delays it. An interval task that is enabled again, and became due meanwhile, is due now. With `again`, more of the
--- schedule has changed, and `next_run` is the new due time.
+-- schedule has changed, and `next_run` is the new due time. The next push decides whether an earlier push error is mended.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
     registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
@@ -56,7 +56,7 @@ UPDATE {schema}.tasks t SET
         THEN greatest(t.next_run, {now})
         WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run ELSE
         greatest(n.starts_at, least(t.next_run, {now} + coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond')) END,
-    push_after = NULL,
+    push_errors = 0, push_error = '', push_after = NULL,
     updated_at = {now}
 FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
 WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL

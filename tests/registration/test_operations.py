@@ -532,7 +532,7 @@ def test_an_async_connection_of_psycopg_is_refused_with_a_sentence(database_url)
             {"every": "1000001s", "box": "5m"},
             sentence("warnings.no_multiple_of", every="11d13h46m41s", tick="30 s", real="11d13h47m"),
         ),
-        ({"every": "1h"}, sentence("warnings.long_box", box="30 min", queue="'polling'")),
+        ({"every": "1h"}, sentence("warnings.long_box", box="30m", queue="'polling'")),
         ({"every": "1h", "box": "10m"}, None),
         ({"every": 60}, None),
     ],

@@ -236,7 +236,7 @@ def warnings(task: Task, tick: int = timing.USUAL_TICK) -> tuple[str, ...]:
         warnings.append(rounded)
     if task.box_ms > LONG_BOX:
         warnings.append(
-            f"a box of {task.box_ms / 60_000:g} min can keep the other tasks of queue {quoted(task.queue)} waiting; "
+            f"a box of {words(task.box_ms)} can keep the other tasks of queue {quoted(task.queue)} waiting; "
             "give this task its own queue"
         )
     return tuple(warnings)

@@ -54,6 +54,7 @@ def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]
             yield process
         finally:
             if process.poll() is None:
+                process.send_signal(signal.SIGSTOP)  # it forks no further one
                 horses = children(process.pid)
                 process.kill()
                 for horse in horses:

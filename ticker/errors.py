@@ -41,6 +41,11 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def start_worker(queue: str) -> str:
+    """Returns the command that starts a worker for the queue."""
+    return f"ticker worker --tasks ... {queue}"
+
+
 class TickerError(Exception):
     """The root of the tree: catch this to catch everything that ticker raises on purpose."""
 

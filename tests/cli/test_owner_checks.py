@@ -126,6 +126,12 @@ def test_a_table_without_triggers_is_not_looked_at_for_orphans_and_that_is_said(
     out, err = command("owners", "--orphans")
     assert out == f"{sentence('cli.no_orphans_where_triggers_are')}\n"
     assert sentence("cli.orphans_not_looked_at", table="mail_channels").begins(err)
+    assert command("owners", "--orphans", "--type", "crm") == (f"{sentence('cli.no_orphans')}\n", "")
+
+
+def test_a_table_whose_triggers_do_not_fit_is_not_looked_at_either(former, db):
+    db.execute("ALTER TABLE mail_channels RENAME id TO renamed")
+    assert "do not fit it" in command("owners", "--orphans")[1]
 
 
 @pytest.mark.parametrize("by", ["channels", "former"])

@@ -63,7 +63,9 @@ def test_a_task_that_is_paused_with_its_group_is_not_resumed_alone_and_says_so(d
     command("pause", "--group", "news", "--by", "ann", "--reason", "upgrade")
     out, err = command("resume", str(poll.id))
     assert out == "nothing was resumed\n"
-    assert err == sentence("cli.resume_of_another_pause", tasks="tasks of the group news", by="ann", reason="upgrade")
+    assert err == sentence(
+        "cli.resume_of_another_pause", name="poll", tasks="tasks of the group news", by="ann", reason="upgrade"
+    )
 
 
 def test_a_name_that_no_task_has_is_warned_about(db, poll):

@@ -56,7 +56,7 @@ SILENCE = (
     Mutant(
         "notice-before-the-workers-are-deployed",
         FUNCTIONS,
-        "t.updated_at < %(now)s::timestamptz - interval '1 minute'",
+        "o.updated_at < {now} - interval '1 minute'",
         "true",
         "A function that no worker knows is reported a minute after the last change of its task: a deployment may start workers last.",
         (ONE_NOTICE,),

@@ -330,6 +330,7 @@ def test_next_it_says_how_many_workers_listened_to_the_queue_of_its_jobs(db, tas
     db.execute("UPDATE ticker.tasks SET waiting = ARRAY[%s, %s]::timestamptz[]", [NINE, NINE + 30 * SECOND])
     crews = {"crews": [[["polling"], 1, 1], [["other", "polling"], 2, 0]]}
     db.execute("UPDATE ticker.tickers SET last_report = %s::text::jsonb", [json.dumps(crews)])
+    ticked(db, ago=2 * SECOND, crews=[])  # an older one, which is no longer the last
     busy = sentence("why.jobs_wait_busy", number=2, queue="polling", late="45 s", workers="3 workers", busy=1)
     assert busy in ticker.why(db, task).next
 
@@ -338,9 +339,13 @@ def test_around_a_time_at_which_it_was_not_due_it_says_when_it_was(db, frozen):
     """A wrong zone looks like a missing run."""
     task = ticker.register(db, "report", cron="0 9 * * *", zone="America/New_York")
     db.execute("UPDATE ticker.tasks SET created_at = %s", [NINE - 48 * 60 * MINUTE])
-    not_due = sentence("why.then_not_due", due="14:00:00", clock="09:00", zone="America/New_York")
-    assert not_due in ticker.why(db, task, at=NINE - 60 * SECOND).then
-    assert not any("not due" in line for line in ticker.why(db, task, at=NINE - 19 * 60 * MINUTE).then)
+    no_time = sentence(
+        "why.then_not_due", span="60 s", at="08:58:20", due="14:00:00", clock="09:00", zone="America/New_York"
+    )
+    assert no_time in ticker.why(db, task, at=NINE - 100 * SECOND).then
+    assert not any("schedule" in line for line in ticker.why(db, task, at=NINE - 19 * 60 * MINUTE).then)
+    db.execute("UPDATE ticker.tasks SET ends_at = %s", [NINE + 60 * MINUTE])
+    assert no_time not in ticker.why(db, task, at=NINE - 100 * SECOND).then
 
 
 def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen):

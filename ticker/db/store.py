@@ -23,6 +23,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
 LEAST_PATIENCE = 10.0  # seconds
 BEFORE_ALL = ("-infinity", 0)  # comes before each task by next_run and id
+MANY_CREWS = 1000
 SLOW_LOOK = 400_000  # microseconds: two readings that differ by twice as much are not yet a step
 
 
@@ -222,9 +223,13 @@ class PostgresStore:
     def sample(
         self, ticker_id: str, now: datetime, waiting: Mapping[str, int], crews: Sequence[tuple[tuple[str, ...], int, int]]
     ) -> None:  # fmt: skip
-        """Stores how many jobs wait in these queues, and the crews: queues, the workers that listen to them, and how many are busy."""
+        """Stores how many jobs wait in these queues, and the crews: queues, the workers that listen to them, and how many are busy.
+
+        More than 1,000 crews are not stored: a part of them would make attended queues look unattended.
+        """
         self.execute(
-            "sample", id=ticker_id, now=now, crews=json.dumps(crews[:100]), queues=[*waiting], waiting=[*waiting.values()],
+            "sample", id=ticker_id, now=now, crews=json.dumps(crews) if len(crews) <= MANY_CREWS else None,
+            queues=[*waiting], waiting=[*waiting.values()],
             listening=[sum(workers for queues, workers, _ in crews if name in queues) for name in waiting],
             busy=[sum(busy for queues, _, busy in crews if name in queues) for name in waiting],
         )  # fmt: skip

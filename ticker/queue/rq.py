@@ -18,7 +18,7 @@ from rq.job import Job, JobStatus
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, RunAtWork
-from ticker.errors import ConfigurationError, QueueUnavailable
+from ticker.errors import ConfigurationError, QueueUnavailable, start_worker
 from ticker.queue import bulk, signing
 from ticker.queue.scripts import script
 from ticker.settings import Settings
@@ -274,7 +274,7 @@ def leased(queue: str, holder: str) -> str:
 def without_worker(queue: str, count: int) -> str:
     """Returns the problem with a queue that has jobs and no worker."""
     jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
-    return f"{jobs} in the queue {queue}, to which no worker listens; start one: ticker worker --tasks ... {queue}"
+    return f"{jobs} in the queue {queue}, to which no worker listens; start one: {start_worker(queue)}"
 
 
 def queues(connection: Redis) -> Iterator[Queue]:

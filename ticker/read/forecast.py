@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
-from ticker.errors import BadInput
+from ticker.errors import BadInput, start_worker
 from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
 from ticker.read.explain import counted, span, stopping, time_of_day
@@ -24,7 +24,6 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
-MINUTE = timedelta(minutes=1)
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
@@ -120,21 +119,22 @@ def then(
     yield from (
         f"then: {event.what}: {event_words(event)}" for event in events if event.until and event.at <= at <= event.until
     )
-    yield from (f"then: {sentence}" for sentence in due_later(task, at))
+    yield from (f"then: {sentence}" for sentence in no_time(task, at))
     if silence := silent(tickers, at):
         yield silence
 
 
-def due_later(task: Task | None, at: datetime) -> Iterator[str]:
-    """Says when a task by times was due, if that is over a minute after `at`: a wrong zone looks like a missing run."""
+def no_time(task: Task | None, at: datetime) -> Iterator[str]:
+    """Says when a task by times is due after `at`, if its schedule has no time then: a wrong zone looks like a missing run."""
     if task is None or task.kind not in (Kind.CRON, Kind.CALENDAR):
         return
     try:
-        due = kinds.of(task).next_after(at - MINUTE)
+        due = kinds.bounded(task, kinds.first_run(kinds.of(task), at - kinds.LATE, task.starts_at))
     except BadInput:  # a row edited by hand
         return
-    if due is not None and due > at + MINUTE:
-        yield f"not due by its present schedule, whose next time after that is {time_of_day(due, at)}{shown_there(task, due)}"
+    if due is not None and due > at + kinds.LATE:
+        next_one = f"the next one is {time_of_day(due, at)}{shown_there(task, due)}"
+        yield f"its present schedule has no time within {span(kinds.LATE)} of {time_of_day(at, at)}; {next_one}"
 
 
 def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
@@ -231,16 +231,13 @@ def jobs(task: Task, tickers: Sequence["TickerStatus"], now: datetime) -> Iterat
 
 
 def listeners(queue: str, tickers: Sequence["TickerStatus"]) -> str:
-    """Says how many workers listened to the queue when a ticker last counted them. The text is empty if none has."""
-    counts = [
-        ticker.last_report["crews"] for ticker in tickers if "crews" in ticker.last_report and not ticker.has_ended
-    ]
-    if not counts:
+    """Says how many workers listened to the queue at the last tick. The text is empty if that tick has not counted them."""
+    if not tickers or "crews" not in tickers[0].last_report:
         return ""
-    crews = [(workers, busy) for queues, workers, busy in counts[0] if queue in queues]
+    crews = [(workers, busy) for queues, workers, busy in tickers[0].last_report["crews"] if queue in queues]
     listening, busy = sum(workers for workers, _ in crews), sum(busy for _, busy in crews)
     if not listening:
-        return f"; no worker listened to it at the last tick: ticker worker --tasks ... {queue}"
+        return f"; no worker listened to it at the last tick: {start_worker(queue)}"
     return f"; at the last tick, {counted(listening, 'worker')} listened to it, {busy} of them busy"
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ticker import clock
 from ticker.db import connections, installation, sql
 from ticker.engine.functions import unknown_queue
-from ticker.errors import ConfigurationError, Unavailable
+from ticker.errors import ConfigurationError, Unavailable, start_worker
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import entries, formatting, overview, pauses, tasks, workers
@@ -89,9 +89,7 @@ class Health:
     def warnings(self) -> tuple[str, ...]:
         """Returns sentences about queues with too few workers. A restart of a process does not help, so these are no problems."""
         few = [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
-        return tuple(
-            f"{need.sentence}; start {need.missing} more: ticker worker --tasks ... {need.queue}" for need in few
-        )
+        return tuple(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -183,7 +181,7 @@ def cause(task: Task, look: Health) -> str:
     """Explains why a late task has not started yet."""
     if task.waiting:
         unattended = "no worker listens to it" if task.queue in look.unattended else "its workers have not taken it yet"
-        taken = "Redis does not answer" if look.redis_error else unattended
+        taken = "its workers are unknown, because Redis could not be asked" if look.redis_error else unattended
         return f"its job waits in the queue {task.queue}, and {taken}"
     if task.push_errors:
         return formatting.state_in_words(task)

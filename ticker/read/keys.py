@@ -5,7 +5,7 @@ from datetime import datetime
 
 from ticker.db.steps import Steps
 from ticker.read.explain import counted, time_of_day
-from ticker.read.limits import KeyUser, users_of_keys
+from ticker.read.limits import KeyUser, oldest_runs
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 
@@ -29,15 +29,17 @@ class KeyUse:
     waiting: int
     before: int
 
+    @property
+    def is_full(self) -> bool:
+        return self.places is not None and self.active + self.waiting >= self.places
+
 
 def waits(task: Task | None, now: datetime) -> Steps[str]:
     """Says for which keys a due task waits. The text is empty if all of them have room."""
     if task is None or not task.limits:
         return ""
     keys = [KeyUse(**row) for row in (yield query("keys_of_task", id=task.id, now=now))]
-    full = [key.key for key in keys if key.active]
-    runs = [user for user in (yield from users_of_keys.steps(full, limit=1)) if user.run_id] if full else []
-    oldest = {run.key: run for run in runs}
+    oldest = yield from oldest_runs([key.key for key in keys if key.is_full])
     return " and ".join(filter(None, (wait_for(key, oldest.get(key.key), now) for key in keys)))
 
 
@@ -47,9 +49,9 @@ def wait_for(key: KeyUse, oldest: KeyUser | None, now: datetime) -> str:
         return f"{key.key} is held off until {time_of_day(key.held_until, now)} (SlowDown)"
     jobs = f", and {counted(key.waiting, 'job')} of it {'waits' if key.waiting == 1 else 'wait'}" if key.waiting else ""
     rest = jobs + (f"; {counted(key.before, 'task')} before it" if key.before else "")
-    if key.places is not None and key.active + key.waiting >= key.places:
+    if key.is_full:
         run = (
-            f", the oldest of {oldest.task_name} since {time_of_day(oldest.since, now)} (run {oldest.run_id})"
+            f"; the oldest is run {oldest.run_id} of {oldest.task_name}, since {time_of_day(oldest.since, now)}"
             if oldest
             else ""
         )

@@ -1,6 +1,6 @@
 """Lists limits with their use, the runs that hold their slots, and the tasks that are due."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,6 +55,12 @@ class KeyUser:
     owner_type: str
     owner_id: str
     since: datetime
+
+
+def oldest_runs(keys: Sequence[str]) -> Steps[dict[str, KeyUser]]:
+    """Returns the run of each key that has been active for longest. A key without an active run is left out."""
+    rows = (yield query("oldest_runs_of_keys", keys=keys, now=clock.now(), limit=1)) if keys else []
+    return {row["key"]: KeyUser(**row) for row in rows}
 
 
 @reads

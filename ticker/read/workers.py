@@ -61,8 +61,8 @@ class Need:
 
     @property
     def missing(self) -> int:
-        """Returns how many more workers of the queue alone would be enough. 0 if the numbers are unknown."""
-        return max(0, math.ceil((self.enough or 0) - (self.available or 0)))
+        """Returns how many more workers of this queue alone would be enough now. 0 if the numbers are unknown."""
+        return max(0, math.ceil((self.enough or 0) - (self.available or 0) - 0.01))
 
     @property
     def sentence(self) -> str:

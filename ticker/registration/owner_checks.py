@@ -37,24 +37,28 @@ class Guard:
 
 def problems(db: Any, schema: str) -> Iterator[str]:
     """Yields a sentence for each type of owner that tasks do not follow, or cannot follow any more. Needs no right on its table."""
+    yield from (problem for _, problem, _ in _problems(db, schema))
+
+
+def unread(db: Any, schema: str, type_: str | None) -> Iterator[str]:
+    """Yields the problems of tables that `without_owner` does not read, or only that of `type_`."""
+    for named, problem, is_read in _problems(db, schema):
+        if not is_read and type_ in (None, named):
+            yield problem
+
+
+def _problems(db: Any, schema: str) -> Iterator[tuple[str, str, bool]]:
+    """Yields each type of owner with a problem, the problem, and whether its tasks without an owner can be found nevertheless."""
     execute = sql.on(db, schema)
     guards, tables = {guard.type: guard for guard in _guards(execute)}, {row["type"] for row in execute("owner_tables")}
     for type_ in sorted({*guards, *tables}):
         guard = guards.get(type_)
         if not is_followed(execute, schema, type_):
             is_there = type_ in tables or (guard and _names_a_table(db, guard))
-            yield f"table {type_} {has_no_trigger(type_)}" if is_there else _without_table(type_)
+            problem = f"table {type_} {has_no_trigger(type_)}" if is_there else _without_table(type_)
+            yield type_, problem, guard is not None
         elif guard and (error := _error(db, guard)):
-            yield f"the triggers of table {type_} do not fit it: {error}; {install('them again', type_)}"
-
-
-def unread(db: Any, schema: str) -> Iterator[str]:
-    """Yields a sentence for each table of owners that has never had triggers. `without_owner` leaves it out."""
-    execute = sql.on(db, schema)
-    guarded = {guard.type for guard in _guards(execute)}
-    for type_ in sorted({row["type"] for row in execute("owner_tables")} - guarded):
-        if not is_followed(execute, schema, type_):
-            yield f"table {type_} {has_no_trigger(type_)}"
+            yield type_, f"the triggers of table {type_} do not fit it: {error}; {install('them again', type_)}", False
 
 
 def outdated(db: Any, schema: str) -> Iterator[str]:

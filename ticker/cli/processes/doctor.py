@@ -1,6 +1,7 @@
 """`ticker doctor`: checks whether all is well, and if not, says what to do. Writes nothing."""
 
 import platform
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,12 +13,12 @@ from ticker import migrations
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
-from ticker.db import checks, listener
+from ticker.db import checks, listener, sql
 from ticker.engine.functions import unknown_function
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import checks as start
 from ticker.queue.rq import RedisQueue
-from ticker.read import health, overview, pauses, tasks
+from ticker.read import health, overview, pauses
 from ticker.read.explain import counted
 from ticker.registration import owner_checks
 from ticker.settings import Settings
@@ -63,20 +64,22 @@ def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
 
 def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
+        execute = sql.on(db, config.schema)
         announced = [function.name for function in overview.functions(db)]
-        for function in sorted({task.function for task in tasks.list_tasks(db, state="unknown_function")}):
-            warning = unknown_function(function, announced)
-            yield f"{warning}; correct the name (ticker edit), or start a worker that has it; its tasks: ticker list --function {function}"
-        for count, id_, name, error in db.execute(
-            f'SELECT count(*) OVER (), id, name, push_error FROM "{config.schema}".tasks WHERE push_errors > 0 ORDER BY id LIMIT 1'
-        ):
-            yield f"{counted(count, 'task')} cannot be pushed; the first is {id_} ({name}): {error}"
+        for row in execute("missing_functions", now=None):
+            if warning := unknown_function(row["function"], announced):
+                listed = f"ticker list --function {shlex.quote(row['function'])}"
+                yield f"{warning}; correct the name (ticker edit), or start a worker that has it; its tasks: {listed}"
         yield from (Advice(pauses.sentence(pause)) for pause in pauses.list_pauses(db))
         counts = overview.counts(db)
         if counts.failing:
-            yield Advice(f"{counted(counts.failing, 'task')} failing; ticker top gives the causes")
+            yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")
         if counts.limited:
-            yield Advice(f"{counted(counts.limited, 'due task')} waiting for a limit; ticker limits lists the keys")
+            yield Advice(
+                f"due tasks with limits that no tick has pushed: {counts.said('limited')}; ticker limits lists the keys without room"
+            )
+        for row in execute("failing_pushes"):
+            yield f"pushing {counted(row['count'], 'task')} failed; the first is {row['id']} ({row['name']}): {row['error']}"
 
 
 def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -127,7 +130,7 @@ def doctor(as_json: bool) -> None:
     """Check whether all is well, and if not, say what to do.
 
     Runs the checks of `health` and `db check`, and more. Run it with the same environment as `ticker run`. It writes nothing.
-    Exits with 0 if all is well, otherwise with 1.
+    Exits with 1 if there is a problem, otherwise with 0.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
     versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}

@@ -189,14 +189,15 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
     with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())
         ends = overview.last_ends(db, resumed if as_json else [])
-        pause = None if resumed or named is None else tasks.get(db, named, owner=owner).pause
+        one = None if named is None else tasks.get(db, named, owner=owner)
     print_done("resumed", resumed, ends, as_json)
-    if pause:
-        render.warn(
-            [
-                f"it is paused with {pause}; ticker pauses lists such pauses, and ticker resume ends one by the same option"
-            ]
+    if one is not None and one.pause is not None:
+        ending = (
+            ""
+            if one.is_resuming
+            else "; ticker pauses lists such pauses, and ticker resume ends one by the same option"
         )
+        render.warn([f"{one.name}: {formatting.state_in_words(one)}{ending}"])
 
 
 @click.command("run-now")

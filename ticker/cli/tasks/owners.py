@@ -66,7 +66,7 @@ def print_orphans(type_: str | None, remove: bool, limit: int, as_json: bool) ->
 
     schema = configured().schema
     with database() as db:
-        unread = [*owner_checks.unread(db, schema)]
+        unread = [*owner_checks.unread(db, schema, type_)]
         found = orphans.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
         removed = orphans.remove(db, schema, found[:limit], user()) if remove else 0
     none = "no owner is gone whose table has triggers" if unread else "no owner is gone"

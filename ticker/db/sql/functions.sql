@@ -38,11 +38,18 @@ ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.
 -- Returns the functions that workers have announced.
 SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {schema}.functions ORDER BY name
 
+-- rule: missing_functions
+-- Functions that no worker has announced, each with a task that has been waiting for it for a minute. A deployment may start its
+-- workers last.
+(SELECT w.id, w.function FROM {unknown_functions} u, LATERAL (
+    SELECT o.id, o.function FROM {schema}.tasks o
+    WHERE o.function = u.function AND {runnable o} AND {unknown_function o}
+      AND o.updated_at < {now} - interval '1 minute' LIMIT 1) w)
+
+-- name: missing_functions
+SELECT function FROM {missing_functions} m ORDER BY function
+
 -- name: unreported_functions
--- Returns functions that no worker has announced, and that no event names yet, each with a task that has been waiting for it for a
--- minute. A deployment may start its workers last.
-SELECT t.id, t.function FROM {unknown_functions} u, LATERAL (
-    SELECT t.id, t.function FROM {schema}.tasks t
-    WHERE t.function = u.function AND {runnable t} AND {unknown_function t}
-      AND t.updated_at < %(now)s::timestamptz - interval '1 minute' LIMIT 1) t
-WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.what = 'unknown_function' AND e.function = u.function)
+-- Returns the missing functions that no event names yet.
+SELECT m.id, m.function FROM {missing_functions} m
+WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.what = 'unknown_function' AND e.function = m.function)

@@ -53,13 +53,21 @@ FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
     FROM {schema}.slots WHERE key = k.key) s
 ORDER BY k.waiting DESC, k.key
 
--- name: users_of_keys
--- Returns the oldest active runs with a slot of each key, and its tasks that have been due for longest.
-WITH i AS (SELECT {now} AS now)
+-- rule: runs_of_keys
+-- The oldest active runs with a slot of each key.
 SELECT k.key, h.* FROM unnest(%(keys)s::text[]) AS k (key), LATERAL (
     SELECT r.id AS run_id, r.task_id, r.task_name, r.owner_type, r.owner_id, r.started_at AS since
     FROM {schema}.slots s JOIN {schema}.runs r ON r.token = s.token AND r.state = 'running'
     WHERE s.key = k.key AND s.kind = 'run' AND s.until > (SELECT now FROM i) ORDER BY r.started_at, r.id LIMIT %(limit)s) h
+
+-- name: oldest_runs_of_keys
+WITH i AS (SELECT {now} AS now)
+{runs_of_keys}
+
+-- name: users_of_keys
+-- Returns the oldest active runs with a slot of each key, and its tasks that have been due for longest.
+WITH i AS (SELECT {now} AS now)
+{runs_of_keys}
 UNION ALL
 SELECT key, NULL, id, name, owner_type, owner_id, next_run FROM (
     SELECT u.key, t.id, t.name, t.owner_type, t.owner_id, t.next_run,

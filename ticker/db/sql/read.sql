@@ -291,6 +291,11 @@ ORDER BY n.event_id, n.channel LIMIT %(limit)s
 -- Returns the tick of the ticker that is alive.
 SELECT {tick_ms} AS tick_ms
 
+-- name: failing_pushes
+-- Returns the first task whose last push failed, and the number of such tasks. Reads the whole table.
+SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM {schema}.tasks t
+WHERE t.push_errors > 0 AND {runnable t} ORDER BY t.id LIMIT 1
+
 -- name: tickers
 SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
     extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age

@@ -389,7 +389,7 @@ ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report
 -- Adds what a tick saw of the queues to the minute, and stores the workers in the ticker's row: which of them listen to the same
 -- queues, and how many are busy.
 WITH noted AS (
-    UPDATE {schema}.tickers SET last_report = last_report || jsonb_build_object('crews', %(crews)s::jsonb) WHERE id = %(id)s::uuid
+    UPDATE {schema}.tickers SET last_report = last_report || jsonb_strip_nulls(jsonb_build_object('crews', %(crews)s::jsonb)) WHERE id = %(id)s::uuid
 )
 INSERT INTO {schema}.queue_minutes AS m (at, queue, samples, listening, busy, waiting)
 SELECT date_trunc('minute', %(now)s::timestamptz, 'UTC'), s.queue, 1, s.listening, s.busy, s.waiting

@@ -144,6 +144,9 @@ def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: 
     [told] = examined()[0]["tasks"]
     warning = sentence("warnings.unannounced_like", function="'mail.fetsh'", near="'mail.fetch'", known="mail.fetch")
     assert warning.begins(told) and told.endswith("; its tasks: ticker list --function mail.fetsh")
+    db.execute("UPDATE ticker.tasks SET declared_in = 'reports'")
+    [told] = examined()[0]["tasks"]
+    assert sentence("doctor.declared", module="reports", remedy="ticker sync --tasks ... --prune-modules").ends(told)
 
 
 @pytest.mark.slow

@@ -68,8 +68,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         announced = [function.name for function in overview.functions(db)]
         for row in execute("missing_functions", now=None):
             if warning := unknown_function(row["function"], announced):
-                listed = f"ticker list --function {shlex.quote(row['function'])}"
-                yield f"{warning}; correct the name (ticker edit), or start a worker that has it; its tasks: {listed}"
+                yield f"{warning}; {remedy(row['function'], row['declared_in'])}"
         yield from (Advice(pauses.sentence(pause)) for pause in pauses.list_pauses(db))
         counts = overview.counts(db)
         if counts.failing:
@@ -80,6 +79,15 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             )
         for row in execute("failing_pushes"):
             yield f"pushing {counted(row['count'], 'task')} failed; the first is {row['id']} ({row['name']}): {row['error']}"
+
+
+def remedy(function: str, module: str) -> str:
+    """Says what to do about a function that no worker has announced. `module` has declared a task of it, or is empty."""
+    if module:
+        gone = f"ticker sync --tasks ... --prune-modules, if {module} is gone"
+        return f"module {module} declares it: start a worker with that module, or remove its tasks ({gone})"
+    listed = f"ticker list --function {shlex.quote(function)}"
+    return f"correct the name (ticker edit), or start a worker that has it; its tasks: {listed}"
 
 
 def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:

@@ -41,13 +41,13 @@ SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {schema}.
 -- rule: missing_functions
 -- Functions that no worker has announced, each with a task that has been waiting for it for a minute. A deployment may start its
 -- workers last.
-(SELECT w.id, w.function FROM {unknown_functions} u, LATERAL (
-    SELECT o.id, o.function FROM {schema}.tasks o
+(SELECT w.id, w.function, w.declared_in FROM {unknown_functions} u, LATERAL (
+    SELECT o.id, o.function, o.declared_in FROM {schema}.tasks o
     WHERE o.function = u.function AND {runnable o} AND {unknown_function o}
       AND o.updated_at < {now} - interval '1 minute' LIMIT 1) w)
 
 -- name: missing_functions
-SELECT function FROM {missing_functions} m ORDER BY function
+SELECT function, declared_in FROM {missing_functions} m ORDER BY function
 
 -- name: unreported_functions
 -- Returns the missing functions that no event names yet.

@@ -42,6 +42,7 @@ def callables(module: ModuleType) -> Iterator[Callable[..., object]]:
             yield from (method for _, method in inspect.getmembers(value, inspect.isfunction))
 
 
+@pytest.mark.slow
 def test_no_signature_shows_the_environment() -> None:
     """`help(embedded.servers)` printed all of it."""
     names = [

@@ -293,6 +293,7 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
     assert [run.reason for run in ticker.list_runs(db) if run.kind == "manual"] == ["stopped"]
 
 
+@pytest.mark.slow
 def test_the_rights_in_postgresql_allow_no_more(environ, roles):
     too_much = {
         "ticker": "INSERT INTO ticker.tasks (name) VALUES ('x')", "worker": "INSERT INTO ticker.tasks (name) VALUES ('x')",

@@ -265,6 +265,7 @@ def test_an_absent_postgresql_is_named(redis_url, closed_port):
     assert said.endswith("Connection refused")
 
 
+@pytest.mark.slow
 def test_an_absent_redis_is_named(database_url, closed_port):
     said = not_startable(Settings(database_url, f"redis://u:{SECRET}@127.0.0.1:{closed_port}/0"))
     assert sentence("errors.redis_refuses_as", setting="REDIS_URL").begins(said)
@@ -290,6 +291,7 @@ def test_a_database_url_that_leads_nowhere_is_one_sentence_that_names_the_settin
     assert "DATABASE_URL" in not_startable(Settings(f"postgresql://{rest}"))
 
 
+@pytest.mark.slow
 def test_a_redis_url_that_leads_nowhere_is_one_sentence_that_names_the_setting(database_url):
     for url in (
         f"redis://:{SECRET}@h.invalid",

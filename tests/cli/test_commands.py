@@ -139,6 +139,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_in_one_sentence_and_nothing_is_written(db):
     for words, said in BAD:
         assert said.within(refused("add", "f", *words)), words
@@ -195,6 +196,7 @@ def test_a_row_in_a_pipe_is_one_line_uncut_and_without_colour():
     assert row.split()[:6] == ["1", name, owner, "f", "every", "1m"] and "\x1b" not in out
 
 
+@pytest.mark.slow
 def test_colour_is_for_terminals_and_not_with_no_color(db, monkeypatch):
     class Terminal(StringIO):
         def isatty(self):
@@ -244,6 +246,7 @@ def test_what_names_no_task_is_bad_input():
     assert answer("runs", "--owner", "a:1") == []
 
 
+@pytest.mark.slow
 def test_pause_and_resume(db):
     ticker("add", "f", "--owner", "a:1", "--every", "1m")
     [paused] = answer("pause", "f", "--owner", "a:1", "--reason", "moving house", "--until", "2h", "--by", "ann")
@@ -271,6 +274,7 @@ def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
     assert "by: '' has 0 characters" in refused("pause", "f", "--by", "")
 
 
+@pytest.mark.slow
 def test_remove_takes_a_task_or_all_of_an_owner():
     for name in "fgh":
         ticker("add", name, "--owner", "a:1", "--every", "1m")
@@ -294,6 +298,7 @@ def test_run_now_plans_a_run_which_the_next_tick_pushes():
     assert (run["id"], run["kind"], run["state"], run["outcome"]) == (2, "manual", "pushed", None)
 
 
+@pytest.mark.slow
 def test_what_is_disabled_cannot_run_now_and_is_passed_over_beside_others(db):
     for name in "fg":
         ticker("add", name, "--owner", "a:1", "--every", "1m")
@@ -379,6 +384,7 @@ def test_a_dry_run_lists_what_is_due_and_changes_nothing(db, redis):
     assert ticker("tick", "--dry-run")[0] == "nothing is due\n"
 
 
+@pytest.mark.slow
 def test_a_tick_that_cannot_push_all_says_so(redis):
     redis.set("rq:queue:broken", "no list")
     ticker("add", "f", "--every", "1m", "--queue", "broken")
@@ -432,6 +438,7 @@ def test_health_says_which_server_does_not_answer(db, monkeypatch):
     assert sentence("errors.database_unavailable", setting="DATABASE_URL").within(told["postgresql"]["error"])
 
 
+@pytest.mark.slow
 def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
     ticked(db, 3 * SECOND)
     ticker("add", "mail.fetch", "--every", "1m", "--queue", "lonely")

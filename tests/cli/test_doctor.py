@@ -165,7 +165,7 @@ def test_what_keeps_tasks_from_running_is_a_warning_and_no_problem(ticking: None
     db.execute("UPDATE ticker.tasks SET failures = 3, last_outcome = 'failed'")
     ticker("pause", "--all", "--by", "ann", "--reason", "upgrade")
     pause, failing = [note["sentence"] for note in answer("doctor")["notes"] if note["status"] == "warning"]
-    assert "all tasks are paused by ann" in pause and "upgrade" in pause
+    assert "by ann" in pause and "upgrade" in pause
     assert failing == sentence("doctor.failing", number=1)
     assert f"warning: tasks: {failing}\n" in ticker("doctor")[0]
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.usefixtures("environ")
 KEYS = {"kind", "normalized", "zone", "words", "times", "warnings"}
 
 
+@pytest.mark.slow
 def test_a_task_with_times_is_added_shown_in_words_and_edited():
     ticker("add", "reports.daily", "--cron", "0 6 * * mon-fri", "--zone", "Europe/Berlin", "--max-runs", "3")
     shown = ticker("show", "reports.daily")[0]
@@ -42,6 +43,7 @@ def test_validate_answers_with_stable_keys_and_times_in_utc(expression):
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", instant) for instant in found["times"])
 
 
+@pytest.mark.slow
 def test_next_takes_an_expression_an_id_and_a_name():
     assert len(answer("next", "*/5 * * * *", "-n", "3")["times"]) == 3
     added = answer("add", "poll", "--every", "1h")
@@ -75,6 +77,7 @@ STOPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "state", "said"), STOPS)
 def test_a_task_that_will_not_run_has_a_reason_and_no_next_time(change, state, said, db):
     due = formatting.moment(datetime.fromisoformat(answer("add", "poll", "--every", "1h", "--first", "1h")["next_run"]))

@@ -92,6 +92,7 @@ def spaced(line):
 # ------------------------------------------------------------------------------------------------------ what it says
 
 
+@pytest.mark.slow
 def test_each_thing_stands_in_its_section_with_its_cause(db, busy):
     head, alive, *rest = map(spaced, drawn(db))
     assert head == sentence(
@@ -172,6 +173,7 @@ def test_silent_tickers_are_named_beside_the_living_ones(db):
     assert sentence("cli.top_silent_tickers", number=2, pid=7, host="here", span="5m").within(drawn(db)[1])
 
 
+@pytest.mark.slow
 def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, monkeypatch):
     monkeypatch.setenv("TICKER_TICK", "5m")
     ticked(db, 10 * MINUTE)
@@ -181,6 +183,7 @@ def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, m
     assert sentence("cli.top_not_pushed_yet", span="15m").within(lines[3])
 
 
+@pytest.mark.slow
 def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):
     ticked(db, SECOND)
     make(db, "late", next_run=NINE)
@@ -304,6 +307,7 @@ def test_an_interval_has_limits(words):
 # ------------------------------------------------------------------------------------------------------------- once
 
 
+@pytest.mark.slow
 def test_in_a_pipe_it_is_one_plain_text_of_which_nothing_is_cut(db, busy, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")

@@ -296,6 +296,7 @@ def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue, settings):
     """And a fifth of the tolerance at most: 36 s of an hour's."""
     task = ticker.register(db, "plain", every="1h", first=store.now() + timedelta(seconds=9))

@@ -348,6 +348,7 @@ def test_no_record_is_pruned_before_its_minute_is_closed(db, store):
     assert counts(db) == {("poll", "succeeded"): 1}
 
 
+@pytest.mark.slow
 def test_minutes_are_kept_for_30_days_and_hours_for_400(db, store):
     now = store_now(db)
     for days in (29, 31, 399, 401):

@@ -50,6 +50,7 @@ def test_a_task_whose_durations_are_unknown_has_no_number(db, measure):
     assert functions == {"poll": {"starts_per_minute": 1, "concurrency": 1, "mean_ms": None, "p95_ms": None}}
 
 
+@pytest.mark.slow
 def test_the_interval_in_force_counts(db, measure):
     task = ticker.register(db, "poll", every="1m..10m")
     ran(db, task)
@@ -65,6 +66,7 @@ def test_a_task_that_is_due_several_times_in_a_tick_runs_once_in_it(db, measure)
     assert functions["poll"]["starts_per_minute"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["paused_by = 'me'", "enabled = false", "owner_active = false", "next_run = NULL"])
 def test_a_task_that_does_not_run_is_no_demand(why, db, measure):
     ran(db, ticker.register(db, "poll", every="1m"))
@@ -72,6 +74,7 @@ def test_a_task_that_does_not_run_is_no_demand(why, db, measure):
     assert measure() == {}
 
 
+@pytest.mark.slow
 def test_a_task_that_a_pause_of_many_will_hold_back_is_no_demand(db, measure):
     ran(db, ticker.register(db, "poll", every="1h", group="imports"))
     assert [*measure()] == ["polling"]
@@ -79,6 +82,7 @@ def test_a_task_that_a_pause_of_many_will_hold_back_is_no_demand(db, measure):
     assert measure() == {}
 
 
+@pytest.mark.slow
 def test_tasks_that_waited_for_a_pause_are_expected_within_their_interval(db, measure):
     """120 runs of a second in each hour, and not all at once."""
     ran(db, ticker.register(db, "poll", every="1h"))
@@ -163,6 +167,7 @@ def test_a_sample_of_a_large_table_stands_for_it(db, store, measure, monkeypatch
     assert 10 * sampled == pytest.approx(len(tenth) * 10 / 6000 * whole, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_need_is_measured_again_after_two_minutes_and_noted_in_its_minute(db, store, measure):
     ran(db, ticker.register(db, "poll", every="1m"))
     assert measure()["polling"][1] == 1
@@ -172,6 +177,7 @@ def test_the_need_is_measured_again_after_two_minutes_and_noted_in_its_minute(db
     assert needs.measure(store, Settings())
 
 
+@pytest.mark.slow
 def test_the_need_of_a_queue_that_no_task_uses_any_more_is_forgotten(db, measure, store):
     ran(db, ticker.register(db, "poll", every="1m"))
     measure()

@@ -67,6 +67,7 @@ def beating(store, queue, endpoint):
     return loop.TickJob(store, queue, own, threading.Event())
 
 
+@pytest.mark.slow
 def test_a_good_tick_calls_the_heartbeat(db, store, queue, endpoint):
     beating(store, queue, endpoint)()
     until(lambda: endpoint.got, "the heartbeat")
@@ -86,6 +87,7 @@ def test_a_queue_with_jobs_and_no_worker_keeps_the_heartbeat_back(db, store, que
     until(lambda: endpoint.got, "the heartbeat")
 
 
+@pytest.mark.slow
 def test_a_failed_tick_calls_nothing_and_a_heartbeat_that_fails_harms_no_tick(
     db, store, queue, endpoint, monkeypatch, caplog
 ):

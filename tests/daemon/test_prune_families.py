@@ -50,6 +50,7 @@ def test_the_last_20_are_runs_however_many_pieces_each_of_them_made(db, store):
     assert left(db) == kept
 
 
+@pytest.mark.slow
 def test_drops_count_among_the_last_20_and_retries_do_not(db, store):
     task = of(db)
     put(db, task, "dropped", 101 * DAY)
@@ -73,6 +74,7 @@ def test_pieces_and_retries_of_a_problem_stay_as_long_as_it_does(db, store):
     assert left(db) == kept
 
 
+@pytest.mark.slow
 def test_a_family_goes_at_once_also_where_a_batch_ends_within_it(db, store, monkeypatch):
     monkeypatch.setattr(prune, "MOST", 4)
     first = put(db, 99, "failed", 91 * DAY, retried=True)

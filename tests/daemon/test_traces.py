@@ -251,6 +251,7 @@ def test_without_a_database_the_export_waits_for_the_next_attempt(closed_port, c
 # ---------------------------------------------------------------------------------------------------- sampled, and off
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "share"), [("parentbased_traceidratio", "0.5"), ("traceidratio", "0.5"), ("always_off", "")]
 )

@@ -262,6 +262,7 @@ def test_nothing_is_adopted_that_is_ours_already(db: Db, environ: dict[str, str]
     assert ticker.list_tasks(db)[0].paused_by is None and here(db).id == INSTALLATION
 
 
+@pytest.mark.slow
 def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: Settings, play: Played) -> None:
     ticker.register(db, "poll", name="mine", every="1m")
     ticker.pause(db, ticker.register(db, "poll", name="theirs", every="1m").id, by="anna", reason="a holiday")
@@ -277,6 +278,7 @@ def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: S
     assert event == [(0, "", "adopt", sentence("why.adopted", installation="test1234", number=1))]
 
 
+@pytest.mark.slow
 def test_jobs_of_an_adopted_installation_have_the_new_id(
     db: Db, foreign: None, store: PostgresStore, queue: RedisQueue, redis: Redis
 ) -> None:
@@ -318,6 +320,7 @@ def test_each_waiting_occurrence_that_goes_leaves_one_record(play: Played) -> No
     assert (play.task().waiting, play.task().next_run, play.task().dropped) == ((), newest, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resume", [False, True])
 def test_what_ran_is_lost_and_its_hold_is_over(resume: bool, play: Played) -> None:
     ticker.register(play.db, "poll", every="1m")
@@ -441,6 +444,7 @@ def test_a_lease_is_never_taken_from_another_but_by_who_was_it(queue: RedisQueue
     assert redis.get("ticker:queue:a") == INSTALLATION.encode()
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_pushed_to_is_leased(queue: RedisQueue, store: PostgresStore, db: Db, redis: Redis) -> None:
     ticker.register(db, "poll", every="1m", queue="new")
     tick(store, queue)

@@ -153,6 +153,7 @@ def test_a_start_takes_a_slot_of_each_of_its_keys_and_its_end_gives_back_all_but
     assert (rooms(db, "host"), rooms(db, "account")) == ([], [("start", NOW + 3 * SECOND)])
 
 
+@pytest.mark.slow
 def test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW)
@@ -244,6 +245,7 @@ def test_after_the_clock_was_set_forward_a_slot_is_held_by_the_uptime_of_its_hos
     assert start(db, poll("host"), later, now=later, boot="this", uptime=32_000_001)["refusal"] is None
 
 
+@pytest.mark.slow
 def test_a_run_that_is_recorded_as_lost_after_the_clock_was_set_back_keeps_no_slot(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW, boot="this", uptime=1_000_000)
@@ -295,6 +297,7 @@ def test_the_answer_says_when_a_token_falls_due_or_the_hold_of_a_key_ends(db, li
 # ------------------------------------------------------------------------------------------------- what has no room
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_room_changes_nothing(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW)
@@ -306,6 +309,7 @@ def test_a_job_that_waits_for_room_changes_nothing(db, limit, poll):
     assert ticker.list_runs(db, task=task) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule", [{}, {"every": None, "tolerance": None, "at": "2100-01-01T00:00:00Z"}], ids=["interval", "once"]
 )
@@ -322,6 +326,7 @@ def test_a_job_that_cannot_wait_for_room_goes_back_to_its_row_and_is_due_again(s
     assert start(db, task, NOW, pushed=False)["refusal"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newer", ["waits", "is due"])
 def test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded(newer, db, limit, poll):
     limit("host", concurrency=1)
@@ -336,6 +341,7 @@ def test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded(new
     assert row(db, task, "next_run", "dropped") == (before.next_run, 1)
 
 
+@pytest.mark.slow
 def test_pieces_take_slots_that_the_run_that_made_them_has_given_back(db, limit, poll):
     limit("host", concurrency=1)
     task = poll("host")

@@ -160,6 +160,7 @@ def test_an_upgrade_after_the_ddl_changes_nothing(empty, empty_url):
     assert look(empty, "ticker") == before
 
 
+@pytest.mark.slow
 def test_an_upgrade_may_run_again_at_any_time_and_keeps_what_is_there(db, database_url):
     ticker.register(db, "poll", every="1m")
     before = look(db, "ticker")

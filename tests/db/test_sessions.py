@@ -205,6 +205,7 @@ def test_prepared_statements_survive_errors(database_url: str) -> None:
                     raise ZeroDivisionError
 
 
+@pytest.mark.slow
 def test_a_task_is_due_an_interval_later_when_the_clocks_of_the_database_change(
     db: Db, database_url: str, queue: RedisQueue
 ) -> None:

@@ -424,6 +424,7 @@ def test_an_occurrence_that_the_sweep_gave_up_does_not_start_and_one_that_still_
     assert start(db, task, NOW - 2 * MINUTE)["refusal"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("outcome", "reason"), [("dropped", "expired"), ("lost", "it died")])
 def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason, db, task, database_url):
     """The statement's own view of the table is from before its wait."""

@@ -128,6 +128,7 @@ def test_a_checkpoint_joins_the_transaction_of_an_async_session(environ: Any, db
     assert ticker.get(db, task).cursor == {"uid": 7}
 
 
+@pytest.mark.slow
 def test_an_error_of_the_database_is_the_drivers_own(environ: dict[str, str], db: Any, database_url: str) -> None:
     db.execute("DROP SCHEMA ticker CASCADE")
 

@@ -88,6 +88,7 @@ def test_results_that_the_caller_streams_are_his_own(driver: str, environ: Any, 
         assert ticker.get(connection, task) == task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("driver", "error"), [("psycopg", psycopg.OperationalError), ("psycopg2", psycopg2.OperationalError)]
 )

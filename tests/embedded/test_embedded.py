@@ -212,6 +212,7 @@ def test_a_killed_postgres_leaves_no_shared_memory_behind(database: embedded.Pos
     assert own not in segments()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_valkey_comes_back_empty_at_the_same_url(end: str) -> None:
     with embedded.valkey() as server, Redis.from_url(server.url) as redis:
@@ -224,6 +225,7 @@ def test_valkey_comes_back_empty_at_the_same_url(end: str) -> None:
         assert server.url == url
 
 
+@pytest.mark.slow
 def test_starting_what_runs_and_stopping_what_does_not_change_nothing() -> None:
     with embedded.valkey() as server:
         first = server.pid
@@ -243,6 +245,7 @@ def test_a_server_that_died_by_itself_is_seen_and_can_be_started() -> None:
         assert redis.ping()
 
 
+@pytest.mark.slow
 def test_a_fork_can_use_the_url_but_not_end_the_server() -> None:
     with embedded.valkey() as server:
         child = os.fork()

@@ -92,6 +92,7 @@ def test_a_good_end_beside_failures_of_others_pauses_nothing_and_tells_nobody():
     assert (state.failures, state.pause_until, notes) == (3, None, [])
 
 
+@pytest.mark.slow
 @given(
     every=st.integers(1000, 10 * MINUTE), fraction=st.floats(0, 0.9), ago=st.floats(0, 700), backoff=st.integers(1, 400),
     attempt=st.integers(1, 5), run_id=st.integers(1, 10**6), kind=st.sampled_from([RunKind.SCHEDULED, RunKind.RETRY]),
@@ -181,6 +182,7 @@ def test_two_failed_occurrences_that_a_tick_finds_together_count_as_two():
     assert (state.failures, [note.run_id for note in notes]) == (2, [9])
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT]), min_size=1, max_size=30))
 def test_however_often_it_fails_it_is_told_once_until_it_works(outcomes):
     run, told = ONCE_ONLY, []

@@ -60,6 +60,7 @@ def test_nothing_is_pushed_outside_and_the_first_push_is_in_the_first_interval(d
     assert len(day.runs()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says", ["next_run", "resume", "enable", "again"])
 def test_what_is_due_outside_its_hours_for_any_reason_is_put_off_without_a_record(says, day):
     task = register(day, CLOSES - 60)
@@ -131,6 +132,7 @@ def test_a_look_ahead_does_not_put_off_what_is_due_at_the_beginning():
     assert store.task(last).waiting == () and store.task(last).next_run > WEDNESDAY + DAY
 
 
+@pytest.mark.slow
 def test_a_row_with_hours_that_were_damaged_by_hand_backs_off_and_is_shown(day):
     register(day, OPENS)
     other = ticker.register(day.db, "poll", name="other", every="1m")
@@ -142,6 +144,7 @@ def test_a_row_with_hours_that_were_damaged_by_hand_backs_off_and_is_shown(day):
     assert any("pushing it failed" in line for line in ticker.why(day.db, broken).next)
 
 
+@pytest.mark.slow
 def test_tasks_with_limits_have_hours_too(day):
     ticker.limit(day.db, "host", concurrency=5)
     register(day, OPENS, limits=["host"])
@@ -150,6 +153,7 @@ def test_tasks_with_limits_have_hours_too(day):
     assert TOMORROW <= due(day) < TOMORROW + 60
 
 
+@pytest.mark.slow
 def test_an_elastic_task_that_finds_work_shortly_before_the_end_is_polled_again_before_it(day):
     register(day, CLOSES - 1200, every="1m..30m")
     day.put(pace_ms=1_800_000)
@@ -328,6 +332,7 @@ def test_inside_its_hours_why_does_not_mention_them(day):
     assert "hours" not in " ".join(forecast.schedule(day.task(), day.at(OPENS + 120)))
 
 
+@pytest.mark.slow
 def test_commands_take_hours(environ, play):
     command("add", "poll", "--every", "5m", "--during", "9-17 MON-fri", "--zone", "Europe/Berlin")
     out, _ = command("show", "poll")

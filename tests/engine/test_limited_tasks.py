@@ -81,6 +81,7 @@ def test_a_task_needs_room_for_both_of_its_keys(environ, db, store, queue, limit
     assert waiting() == {mine[0], *others[:2]}
 
 
+@pytest.mark.slow
 def test_a_task_whose_job_waits_takes_the_room_of_its_key_once_when_it_is_due_again(
     environ, db, store, queue, limit, tasks, waiting
 ):
@@ -221,6 +222,7 @@ def test_pieces_wait_in_the_table_until_their_key_has_room_and_delay_no_others(e
     assert tick(store, queue).enqueued == 0
 
 
+@pytest.mark.slow
 def test_planned_runs_and_due_tasks_share_the_room_of_their_key(environ, db, store, queue, limit, tasks, waiting):
     limit("imap", concurrency=1)
     first, second = tasks(2, "imap")
@@ -263,6 +265,7 @@ def test_after_a_step_back_slots_are_free_as_soon_as_from_now_on(environ, db, st
     assert [seconds for (seconds,) in db.execute(left)] == [60, 600, None, 2, None]
 
 
+@pytest.mark.slow
 def test_a_task_that_is_not_due_yet_or_paused_is_not_pushed(environ, db, store, queue, tasks):
     ids = tasks(3, "imap")
     ticker.pause(db, ids[0])

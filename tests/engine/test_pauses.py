@@ -168,11 +168,13 @@ def test_a_job_that_met_a_pause_is_pushed_again_after_it_and_starts(play, task):
     assert [run.occurrence for run in play.runs()] == [task.next_run]
 
 
+@pytest.mark.slow
 def test_a_pass_under_a_pause_finds_nothing_to_do(play, task):
     pause_at(play, 0)
     assert play.store.idle_at(play.at(600), 0) == play.now
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [59, 60])
 def test_a_pause_with_an_end_ends_by_itself(seconds, play, task):
     operation(play, 0, ticker.pause_all, until=play.begin + MINUTE)
@@ -183,6 +185,7 @@ def test_a_pause_with_an_end_ends_by_itself(seconds, play, task):
     assert play.events() == ["paused", *["resumed"] * (seconds == 60)]
 
 
+@pytest.mark.slow
 def test_a_pause_is_done_when_no_task_waits_for_it(play, task):
     pause_at(play, 0)
     operation(play, 1, ticker.resume_all)
@@ -219,6 +222,7 @@ def test_a_manual_run_waits_only_for_a_pause_of_all_tasks(scope, enqueued, play)
     assert [play.tick().planned.enqueued, resume_at(play, 2, **scope).planned.enqueued] == enqueued
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False])
 def test_a_job_that_redis_lost_is_pushed_again_only_after_the_pause(own, play, task, redis):
     play.tick()
@@ -265,6 +269,7 @@ def test_cron_calendar_and_once_make_one_late_run_after_a_pause(kind, met, own, 
 # ------------------------------------------------------------------------------------------ a pass that would be idle
 
 
+@pytest.mark.slow
 def test_a_pass_lets_a_task_go_though_its_pause_is_done(play, task):
     """Another ticker saw no task that waits, and committed that the pause is done, before this one withheld the task."""
     pause_at(play, 0)
@@ -274,6 +279,7 @@ def test_a_pass_lets_a_task_go_though_its_pause_is_done(play, task):
     assert play.tick().enqueued == 1
 
 
+@pytest.mark.slow
 def test_a_pass_lets_a_task_go_though_the_row_of_its_pause_was_deleted(play, task):
     pause_at(play, 0)
     play.db.execute("DELETE FROM ticker.pauses")

@@ -89,6 +89,7 @@ def test_tasks_that_fail_together_do_not_come_back_together():
     assert max(gaps) < 100  # spread over the five seconds
 
 
+@pytest.mark.slow
 @given(
     st.integers(SHORTEST_INTERVAL, LONGEST).flatmap(
         lambda every: st.tuples(st.just(every), st.integers(0, every - timing.grace(every)))

@@ -206,6 +206,7 @@ def test_while_redis_is_away_a_dead_run_still_gets_its_end(rows, jobs):
     assert [run.outcome for run in rows.runs()] == [Outcome.LOST]
 
 
+@pytest.mark.slow
 def test_while_redis_is_away_nothing_advances_in_postgres_either(environ, db, store, tmp_path):
     task = ticker.register(db, "poll", every="1m")
     with pytest.raises(QueueUnavailable):
@@ -388,6 +389,7 @@ def test_a_lost_job_whose_queue_takes_nothing_waits_for_a_later_tick(rows, jobs)
     assert tick(rows, jobs, NOW + 30 * SECOND).swept.repushed == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_failed_before_its_start_is_pushed_again_for_ten_minutes(environ, db, store, queue, redis):
     """A worker without its modules, a database that was away: an occurrence of a daily task is worth another try."""
     task = ticker.register(db, "poll", every="1d")
@@ -437,6 +439,7 @@ def test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes(every_ms
     assert rows.task(id_).waiting == (NOW,)
 
 
+@pytest.mark.slow
 def test_without_workers_the_waiting_jobs_of_a_task_stay_bounded(rows, jobs):
     id_ = rows.add_task(every_ms=60_000)
     for number in range(121):  # an hour of ticks
@@ -523,6 +526,7 @@ def test_a_planned_run_whose_task_is_gone_is_recorded_as_dropped(environ, db, st
     assert (run.outcome, run.reason) == (Outcome.DROPPED, Reason.GONE)
 
 
+@pytest.mark.slow
 def test_a_pushed_run_whose_task_is_gone_is_recorded_at_once(environ, db, store, queue, redis):
     now = store.now()
     task = ticker.register(db, "poll", every="1m", first=now + DAY)
@@ -536,6 +540,7 @@ def test_a_pushed_run_whose_task_is_gone_is_recorded_at_once(environ, db, store,
 # ---------------------------------------------------------------------------------------------- the doubles' hours
 
 
+@pytest.mark.slow
 def test_an_hour_of_ticks_with_workers_gives_one_job_a_minute(rows, jobs):
     id_ = rows.add_task()
     taken = []

@@ -60,6 +60,7 @@ def test_defaults_are_those_that_the_design_names(every, tolerance, box, grace):
     assert found == (tolerance, box, grace)
 
 
+@pytest.mark.slow
 @patiently
 @given(intervals, st.data())
 def test_parts_are_taken_exactly_when_they_fit(every, data):
@@ -120,6 +121,7 @@ def test_the_ticks_of_the_tables_advance_by_the_interval_from_now():
     assert [Interval(MINUTELY).next_after(row.at) for row in ticks] == [row.next_run for row in ticks]
 
 
+@pytest.mark.slow
 @patiently
 @given(instants, intervals, st.data())
 def test_equality_runs_and_a_microsecond_before_is_too_early(last_run, every, data):

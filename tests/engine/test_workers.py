@@ -92,6 +92,7 @@ def test_a_job_that_lasts_too_long_for_any_number_of_workers_asks_for_no_more():
     assert load(function).need().enough == 1
 
 
+@pytest.mark.slow
 def test_what_the_last_tick_pushes_just_now_is_not_late():
     function = Function(Durations(((0.1, 1),)), tasks=tasks(550, due=-4.0))
     assert load(function, ticks=Ticks(30.0, 26.0)).need().enough == 2

@@ -85,6 +85,7 @@ def test_a_ticker_is_alive_for_ninety_seconds_or_three_ticks(environ, db, settin
     ] == 4  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_empty_again_has_a_zero_and_does_not_vanish(environ, db, store, queue, redis, asked):
     ticker.register(db, "poll", every="1m")
     TickJob(store, queue, asked._settings, threading.Event())()
@@ -130,6 +131,7 @@ def test_a_scrape_does_not_wait_for_a_server_that_hangs(environ, db, asked, monk
     assert scraped(asked)["ticker_database_up"] == 1
 
 
+@pytest.mark.slow
 def test_within_five_seconds_nobody_is_asked_twice(environ, db, settings):
     patient = Servers(settings)
     assert scraped(patient)["ticker_tasks"] == 0
@@ -171,6 +173,7 @@ def test_polls_that_elastic_intervals_save_are_counted_and_tasks_outside_their_h
     assert (found["ticker_polls_saved_total"], found["ticker_tick_due_total"]) == (32, 3)
 
 
+@pytest.mark.slow
 def test_each_push_tells_how_late_it_was_by_the_databases_clock(play, settings):
     ticks = Ticks(settings)
     play.queue = ticks.queue
@@ -207,6 +210,7 @@ class Spoilt:
         raise RuntimeError("no more room")
 
 
+@pytest.mark.slow
 def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, settings, caplog):
     ticker.register(db, "poll", every="1m")
     beat = TickJob(store, queue, settings, threading.Event(), Spoilt(queue))

@@ -174,6 +174,7 @@ def test_a_clock_that_was_set_back_makes_no_notice_wait_for_years(db, notifier):
 # ---------------------------------------------------------------------------------------------- several, and killed
 
 
+@pytest.mark.slow
 def test_two_notifiers_at_once_deliver_each_notice_once(db, notifier):
     told = [happens(db, "failed", task_id=n) for n in range(60)]
     channels = [Kept(), Kept()]
@@ -200,6 +201,7 @@ def test_while_a_notice_is_under_way_no_lock_is_held_and_no_other_ticker_sends_i
     assert (len(channel.got), kept.got, looked[1]) == (1, [], (0,))
 
 
+@pytest.mark.slow
 def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passed(db, database_url, notifier):
     event = happens(db, "failed")
 

@@ -118,6 +118,7 @@ def test_requeueing_a_job_of_several_tasks_runs_those_that_had_no_start(environ,
     assert ends == [("0", "succeeded"), ("1", "killed"), ("2", "succeeded")]
 
 
+@pytest.mark.slow
 def test_a_waiting_job_that_was_deleted_is_pushed_again(environ, db, store, queue, redis):
     ticker.register(db, "has.nothing", every="1m")
     tick(store, queue)

@@ -26,6 +26,7 @@ def failed(environ, db):
     return run
 
 
+@pytest.mark.slow
 def test_a_task_carries_its_last_end_and_its_schedule_in_words(failed, db):
     [listed] = json.loads(command("list", "--json")[0])
     again = json.loads(command("add", "poll", "--cron", "0 9 * * 1-5", "--owner", "channels:5", "--json")[0])
@@ -36,6 +37,7 @@ def test_a_task_carries_its_last_end_and_its_schedule_in_words(failed, db):
         assert (end["worker"], end["result"]) == ("node-7.w1", {"seen": 3}) and end["ended_at"].endswith("Z")
 
 
+@pytest.mark.slow
 def test_show_says_why_the_last_run_failed(failed, db):
     said = command("show", "poll", "--owner", "channels:5")[0]
     assert sentence("cli.last_failure", worker="node-7.w1", reason="ValueError: no route", run=failed).within(said)
@@ -84,6 +86,7 @@ def test_records_are_listed_between_two_times(hours, db, since, until, wanted):
         ] == ids[::-1]
 
 
+@pytest.mark.slow
 def test_runs_are_listed_by_owner_owner_type_and_reason(hours, db):
     for words in (["--owner", "channels:5"], ["--owner-type", "channels"], ["--reason", "too_early"]):
         assert [run["id"] for run in json.loads(command("runs", "--json", *words)[0])] == hours

@@ -34,6 +34,7 @@ def numbers(db):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "late"),
     [

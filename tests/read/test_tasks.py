@@ -38,6 +38,7 @@ def names(db, **filters):
     return "".join(task.name[1:] for task in ticker.list_tasks(db, **filters))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "filters", [{"function": "feeds.read"}, {"search": "FEEDS"}, {"search": "feeds", "owner_type": "a"}]
 )
@@ -53,6 +54,7 @@ def test_a_search_that_finds_nothing_says_how_far_it_looked(ten, db):
     assert names(db, search="nowhere") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", [{}, {"owner_type": "a"}, {"state": "late"}])
 def test_what_an_index_knows_fills_its_pages(ten, db, filters):
     db.execute("UPDATE ticker.tasks SET next_run = '2020-01-01Z'")

@@ -35,6 +35,7 @@ def test_a_registration_warns_and_names_the_nearest_function(typo):
     )
 
 
+@pytest.mark.slow
 def test_a_changed_function_is_warned_about_and_a_registration_that_changes_nothing_is_not(play, typo):
     assert ticker.register(play.db, "mail.fech", every="1m").warnings == ()
     changed = ticker.register(play.db, "mail.fetch", name="mail.fech", every="1m")
@@ -42,6 +43,7 @@ def test_a_changed_function_is_warned_about_and_a_registration_that_changes_noth
     assert len(ticker.edit(play.db, changed, function="pol").warnings) == 1
 
 
+@pytest.mark.slow
 def test_a_queue_that_no_worker_has_announced_is_warned_about(play):
     announce(play.db, queues=["polling"])
     announce(play.db, ["poll"], queues=["slow"])
@@ -53,6 +55,7 @@ def test_a_queue_that_no_worker_has_announced_is_warned_about(play):
     assert ticker.register(play.db, "poll", name="other", every="1m", queue="slow").warnings == ()
 
 
+@pytest.mark.slow
 def test_nothing_is_said_before_any_worker_has_announced_its_functions(play):
     task = ticker.register(play.db, "mail.fech", every="1m", queue="nowhere")
     assert (task.warnings, task.unknown_function) == ((), False)
@@ -62,6 +65,7 @@ def test_nothing_is_said_before_any_worker_has_announced_its_functions(play):
     assert play.events() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("environ")
 def test_it_is_a_state_of_the_task_in_lists_and_counts(play, typo):
     ticker.register(play.db, "poll", every="1m")
@@ -74,6 +78,7 @@ def test_it_is_a_state_of_the_task_in_lists_and_counts(play, typo):
     assert ticker.list_tasks(play.db, state="unknown_function") == []
 
 
+@pytest.mark.slow
 def test_one_notice_for_each_function_a_minute_after_the_last_change_of_its_task(play, typo):
     for number in range(3):
         ticker.register(play.db, "mail.fech", name=str(number), every="1m")
@@ -89,6 +94,7 @@ def test_one_notice_for_each_function_a_minute_after_the_last_change_of_its_task
     ]
 
 
+@pytest.mark.slow
 def test_drops_of_an_unknown_function_do_not_touch_failures(play):
     announce(play.db, ["mail.fetch"])
     ticker.register(play.db, "mail.fech", every="1m", pause_after=1, stretch="1h")

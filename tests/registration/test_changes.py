@@ -306,6 +306,7 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
     assert sentence("why.next_tick_pushes").ends(due)
 
 
+@pytest.mark.slow
 def test_a_task_that_is_enabled_again_is_due_from_then_on(task, db):
     db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '3 days'")
     before = PostgresStore.now.__get__(PostgresStore(os.environ["DATABASE_URL"]))()
@@ -316,6 +317,7 @@ def test_a_task_that_is_enabled_again_is_due_from_then_on(task, db):
 # --------------------------------------------------------------------------------------------------- what `why` knows
 
 
+@pytest.mark.slow
 def test_why_claims_no_job_in_an_empty_queue(task, db, store, queue, redis):
     tick(store, queue)
     redis.flushall()
@@ -324,6 +326,7 @@ def test_why_claims_no_job_in_an_empty_queue(task, db, store, queue, redis):
     assert any(sentence("why.job_waits", number=1, queue="polling").begins(line) for line in answer.next)
 
 
+@pytest.mark.slow
 def test_of_a_deleted_task_why_says_who_deleted_it(task, db, store, queue):
     tick(store, queue)
     ticker.unregister(db, task, by="anna")

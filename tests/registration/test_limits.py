@@ -57,6 +57,7 @@ def test_a_limit_applies_to_keys_that_are_in_use_and_to_those_that_come(db: Db) 
     assert keys(db)["b"] == ("b", 1, None, None) and slots(db, "b") == {"run": 1}
 
 
+@pytest.mark.slow
 def test_of_the_limits_for_a_key_its_own_wins_and_otherwise_the_longest_pattern(db: Db) -> None:
     used(db, "imap.gmail.com", "smtp.gmail.com")
     for key, count in {"*": 1, "imap.*": 2, "imap.g*": 3, "imap.gmail.com": 4}.items():
@@ -156,6 +157,7 @@ def test_a_change_goes_with_the_transaction_of_the_caller(db: Db) -> None:
 # -------------------------------------------------------------------------------------------------------- concurrency
 
 
+@pytest.mark.slow
 def test_a_new_key_and_a_new_limit_do_not_miss_each_other(db: Db, database_url: str) -> None:
     """Each of the two waits until the other one's transaction ends."""
     calls: list[Callable[[Db], Any]] = [lambda db: used(db, "a"), lambda db: ticker.limit(db, "a", concurrency=1)]
@@ -213,6 +215,7 @@ def synced(number: int, *limits: str) -> Any:
     return sync.sync.steps([sync.Declared("poll", f"m{number}", said) for said in fields], {}, [f"m{number}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [reconciled, synced])
 def test_calls_that_bring_the_same_keys_with_several_tasks_never_wait_in_a_circle(
     call: Callable[..., Any], db: Db, database_url: str
@@ -258,6 +261,7 @@ def test_a_key_that_a_transaction_is_about_to_use_stays(db: Db, database_url: st
         assert keys(db).keys() == {"a"}
 
 
+@pytest.mark.slow
 def test_a_task_whose_key_is_being_deleted_waits_and_brings_it_again(
     db: Db, database_url: str, store: PostgresStore
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_registration_commits_or_goes_with_the_callers_own_rows(caller, db):
     assert ticker.list_tasks(db) == [task]
 
 
+@pytest.mark.slow
 def test_every_other_call_does_too(caller, db, channel):
     owner = ("mail_channels", str(channel))
     before = [poll(db, name, owner=owner) for name in "ab"]
@@ -550,6 +551,7 @@ def test_the_tick_that_is_set_is_the_one_that_warnings_go_by(db, monkeypatch):
     assert preview.validate("5s").warnings == (said,)
 
 
+@pytest.mark.slow
 def test_a_ticker_that_is_alive_is_the_one_that_warnings_go_by(db, store, queue):
     poll(db, every=10)
     beat = loop.TickJob(store, queue, replace(settings.from_environment(), tick_ms=4000), threading.Event())

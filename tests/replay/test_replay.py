@@ -177,6 +177,7 @@ def test_a_drop_that_is_none_is_named(differences):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_dropped_is_named_with_its_reason_and_numbers(differences):
     rows = (*TWICE[:2], "01:00 A1 begins", "01:10 A1 ends", "01:30 tick enqueues A2", "01:31 A2 begins")
     assert differences(*rows) == [
@@ -191,6 +192,7 @@ def test_a_run_that_is_dropped_is_named_with_its_reason_and_numbers(differences)
     ]
 
 
+@pytest.mark.slow
 def test_a_drop_for_another_reason_differs(differences):
     rows = (*TWICE[:2], "01:00 A1 begins", "01:10 A1 ends", "01:30 tick enqueues A2", "01:31 A2 is dropped: duplicate")
     [(_, [line])] = differences(*rows)

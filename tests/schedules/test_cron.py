@@ -39,6 +39,7 @@ def compare(seed: int, count: int) -> None:
         assert len(expected) == 5 or all(x > horizon for x in found[len(expected) :]), (text, zone.key, found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_next_five_times_are_those_that_brute_force_finds(seed):
     compare(seed, 60)

@@ -111,6 +111,7 @@ def test_what_is_said_of_an_interval_that_is_no_multiple_of_the_tick_is_true_of_
     assert mean((b - a) / MS for a, b in pairwise(found)) == pytest.approx(longer, rel=0.001)
 
 
+@pytest.mark.slow
 def test_an_outage_leaves_no_herd_behind():
     """A thousand tasks of five minutes, all of them due when the tickers are back; a tick's share of them is 100."""
     draw = random.Random(2)

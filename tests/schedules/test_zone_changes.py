@@ -92,6 +92,7 @@ def test_a_calendar_event_comes_the_first_time_that_clocks_show_it_or_not_at_all
         assert all(zones.instants(w, zone)[0] == x for w, x in zip(shown, found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_no_next_time_is_at_or_before_its_start_wherever_that_lies(name):
     zone = ZoneInfo(name)

@@ -32,6 +32,7 @@ def test_register_takes_the_fields_of_the_table_with_their_types():
     assert [name for name in inspect.signature(ticker.register).parameters if name not in BESIDE] == [*SETTINGS]
 
 
+@pytest.mark.slow
 def test_register_hands_on_what_it_is_given(environ, db):
     said = {name: value for name, value in VALUES.items() if name in SETTINGS}
     task = ticker.register(db, "poll", **said)
@@ -71,6 +72,7 @@ def test_an_edit_of_each_field_is_recorded(environ, db):
     assert {name for name in VALUES if not re.search(rf"(^|, ){name}(:| changed)", words)} == {"enabled"}
 
 
+@pytest.mark.slow
 def test_the_default_tasks_of_owners_have_each_field(environ, db):
     db.execute("CREATE TABLE channels (id bigint PRIMARY KEY)")
     db.execute("\n".join(owners.triggers("channels")))

@@ -97,6 +97,7 @@ def test_a_server_that_leaves_a_statement_without_an_answer_is_not_asked_again_a
     database.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_a_statement_itself_is_asked_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_server_that_ends_a_statement_itself_is_asked_again(
     database.close()
 
 
+@pytest.mark.slow
 def test_arguments_as_deep_as_they_may_be_are_taken_and_told(client: TestClient, task: Task) -> None:
     value = nested(249)
     assert client.patch(f"{API}/tasks/1", json={"kwargs": value}).json()["kwargs"] == value

@@ -41,6 +41,7 @@ def listed(client: TestClient, **query: Any) -> list[dict[str, Any]]:
 # ----------------------------------------------------------------------------------------------------------- over HTTP
 
 
+@pytest.mark.slow
 def test_a_key_that_is_held_is_released_over_http_and_on_the_page(client: TestClient, db: Db) -> None:
     ticker.register(db, "poll", every="1m", limits=["a"])
     for release in (

@@ -24,12 +24,14 @@ def mounted(serve: Serve) -> TestClient:
     return serve(Starlette(routes=[Mount("/ops/ticker", application(trusted=True))]))
 
 
+@pytest.mark.slow
 def test_mounted_it_is_served_under_any_name_that_the_application_around_it_lets_in(mounted: TestClient, task: Task) -> None:  # fmt: skip
     assert mounted.get(f"/ops/ticker{API}/tasks/1", headers={"Host": "ops.example"}).status_code == 200
     assert mounted.get("/ops/ticker/healthz").text == "ok\n"
     assert mounted.get(f"{API}/tasks/1").status_code == 404
 
 
+@pytest.mark.slow
 def test_mounted_it_names_addresses_that_lead_to_it(mounted: TestClient) -> None:
     made = mounted.post(f"/ops/ticker{API}/tasks", json={"function": "poll", "every": "1m"})
     assert made.status_code == 201

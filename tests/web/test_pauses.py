@@ -21,6 +21,7 @@ def poll(db: Db) -> Any:
     return ticker.register(db, "poll", owner="mail_channels:5", every="1m", group="news")
 
 
+@pytest.mark.slow
 def test_a_pause_is_made_listed_and_ended_over_http(client: TestClient, poll: Any) -> None:
     until = "2100-01-01T00:00:00Z"
     made = client.post(f"{API}/pauses", json={"group": "news", "reason": "upgrade", "by": "ann", "until": until}).json()
@@ -82,6 +83,7 @@ def test_a_form_that_does_not_name_its_tasks_is_refused(form: dict[str, str], cl
     assert ticker.list_pauses(db) == []
 
 
+@pytest.mark.slow
 def test_what_waits_is_counted_as_paused_and_not_as_late(play: Played, client: TestClient) -> None:
     ticker.register(play.db, "poll", every="1m", first=play.now)
     ticker.pause_all(play.db)

@@ -102,6 +102,7 @@ def test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them(
     assert (job.timeout, job.description) == (2 * 31 + 30, "mail.fetch x 2")
 
 
+@pytest.mark.slow
 def test_a_tick_pushes_due_tasks_in_batches_and_notes_the_job_of_each(announced, db, store, queue, redis):
     tasks = register(db, *["returns"] * 6)
     report = tick(store, queue)
@@ -174,6 +175,7 @@ def test_after_a_wipe_what_shared_a_job_is_pushed_again_or_given_up_at_once(mixe
     assert outcomes(db) == {"0 returns": ["dropped", "succeeded"], "B": ["succeeded"]}
 
 
+@pytest.mark.slow
 def test_a_queue_that_refuses_a_batch_sets_all_its_tasks_back(announced, db, store, queue, redis):
     tasks = register(db, "returns", "returns")
     redis.set("rq:queue:polling", "no list")

@@ -36,6 +36,7 @@ def test_it_doubles_while_runs_find_nothing_up_to_its_upper_bound_and_work_ends_
     assert (pace(play), due(play)) == (1, 1320)
 
 
+@pytest.mark.slow
 def test_a_task_with_a_phase_is_due_at_the_next_one_if_its_lower_bound_has_passed(play):
     ticker.register(play.db, "poll", every="1m..30m", spread=True)
     play.put(pace_ms=30 * MINUTE, last_run=play.begin, next_run=play.task().next_run + 30 * MINUTE * SECOND / 1000)
@@ -231,6 +232,7 @@ def test_new_bounds_keep_the_interval_in_force_if_it_fits(every, after, play):
     assert due(play) == after[1]
 
 
+@pytest.mark.slow
 def test_it_is_registered_again_without_a_change(play):
     ticker.register(play.db, "poll", every="1m..5m")
     play.run(0, "nothing_to_do")

@@ -170,6 +170,7 @@ def test_a_culprit_that_was_observed_runs_alone_and_its_neighbours_do_not(announ
     assert until["swallows"] < timing.LATEST and until["waits"] is None
 
 
+@pytest.mark.slow
 def test_a_guilty_task_is_alone_for_an_hour_whatever_its_runs_do(announced, environ, db):
     [task] = register(db, "x", every="10m")
     ended(db, [task], "killed", NOW)
@@ -228,6 +229,7 @@ def test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine
     assert said.within(sentences) == (guilty == 10)
 
 
+@pytest.mark.slow
 def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(announced, db):
     guilty, suspect = register(db, "guilty", "suspect")
     ended(db, [guilty], "killed")
@@ -349,6 +351,7 @@ def calls_through(proxy: Proxy, database_url: str, tasks: list[ticker.Task]) -> 
     ]
 
 
+@pytest.mark.slow
 def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
     announced, db, proxy, database_url, monkeypatch
 ):
@@ -378,6 +381,7 @@ def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
         assert call.database.finish(call.task_id, token, Outcome.SUCCEEDED, reason="")
 
 
+@pytest.mark.slow
 def test_a_start_whose_statement_did_not_arrive_begins_at_the_second_request(
     announced, db, proxy, database_url, monkeypatch
 ):

@@ -85,6 +85,7 @@ def test_an_alarm_that_came_due_in_a_held_block_comes_after_it():
     assert reached
 
 
+@pytest.mark.slow
 def test_rqs_alarm_is_held_while_the_group_is_given_a_job(open_jobs):
     seconds = list[float]()
     open_jobs._write_ends = lambda tasks: seconds.append(signal.getitimer(signal.ITIMER_REAL)[0])
@@ -120,6 +121,7 @@ def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left
     assert not redis.keys(f"rq:execution*:{waiting[0]}*")
 
 
+@pytest.mark.slow
 def test_a_job_whose_result_rq_keeps_waits_for_its_own_process(open_jobs, redis):
     first, *others = Queue("polling", connection=redis).job_ids
     redis.hset(f"rq:job:{first}", "result_ttl", 60)
@@ -128,6 +130,7 @@ def test_a_job_whose_result_rq_keeps_waits_for_its_own_process(open_jobs, redis)
     assert [*open_jobs.pipe.unread()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("environ", "tick_of_ten_minutes")
 def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(request, redis):
     """RQ's timeout leaves 30 s, and a run of this job may begin ten minutes after the job was taken."""
@@ -145,6 +148,7 @@ def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_aband
     assert score > time.time() + 600
 
 
+@pytest.mark.slow
 def test_a_job_that_was_taken_runs_even_if_redis_does_not_learn_of_it(open_jobs, redis, monkeypatch):
     second = Queue("polling", connection=redis).job_ids[0]
     monkeypatch.setattr("wrappers.rq.open_jobs.new_execution", failing)
@@ -152,6 +156,7 @@ def test_a_job_that_was_taken_runs_even_if_redis_does_not_learn_of_it(open_jobs,
     assert open_jobs.pipe.take().job_id == second
 
 
+@pytest.mark.slow
 def test_a_job_that_redis_did_not_forget_is_forgotten_after_the_process(open_jobs, redis, monkeypatch):
     second = Queue("polling", connection=redis).job_ids[0]
     open_jobs.serve()
@@ -165,6 +170,7 @@ def test_a_job_that_redis_did_not_forget_is_forgotten_after_the_process(open_job
     assert not redis.exists(f"rq:job:{second}")
 
 
+@pytest.mark.slow
 def test_a_first_job_that_another_job_waits_for_stays_open_until_rq_ends_it(open_jobs, redis):
     first = open_jobs._first
     Queue("other", connection=redis).enqueue(print, depends_on=first)
@@ -173,6 +179,7 @@ def test_a_first_job_that_another_job_waits_for_stays_open_until_rq_ends_it(open
     assert first in open_jobs and redis.exists(f"rq:job:{first.id}")
 
 
+@pytest.mark.slow
 def test_an_id_that_is_in_the_queue_twice_is_given_once(open_jobs, redis):
     polling = Queue("polling", connection=redis)
     second, third = polling.job_ids
@@ -185,6 +192,7 @@ def test_an_id_that_is_in_the_queue_twice_is_given_once(open_jobs, redis):
     assert not redis.exists("rq:queue:polling:intermediate")
 
 
+@pytest.mark.slow
 def test_a_suspended_worker_gives_no_further_jobs_until_it_is_resumed(open_jobs, redis):
     polling = Queue("polling", connection=redis)
     waiting = polling.job_ids
@@ -196,6 +204,7 @@ def test_a_suspended_worker_gives_no_further_jobs_until_it_is_resumed(open_jobs,
     assert open_jobs.pipe.take().job_id == waiting[0]
 
 
+@pytest.mark.slow
 def test_a_group_gets_no_further_jobs_after_one_of_another_function(open_jobs, redis):
     """This is so even if another worker takes that job."""
     polling = Queue("polling", connection=redis)

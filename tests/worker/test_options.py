@@ -77,6 +77,7 @@ def test_help_begins_with_our_options_and_shows_those_of_rq(launcher, tmp_path):
     assert done.stdout.startswith("Usage: ticker worker --tasks MODULE") and "--worker-class" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "file", "package"),
     [

@@ -222,6 +222,7 @@ class Interruption(BaseException):
     pass
 
 
+@pytest.mark.slow
 def test_after_an_exception_in_the_middle_of_a_write_the_next_one_is_kept():
     def interrupt(_signum: int, _frame: object) -> None:
         raise Interruption

@@ -60,6 +60,7 @@ def test_the_largest_and_the_most_pieces_are_taken():
     assert sum(len(json.loads(text)) for text in (last, *kept)) == 1_000_000
 
 
+@pytest.mark.slow
 def test_of_many_pieces_few_are_in_memory():
     last, kept = collect(range(4_001))
     assert (json.loads(last), [json.loads(text)[0] for text in kept]) == ([4000], [0, 2000])

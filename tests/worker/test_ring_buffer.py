@@ -20,6 +20,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     ring_buffer.share()
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=60)), st.integers(1, 16))
 def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_counted(writes, half):
     kept = Ring(bytearray(ring_buffer.room(half)), half)
@@ -42,6 +43,7 @@ def test_what_is_moved_to_another_buffer_is_there_as_if_it_had_been_written_ther
     assert (kept.read(), arrived.read(), arrived.mark) == (at_once.read(), (b"", 0, b""), 7)
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=60)), st.lists(st.binary(max_size=60)), st.integers(1, 16))
 def test_the_last_bytes_after_a_mark_are_found_and_the_others_counted(before, after, half):
     kept = Ring(bytearray(ring_buffer.room(half)), half)

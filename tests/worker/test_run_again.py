@@ -85,6 +85,7 @@ def test_a_failing_task_that_is_stretched_keeps_what_its_next_run_asks_for(play)
     assert (due(play), play.task().stretched_ms) == (stretched + 12 * 3600, None)
 
 
+@pytest.mark.slow
 def test_the_last_call_counts_and_may_ask_for_less(play):
     taken = begun(play)
     play.at(1)
@@ -99,6 +100,7 @@ def test_it_is_not_due_before_it_may_start(play):
     assert play.since_begin(ask(play, taken, 1)) == 56
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "most"), [("1m..30m", "30m"), ("1m", "1d"), ("2h", "1d")])
 def test_more_than_the_upper_bound_or_a_day_is_refused(every, most, play):
     taken = begun(play, every=every)
@@ -132,6 +134,7 @@ def test_an_earlier_job_in_the_hands_of_a_dead_worker_does_not_count(play):
     assert play.since_begin(ask(play, taken, "10m")) == 660
 
 
+@pytest.mark.slow
 def test_nothing_is_due_after_the_end_of_the_schedule(play):
     taken = begun(play, ends="2099-01-01T00:00:00Z")
     play.put(ends_at=play.at(100))
@@ -150,6 +153,7 @@ def test_a_run_without_its_hold_changes_nothing(play):
     assert due(play) == 60
 
 
+@pytest.mark.slow
 def test_only_an_interval_can_be_moved(play):
     ticker.register(play.db, "poll", cron="* * * * *", first=play.begin)
     play.tick()
@@ -174,6 +178,7 @@ def test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time(every
     assert due(play) <= 301 - back
 
 
+@pytest.mark.slow
 def test_clocks_that_go_well_leave_it(play, environ):
     taken = begun(play, every="1m")
     play.at(1)
@@ -198,6 +203,7 @@ def test_a_resumed_task_does_not_wait_for_it(play):
     assert due(play) == 300
 
 
+@pytest.mark.slow
 def test_people_read_who_asked(play):
     taken = begun(play)
     play.at(1)

@@ -95,6 +95,7 @@ def multiply() -> None:
             os.setsid()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("child", [hop, hop_out, multiply])
 def test_it_catches_a_process_that_keeps_forking(child: Callable[[], None]) -> None:
     def bounded() -> None:
@@ -127,6 +128,7 @@ def test_a_whole_group_dies_in_one_stroke(monkeypatch: pytest.MonkeyPatch) -> No
     assert worker(body) == (0, "2")
 
 
+@pytest.mark.slow
 def test_children_from_before_are_left_alone() -> None:
     def body(say: Say) -> None:
         alive, ended = in_fork(sleep), in_fork(int)
@@ -201,6 +203,7 @@ def test_a_process_knows_whether_it_has_children() -> None:
     assert worker(body) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_groups_under_a_worker_die_with_what_they_hand_on_to_it_while_it_is_stopped() -> None:
     """The daemon of a horse that is a subreaper is no child of the worker, until that horse is dead."""
 

@@ -59,6 +59,7 @@ def said(tmp_path: Path) -> str:
 # --- A worker of a few lines ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -74,6 +75,7 @@ def test_it_ends_as_its_worker_ended(body: str, code: int) -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30).returncode == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_what_a_terminal_sends_to_the_whole_group_reaches_the_worker_once(
     start: Start, tmp_path: Path, signum: signal.Signals
@@ -89,6 +91,7 @@ def test_what_a_terminal_sends_to_the_whole_group_reaches_the_worker_once(
     assert said(tmp_path) == "up\nheard\n"
 
 
+@pytest.mark.slow
 def test_ctrl_z_stops_both_and_both_go_on(start: Start) -> None:
     launcher = start(SAY + SLEEP)
     pids = (launcher.keeper.pid, launcher.worker)
@@ -100,6 +103,7 @@ def test_ctrl_z_stops_both_and_both_go_on(start: Start) -> None:
     assert launcher.keeper.wait(30) == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_killed_keeper_ends_its_worker_by_sigterm(start: Start, tmp_path: Path) -> None:
     heard = "def stop(*_): say('told to end'); sys.exit()\nsignal.signal(signal.SIGTERM, stop)\n"
     launcher = start(f"{SAY}{heard}say('up')\n{SLEEP}")
@@ -109,6 +113,7 @@ def test_a_killed_keeper_ends_its_worker_by_sigterm(start: Start, tmp_path: Path
     assert said(tmp_path) == "up\ntold to end\n"
 
 
+@pytest.mark.slow
 def test_it_loads_nothing_that_a_worker_needs() -> None:
     program = "import sys; from wrappers.pipeline import orphaned_ends; from wrappers.sandbox import supervisor; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -386,3 +386,12 @@ def test_a_change_forgets_why_a_push_before_it_failed(db):
     )
     changed = ticker.edit(db, task, zone="Europe/Berlin")
     assert (changed.push_errors, changed.push_error, formatting.state(changed)) == (0, "", "ok")
+
+
+def test_another_interval_replaces_both_bounds_that_an_edit_had_set(db):
+    task = ticker.register(db, "poll", every="10s")
+    ticker.edit(db, task, every="10s..10m")
+    kept = ticker.register(db, "poll", every="10s")
+    assert (kept.every_ms, kept.every_most_ms) == (10_000, 600_000)
+    changed = ticker.register(db, "poll", every="100m")
+    assert (changed.every_ms, changed.every_most_ms) == (6_000_000, None)

@@ -81,6 +81,8 @@ class MemoryTables:
         id_ = self._names[name]
         registered = self._registered[id_]
         news = {column: value for column, value in given.items() if registered.get(column) != value}
+        if news.keys() & {"every_ms", "every_most_ms"}:
+            news |= {column: given[column] for column in ("every_ms", "every_most_ms")}
         if news:
             self._change(id_, news, now)
             self._registered[id_] = {**registered, **given}
@@ -181,7 +183,7 @@ class MemoryTables:
             values["pause_id"] = None
         if values["enabled"] and not row.enabled and row.paused_by is None:
             values["resumed_at"] = now
-        self._put(id_, **values, pace_ms=kept, push_after=None)
+        self._put(id_, **values, pace_ms=kept, push_errors=0, push_error="", push_after=None)
         changed = self.rows.task(id_)
         due = changed.next_run and in_hours(due_task(changed, now), changed.next_run)
         if every != row.every_ms and due != changed.next_run:

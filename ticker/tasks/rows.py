@@ -23,6 +23,7 @@ from ticker.tasks.queries import query
 
 TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
+BOUNDS = {"every_ms", "every_most_ms"}
 
 
 def wake_up() -> Steps[None]:
@@ -208,10 +209,12 @@ def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any
 
 
 def news(given: definition.Given, row: Row) -> dict[str, Any]:
-    """Returns the fields that differ from the last registration."""
+    """Returns the fields that differ from the last registration. The bounds of an interval are one field."""
     registered = {"every_most_ms": None, **row["registered"]}  # it may be older than elastic intervals
-    news = {column: value for column, value in given.items() if column not in registered or registered[column] != value}
-    return of_use(news, row)
+    changed = {column for column, value in given.items() if column not in registered or registered[column] != value}
+    if changed & BOUNDS:
+        changed |= BOUNDS & given.keys()
+    return of_use({column: value for column, value in given.items() if column in changed}, row)
 
 
 def of_use(news: definition.Given, row: Row) -> dict[str, Any]:

@@ -456,13 +456,13 @@ def twins(database_url: str, redis: Any) -> type[Twins]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # hypothesis takes up to 300 s to shrink what it finds
 def test_the_double_and_the_real_servers_hold_the_same_rows_after_every_operation(environ, database_url, redis):
     run_state_machine_as_test(twins(database_url, redis), settings=CI)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # hypothesis takes up to 300 s to shrink what it finds
 def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database_url, redis):
     seen = set()
     for seed in range(8):

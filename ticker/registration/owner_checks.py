@@ -37,28 +37,28 @@ class Guard:
 
 def problems(db: Any, schema: str) -> Iterator[str]:
     """Yields a sentence for each type of owner that tasks do not follow, or cannot follow any more. Needs no right on its table."""
-    yield from (problem for _, problem, _ in _problems(db, schema))
+    yield from (problem for _, problem in _problems(db, schema))
 
 
 def unread(db: Any, schema: str, type_: str | None) -> Iterator[str]:
     """Yields the problems of tables that `without_owner` does not read, or only that of `type_`."""
-    for named, problem, is_read in _problems(db, schema):
-        if not is_read and type_ in (None, named):
+    read = {named for named, _ in without_owner(db, schema)}
+    for named, problem in _problems(db, schema):
+        if named not in read and type_ in (None, named):
             yield problem
 
 
-def _problems(db: Any, schema: str) -> Iterator[tuple[str, str, bool]]:
-    """Yields each type of owner with a problem, the problem, and whether its tasks without an owner can be found nevertheless."""
+def _problems(db: Any, schema: str) -> Iterator[tuple[str, str]]:
+    """Yields each type of owner with a problem, and the problem."""
     execute = sql.on(db, schema)
     guards, tables = {guard.type: guard for guard in _guards(execute)}, {row["type"] for row in execute("owner_tables")}
     for type_ in sorted({*guards, *tables}):
         guard = guards.get(type_)
         if not is_followed(execute, schema, type_):
             is_there = type_ in tables or (guard and _names_a_table(db, guard))
-            problem = f"table {type_} {has_no_trigger(type_)}" if is_there else _without_table(type_)
-            yield type_, problem, guard is not None
+            yield type_, f"table {type_} {has_no_trigger(type_)}" if is_there else _without_table(type_)
         elif guard and (error := _error(db, guard)):
-            yield type_, f"the triggers of table {type_} do not fit it: {error}; {install('them again', type_)}", False
+            yield type_, f"the triggers of table {type_} do not fit it: {error}; {install('them again', type_)}"
 
 
 def outdated(db: Any, schema: str) -> Iterator[str]:

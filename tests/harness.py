@@ -220,5 +220,5 @@ class Played:
         self.db.execute(f"UPDATE ticker.tasks SET {assignments}", columns)  # type: ignore[arg-type]
 
     def events(self) -> list[str]:
-        """What happened to tasks beside their runs, in its order, without what was not pushed."""
+        """What happened to tasks beside their runs, in its order, except for unpushed occurrences."""
         return [what for (what,) in events(self.db, "what") if what != "unpushed"]

@@ -12,7 +12,7 @@ FILE = Path(__file__).parents[2] / "docs/reference/outcomes.md"
 HEAD = """\
 # Outcomes and reasons
 
-Every occurrence that was pushed ends in one record. This page lists the words that records use in the tables, on the command line, in the
+Every pushed occurrence ends in one record. This page lists the words that records use in the tables, on the command line, in the
 HTTP API and in metrics. The lists are generated from `ticker/model.py`; `python -m tests.documents` writes this page.
 [Why was my mailbox not polled at nine?](../guides/why.md) shows how to read records, and the [rules](../concepts/semantics.md) explain
 their causes.

@@ -49,6 +49,7 @@ from ticker.schedules.hours import in_hours
 from ticker.tasks import definition, fields
 from ticker.tasks.definition import Wanted
 from ticker.tasks.fields import Task
+from ticker.tasks.rows import BOUNDS
 
 OPEN = ("planned", "pushed")
 FUNCTIONS = ("poll", "fetch")  # what the workers know
@@ -81,8 +82,8 @@ class MemoryTables:
         id_ = self._names[name]
         registered = self._registered[id_]
         news = {column: value for column, value in given.items() if registered.get(column) != value}
-        if news.keys() & {"every_ms", "every_most_ms"}:
-            news |= {column: given[column] for column in ("every_ms", "every_most_ms")}
+        if news.keys() & BOUNDS:
+            news |= {column: given[column] for column in BOUNDS}
         if news:
             self._change(id_, news, now)
             self._registered[id_] = {**registered, **given}

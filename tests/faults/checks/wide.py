@@ -63,7 +63,7 @@ def obeys_wide_pauses(history: History, found: Findings) -> None:
 
 
 def loses_no_single_time(history: History, found: Findings) -> None:
-    """A task with one time, which nobody touches, starts, however often it was paused. At the end, the harness disables all tasks."""
+    """An untouched task with a single time starts, however often it was paused. At the end, the harness disables all tasks."""
     once = (history.tasks[id_] for id_ in sorted(history.setup.steady & history.tasks.keys()))
     for task in (task for task in once if task.versions[0].kind == "once"):
         for run in history.by_task.get(task.id, ()):

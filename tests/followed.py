@@ -1,12 +1,9 @@
 """A table of owners, and what became of their tasks."""
 
-from pathlib import Path
-
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 ACTIVE = "enabled and not paused"
-FORMER_TRIGGERS = (Path(__file__).parent / "former_triggers.sql").read_text(encoding="utf-8")
 
 
 class Base(DeclarativeBase):
@@ -46,6 +43,7 @@ def leftovers(db):
     return db.execute(
         "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace"
         " AND proname LIKE 'owner\\_%%'"
+        " UNION ALL SELECT relname, pg_get_viewdef(oid) FROM pg_class WHERE relname LIKE 'owner\\_rows\\_%%'"
         " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^(tasks|limits|pauses|runs)_'"
         " ORDER BY 1, 2"
     ).fetchall()

@@ -75,17 +75,3 @@ def test_an_error_of_the_condition_reaches_the_application(channels, db):
             db.execute(statement)
             add(db, "mail_channels", "7")
     assert states(db) == {"1": True, "2": True, "3": True}
-
-
-def test_the_rows_of_a_partitioned_table_are_followed(db):
-    db.execute(
-        "CREATE TABLE feeds (id bigint PRIMARY KEY, enabled boolean DEFAULT true) PARTITION BY HASH (id);"
-        " CREATE TABLE feeds_0 (spare text, enabled boolean, id bigint NOT NULL);"
-        " ALTER TABLE feeds_0 DROP COLUMN spare;"  # its columns are in another order
-        " ALTER TABLE feeds ATTACH PARTITION feeds_0 FOR VALUES WITH (MODULUS 1, REMAINDER 0);"
-        " INSERT INTO feeds VALUES (1), (2)"
-    )
-    put(db, owners.triggers("feeds", active_when="enabled"))
-    assert [add(db, "feeds", id_) for id_ in "123"] == [[(True,)], [(True,)], []]
-    db.execute("UPDATE feeds SET enabled = false, id = 11 WHERE id = 1; DELETE FROM feeds WHERE id = 2")
-    assert states(db, "feeds") == {"11": False}

@@ -9,6 +9,11 @@ def function_name(part: str, type_: str) -> str:
     return _short(f"owner_{part}_{type_}")
 
 
+def guard_name(type_: str) -> str:
+    """Returns the name that the function guard_owner of our tables calls."""
+    return f"owner_guard_{hashlib.sha256(type_.encode()).hexdigest()[:32]}"
+
+
 def trigger_name(schema: str, event: str, type_: str) -> str:
     return _short(f"{schema}_{event}_{type_}")
 

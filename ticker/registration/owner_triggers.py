@@ -6,25 +6,30 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
 from sqlalchemy import Table, event, inspect
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Mapper
 
+from ticker.db.connections import first_line
 from ticker.db.sql import listed, rule
 from ticker.errors import BadInput
-from ticker.registration.owner_names import function_name, quoted, trigger_name
+from ticker.registration.owner_names import function_name, guard_name, quoted, trigger_name
 from ticker.registration.owner_triggers_sql import (
-    BODY,
     EVENTS,
     INSERT_DEFAULT_TASKS,
+    INSTALL,
     OF_THIS_TYPE,
     PARTS,
+    REFUSED,
+    RESERVED,
     SETTINGS,
-    TRIGGERS,
 )
 from ticker.settings import schema_name
 from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
+
+ATTEMPTS = 20  # to get the locks of an installation, about a second apart
 
 # ------------------------------------------------------------------------------------------------ ways to install
 
@@ -46,34 +51,38 @@ def triggers(
     schema: str = "ticker",
     table_schema: str | None = None,
 ) -> list[str]:
-    """Returns the SQL statements that make tasks follow the rows of a table: a mapped class, a Table, a Django model or a name.
+    """Returns the SQL that makes tasks follow the rows of a table: a mapped class, a Table, a Django model or a name.
 
-    The statements can run again at any time, even with another condition. The role that runs them owns the functions,
-    which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is passed.
-    `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to "public"; if
-    it is passed, the name is not split at its dot. `active_when` is a condition over the owner's columns; NULL counts
-    as false. In the condition, write functions and types of extensions with their schema.
+    It is one statement, which can run again at any time, even with another condition. The role that runs it owns the
+    functions, which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is
+    passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
+    "public"; if it is passed, the name is not split at its dot. `active_when` is a condition over the owner's columns;
+    NULL counts as false. Triggers have no search_path: a condition that means something else without the one of the
+    session is refused, with the spelling that names each schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
+    names = _names(type_, schema)
     parts = {
-        **(names := _functions(type_, schema)), **_keys(tuple(map(quoted, keys)), relation, names["key"]),
-        **_conditions(active_when, columns),
-        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "relation": relation, "type": quoted(type_, "'"),
-        "tasks": f"{quoted(schema)}.tasks", "templates": f"{quoted(schema)}.templates",
-        "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
+        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), **_conditions(active_when, columns),
+        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "moving_columns": rule("moving_columns", schema, "t"),
+        "relation": relation, "type": _text(type_), "tasks": f"{quoted(schema)}.tasks",
+        "templates": f"{quoted(schema)}.templates", "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
+        "refused": REFUSED, "attempts": str(ATTEMPTS), "relation_name": _text(relation), "schema_name": _text(quoted(schema)),
+        "name_of_id": _text(function_name("id", type_)), "guard_owner_name": _text(f"{quoted(schema)}.guard_owner()"),
+        "id_name": _text(f"{names['id']}({relation})"), "active_name": _text(f"{names['active']}({relation})"),
+        "keys": f"ARRAY[{', '.join(map(_text, keys))}]",
     }  # fmt: skip
     parts |= {"made": _made(**parts), "which": OF_THIS_TYPE.format(**parts)}
-    # REVOKE: any user could attach the function to a table
-    revoked = [f"REVOKE ALL ON FUNCTION {parts[event]}() FROM PUBLIC;" for event in EVENTS]
-    return [statement.format(**parts) for statement in TRIGGERS.strip().split("\n\n")] + revoked
+    return [INSTALL.format(**parts)]
 
 
 def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
     """Returns the statements that remove the triggers and functions. The tasks stay. The table need not exist any more."""
-    functions = _functions(_described(table)[0], schema)
+    names = _names(_described(table)[0], schema)
     # CASCADE: only a trigger can depend on a trigger function
-    dropped = [f"DROP FUNCTION IF EXISTS {functions[event]}() CASCADE;" for event in EVENTS]
-    return dropped + [f"DROP FUNCTION IF EXISTS {functions[part]};" for part in PARTS]
+    dropped = [f"DROP FUNCTION IF EXISTS {names[event]}() CASCADE;" for event in EVENTS]
+    dropped += [f"DROP FUNCTION IF EXISTS {names['guard']};", f"DROP VIEW IF EXISTS {names['rows']};"]
+    return dropped + [f"DROP FUNCTION IF EXISTS {names[part]};" for part in PARTS]
 
 
 def install(op: Any, table: object, **options: Unpack[Options]) -> None:
@@ -142,32 +151,44 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
     if connection.dialect.name != "postgresql":  # for example, an application's tests on SQLite
         return
     for text in texts:
-        connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
+        try:
+            connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
+        except DBAPIError as error:
+            if REFUSED not in (getattr(error.orig, name, "") for name in ("sqlstate", "pgcode")):
+                raise
+            problem = first_line(error.orig or error)
+            raise BadInput("table", None, problem) from None  # SQLAlchemy's error has the whole statement
 
 
 # --------------------------------------------------------------------------------------------------- the statements
 
 
-def _functions(type_: str, schema: str) -> dict[str, str]:
-    """Returns names of at most 63 bytes for the functions and the triggers that call them."""
+def _names(type_: str, schema: str) -> dict[str, str]:
+    """Returns names of at most 63 bytes for the functions, the view and the triggers."""
     where = quoted(schema_name("schema", schema))
-    functions = {name: f"{where}.{quoted(function_name(name, type_))}" for name in EVENTS + PARTS}
-    return functions | {f"on_{event}": quoted(trigger_name(schema, event, type_)) for event in EVENTS}
+    names = {name: f"{where}.{quoted(function_name(name, type_))}" for name in (*EVENTS, *PARTS, "rows")}
+    names["guard"] = f"{where}.{quoted(guard_name(type_))}"
+    return names | {f"on_{event}": quoted(trigger_name(schema, event, type_)) for event in (*EVENTS, "moved")}
+
+
+def _text(text: str) -> str:
+    return quoted(text, "'")
 
 
 def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
     """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
     names = [f"ticker_key_{n}" for n in range(len(columns))]
     is_one = len(columns) == 1
-    values = ["owner_id"] if is_one else [f"owner_id::json ->> {n}" for n in range(len(columns))]
-    answers = [f"{key}(owner_id)"] if is_one else [f"({key}(owner_id)).{name}" for name in names]
+    values = ["owner"] if is_one else [f"owner::json ->> {n}" for n in range(len(columns))]
+    answers = [f"{key}(owner)"] if is_one else [f"({key}(owner)).{name}" for name in names]
     return {
         **{f"id_{row}": _id(columns, row) for row in ("OLD", "NEW", "o")},
+        "values": f"ARRAY[{', '.join(map(_text, answers))}]",
+        "columns": ", ".join(f"o.{column} AS {name}" for name, column in zip(names, columns, strict=True)),
         "declared": ", ".join(
             f"OUT {name} {relation}.{column}%TYPE" for name, column in zip(names, columns, strict=True)
         ),
         "assigned": " ".join(f"{name} := {value};" for name, value in zip(names, values, strict=True)),
-        "compared": " AND ".join(f"o.{column} = {answer}" for column, answer in zip(columns, answers, strict=True)),
     }
 
 
@@ -195,8 +216,10 @@ def _placed(
     where = table_schema or where or "public"
     for field, text in (("table", type_), *(("key", column) for column in keys), ("table_schema", where)):
         check_text(field, text)
-        if BODY in text:
-            raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions; rename it")
+        if RESERVED in text:
+            raise BadInput(
+                field, text, f"has {RESERVED!r}, which would end the body of the trigger functions; rename it"
+            )
     if not keys:
         raise BadInput("table", type_, "has no primary key; pass the columns of its key: key=(...)")
     return type_, f"{quoted(where)}.{quoted(name)}", keys, columns
@@ -260,7 +283,7 @@ def _is_column(name: str, columns: frozenset[str] | None) -> bool:
 def _check_condition(condition: object) -> None:
     if not isinstance(condition, str) or not condition.strip():
         raise BadInput("active_when", condition, "is not an SQL condition; pass None if owners are always active")
-    for refused in (";", "--", "/*", "$$", BODY, "\0"):
+    for refused in (";", "--", "/*", "$$", RESERVED, "\0"):
         if refused in condition:
             raise BadInput("active_when", condition, f"has {refused!r}, which is not allowed in a condition")
     if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):

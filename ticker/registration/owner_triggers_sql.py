@@ -1,33 +1,19 @@
-"""Contains the SQL of the functions and triggers that `owners` installs on an owner's table, with placeholders for names."""
+"""Contains the SQL that `owners` runs to install triggers on an owner's table, with placeholders for names."""
 
-BODY = "$ticker$"
-"""The delimiter around the body of each function. No name or condition inside may contain it."""
+RESERVED = "$ticker"
+"""The beginning of the delimiters around the block and the bodies of its functions. No name or condition may contain it."""
+REFUSED = "TK001"
+"""The SQLSTATE with which the block refuses a table. The error's message is a sentence for users."""
 
-EVENTS = ("deleted", "truncated", "changed", "guarded", "added")
+EVENTS = ("deleted", "truncated", "changed", "added")
 """The functions of the triggers."""
-PARTS = ("id", "active", "same", "key")
-"""The functions that these call, each before those that it calls. They contain the key and the condition."""
+PARTS = ("id", "active", "key")
+"""The functions that these call. They contain the key and the condition."""
 
 # pg_temp last: with an empty search_path, PostgreSQL looks for types in pg_temp first, and the CHECK of a caller's temporary
 # domain "text" would run with the definer's rights. No sequential scans: a plan cached while the tables were small would
 # compare each of 10,000 ids with each task.
 SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off"
-
-# id, active, same: the owner's id, whether it is active, and whether the id is its own. PostgreSQL parses them when they are
-# created. So it follows a column that is renamed, refuses to drop one, and inlines them: an index finds an owner by its id. In the
-# text of a trigger's function, it would do neither, and the application's next statement would fail.
-# key: the id as values of the key's columns, or NULL if it cannot be one: there is no such owner. No other error is handled.
-# deleted, truncated: one statement for all owners. Tasks are locked in the order of their ids, as everywhere else.
-# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much.
-# guarded: a task is written only if its owner exists with exactly this id. The lock makes a DELETE wait for the new task, and
-# the new task for the DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled
-# at the same time: the trigger would not see the task, and the task would not see the change.
-# added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
-# first time of a cron or calendar task: the task is created paused until now, by `template`.
-# The first statement makes PostgreSQL refuse outdated tables of the ticker here, rather than at the first new owner.
-# The last one updates tasks that were registered earlier or under another condition. It also makes PostgreSQL refuse an
-# invalid condition.
-# A task that becomes active again is due like a task whose pause ends: the rule `resumed`.
 
 # Creates the default tasks of the owners `o`. An owner that already has a task of that name keeps it. A field that was added
 # after the default tasks were written has its default value. Default tasks have no end, because `defaults` refuses `ends`.
@@ -43,19 +29,113 @@ INSERT_DEFAULT_TASKS = """INSERT INTO {tasks} (owner_type, owner_id, name, regis
     JOIN"""
 OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (owner_type, owner_id, name) DO NOTHING"
 
-TRIGGERS = """
-SELECT FROM {templates} LIMIT 0;
+# One statement, which writes all or nothing, also outside a transaction.
+#
+# search_path: everything is parsed under pg_catalog alone. Under the caller's path, anyone who may create objects in one of its
+# schemas could plant an operator or function, which would run with the rights of whoever installs the triggers. Only the
+# condition is parsed under both paths, because it may read `status = 'on'` for a citext, whose operator is elsewhere: if the
+# two readings differ, it is refused, with the spelling that means the same everywhere.
+# lock_timeout: whoever waits for a table's lock makes everyone else wait, so each attempt gives up soon.
+#
+# id, active: the owner's id, and whether it is active. rows: both for each row, with the columns of the key. PostgreSQL parses
+# them when they are created. So it follows a renamed table or column, refuses to drop one, and inlines them: an index finds an
+# owner by its key. In the text of a function in PL/pgSQL, it would do neither, and the application's next statement would fail.
+# key: the id as values of the key's columns, or NULL if it cannot be one: there is no such owner. No other error is handled.
+# guard: whether the owner with exactly this id is active, or NULL if there is none. The trigger tasks_guard_owner asks it before a
+# task is written. A key is compared as its index does. The lock makes a DELETE wait for the new task, and the new task for the
+# DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled at the same time: the
+# trigger would not see the task, and the task would not see the change.
+# deleted, truncated: one statement for all owners. Tasks are locked in the order of their ids, as everywhere else.
+# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much. A row
+# that an UPDATE moves to another partition fires no such trigger. So a column by which the table is partitioned must not be in the
+# condition or the key; if it is the whole key, the key must not change (on_moved).
+# added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
+# first time of a cron or calendar task: the task is created paused until now, by `template`.
+# The last statement updates tasks that were registered earlier or under another condition. It must see every owner, whatever
+# policy the table has. A task that becomes active again is due like a task whose pause ends: the rule `resumed`.
+INSTALL = r"""DO $ticker_install$
+DECLARE
+    given_path pg_catalog.text := pg_catalog.current_setting('search_path');
+    given_timeout pg_catalog.text := pg_catalog.current_setting('lock_timeout');
+    given_security pg_catalog.text := pg_catalog.current_setting('row_security');
+    meant pg_catalog.text;
+    understood pg_catalog.text;
+    why pg_catalog.text;
+    names pg_catalog.text;
+    compared pg_catalog.text;
+    is_whole_key pg_catalog.bool;
+BEGIN
+PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+IF to_regprocedure({guard_owner_name}) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = 'the tables of this release are missing; run: ticker db upgrade';
+END IF;
+SELECT p.proargtypes[0]::regtype::text INTO names FROM pg_proc p
+WHERE p.pronamespace = {schema_name}::regnamespace AND p.proname = {name_of_id} AND p.proargtypes[0] <> {relation_name}::regtype;
+IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('owners of the type %s are already the rows of %s; declare a table '
+        'that exists once in each schema with owners.per_schema', {type}, names);
+END IF;
 
-CREATE OR REPLACE FUNCTION {key}(owner_id text, {declared}) LANGUAGE plpgsql STABLE AS $ticker$ BEGIN
+FOR attempt IN 1..{attempts} LOOP BEGIN
+PERFORM set_config('lock_timeout', '500ms', true);
+LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE;
+
+CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {id_o};
+
+understood := NULL;
+PERFORM set_config('search_path', given_path, true);
+CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
+PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+meant := pg_get_function_sqlbody({active_name}::regprocedure);
+BEGIN
+    CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
+    understood := pg_get_function_sqlbody({active_name}::regprocedure);
+    why := 'means ' || replace(regexp_replace(understood, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', '');
+EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
+    why := 'fails: ' || SQLERRM;
+END;
+IF understood IS DISTINCT FROM meant THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('active_when depends on the search_path, which triggers do not '
+        'have; without it, the condition %s; name the schema of each function, operator and type, as in active_when=%s', why,
+        to_json(replace(regexp_replace(meant, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', '')));
+END IF;
+
+SELECT string_agg(quote_ident(c.name), ', '), bool_and(c.name = ANY ({keys})) AND count(*) = cardinality({keys})
+INTO names, is_whole_key
+FROM (SELECT {relation_name}::regclass AS relation, ARRAY[{id_name}, {active_name}]::regprocedure[]::oid[] AS functions) t,
+    LATERAL {moving_columns} c;
+IF names IS NOT NULL AND NOT is_whole_key THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s is partitioned by %s, so an UPDATE may move a row to '
+        'another partition, which fires no trigger; leave %2$s out of active_when and of the key (key=''id'' if id alone is unique)',
+        {relation_name}::regclass, names);
+END IF;
+
+CREATE OR REPLACE FUNCTION {key}(owner text, {declared}) LANGUAGE plpgsql STABLE AS $ticker$ BEGIN
     {assigned}
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
 END $ticker$;
 
-CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {id_o};
+CREATE OR REPLACE VIEW {rows} AS SELECT {id}(o) AS id, {active}(o) AS active, {columns} FROM {relation} o;
 
-CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
-
-CREATE OR REPLACE FUNCTION {same}(o {relation}, owner_id text) RETURNS boolean LANGUAGE sql RETURN {compared};
+SELECT string_agg(format('v.ticker_key_%s OPERATOR(%s) %s', n - 1, coalesce(e.operator, 'pg_catalog.='), ({values})[n]), ' AND ')
+INTO compared
+FROM unnest({keys}) WITH ORDINALITY AS column_of_key (name, n) LEFT JOIN LATERAL (
+    SELECT format('%I.%s', s.nspname, p.oprname) AS operator
+    FROM pg_attribute a JOIN pg_index x ON x.indrelid = a.attrelid AND x.indisunique
+    CROSS JOIN LATERAL unnest(x.indkey::int2[], x.indclass::oid[]) AS i (attnum, opclass)
+    JOIN pg_opclass c ON c.oid = i.opclass
+    JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype AND m.amopstrategy = 3
+    JOIN pg_operator p ON p.oid = m.amopopr JOIN pg_namespace s ON s.oid = p.oprnamespace
+    WHERE a.attrelid = {relation_name}::regclass AND a.attname = column_of_key.name AND i.attnum = a.attnum
+    ORDER BY x.indisprimary DESC LIMIT 1) e ON true;
+EXECUTE replace($ticker_guard$
+CREATE OR REPLACE FUNCTION {guard}(owner text) RETURNS boolean {settings} AS $ticker$ DECLARE found boolean; BEGIN
+    SELECT v.active INTO found FROM {rows} v
+    WHERE $ticker_compared AND v.id = owner FOR {lock} OF v;
+    RETURN found;
+END $ticker$ $ticker_guard$, '$ticker_compared', compared);
+COMMENT ON FUNCTION {guard}(text) IS {type};
+COMMENT ON VIEW {rows} IS {type};
 
 CREATE OR REPLACE FUNCTION {deleted}() RETURNS trigger {settings} AS $ticker$ BEGIN
     DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
@@ -75,6 +155,9 @@ CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}
 FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
 
 CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
+    IF TG_WHEN = 'BEFORE' THEN
+        RAISE EXCEPTION 'the key of a row cannot change in %, which is partitioned by it: its tasks would not follow', TG_RELID::regclass;
+    END IF;
     IF {active}(OLD) <> {active}(NEW) THEN
         UPDATE {tasks} t SET owner_active = {active}(NEW), next_run = CASE WHEN {active}(NEW) THEN {resumed} ELSE next_run END
         FROM (SELECT clock_timestamp() AS now) i
@@ -91,17 +174,10 @@ END $ticker$;
 CREATE OR REPLACE TRIGGER {on_changed} AFTER UPDATE ON {relation}
 FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
 
-CREATE OR REPLACE FUNCTION {guarded}() RETURNS trigger {settings} AS $ticker$ BEGIN
-    SELECT {active}(o) INTO NEW.owner_active FROM {relation} o
-    WHERE {same}(o, NEW.owner_id) AND {id}(o) = NEW.owner_id FOR {lock};
-    IF FOUND THEN
-        RETURN NEW;
-    END IF;
-    RETURN NULL;
-END $ticker$;
-
-CREATE OR REPLACE TRIGGER {on_guarded} BEFORE INSERT OR UPDATE OF owner_type, owner_id ON {tasks}
-FOR EACH ROW WHEN (NEW.owner_type = {type}) EXECUTE FUNCTION {guarded}();
+IF names IS NOT NULL THEN
+    CREATE OR REPLACE TRIGGER {on_moved} BEFORE UPDATE ON {relation}
+    FOR EACH ROW WHEN ({id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
+END IF;
 
 CREATE OR REPLACE FUNCTION {added}() RETURNS trigger {settings} AS $ticker$ BEGIN
     {made} (SELECT {id}(added) AS id FROM added) o ON true {which};
@@ -111,7 +187,30 @@ END $ticker$;
 CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION {added}();
 
-UPDATE {tasks} t SET owner_active = o.active, next_run = CASE WHEN o.active THEN {resumed} ELSE next_run END
-FROM (SELECT {id}(o) AS id, {active}(o) AS active FROM {relation} o) o, (SELECT clock_timestamp() AS now) i
-WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
-"""
+-- any user could attach a function of triggers to a table; the guard is called by the owner of the tasks' trigger
+REVOKE ALL ON FUNCTION {deleted}(), {truncated}(), {changed}(), {added}(), {guard}(text) FROM PUBLIC;
+EXECUTE (SELECT $ticker_grant$GRANT EXECUTE ON FUNCTION {guard}(text) TO $ticker_grant$ || quote_ident(pg_get_userbyid(proowner))
+    FROM pg_proc WHERE oid = {guard_owner_name}::regprocedure);
+
+IF EXISTS (SELECT FROM {tasks} WHERE owner_type = {type}) THEN BEGIN
+    PERFORM set_config('row_security', 'off', true);
+    UPDATE {tasks} t SET owner_active = o.active, next_run = CASE WHEN o.active THEN {resumed} ELSE next_run END
+    FROM {rows} o, (SELECT clock_timestamp() AS now) i
+    WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
+    PERFORM set_config('row_security', given_security, true);
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s has tasks, and %s cannot see all of its rows (%s); install the '
+        'triggers as a role that can, such as one with BYPASSRLS', {relation_name}::regclass, current_user, SQLERRM);
+END; END IF;
+
+EXIT;
+EXCEPTION WHEN lock_not_available THEN
+    IF attempt = {attempts} THEN
+        RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s, or one of its tasks, is locked by another transaction '
+            '({attempts} attempts failed); install the triggers when that has ended', {relation_name}::regclass);
+    END IF;
+    PERFORM pg_sleep(0.5);
+END; END LOOP;
+PERFORM set_config('lock_timeout', given_timeout, true);
+PERFORM set_config('search_path', given_path, true);
+END $ticker_install$;"""

@@ -53,7 +53,7 @@ def sql() -> None:
 def check(as_json: bool) -> None:
     """List the problems of the tables, of this installation, and of the triggers of owner tables.
 
-    Warns about triggers of an older release. Exits with 0 if there are none, otherwise with 1.
+    Exits with 0 if there are none, otherwise with 1.
     """
     settings = configured()
     from ticker import migrations
@@ -68,8 +68,8 @@ def check(as_json: bool) -> None:
             problems = [
                 *filter(None, [installation.foreign(here, settings.environment)]),
                 *owner_checks.problems(db, settings.schema),
+                *owner_checks.outlived(db, settings.schema, partitioned=True),
             ]
-            render.warn([*owner_checks.outdated(db, settings.schema)])
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:

@@ -94,11 +94,7 @@ def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
         db.execute("SET TRANSACTION READ ONLY")
         yield from owner_checks.problems(db, config.schema)
-        for type_, condition in owner_checks.without_owner(db, config.schema):
-            for (tasks,) in db.execute(
-                f'SELECT count(*) FROM "{config.schema}".tasks t WHERE {condition} HAVING count(*) > 0'
-            ):
-                yield f"{counted(tasks, 'task')} of {type_} outlived their owner; delete them: ticker owners --orphans --remove"
+        yield from owner_checks.outlived(db, config.schema)
 
 
 def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:

@@ -6,6 +6,16 @@ EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND (n.nspname || '.' || c.relname = t.type
             OR c.relname = t.type AND (n.nspname = 'public' OR pg_table_is_visible(c.oid))))
 
+-- rule: moving_columns
+-- The columns that the functions read and by which the table is partitioned, at any level: an UPDATE of one may move the row.
+(SELECT DISTINCT a.attname AS name
+ FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+ WHERE d.classid = 'pg_proc'::regclass AND d.objid = ANY (t.functions) AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.relation
+    AND a.attname IN (SELECT k.attname FROM pg_partition_tree(t.relation) p
+        JOIN pg_depend i ON i.classid = 'pg_class'::regclass AND i.objid = p.relid AND i.objsubid > 0 AND i.deptype = 'i'
+            AND i.refclassid = 'pg_class'::regclass AND i.refobjid = p.relid AND i.refobjsubid = 0
+        JOIN pg_attribute k ON k.attrelid = p.relid AND k.attnum = i.objsubid))
+
 -- name: trigger_source
 SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace
@@ -30,8 +40,36 @@ WITH RECURSIVE types AS (
 SELECT type FROM types WHERE {is_table types} ORDER BY type
 
 -- name: guards
--- Lists the types of owners whose tasks a trigger guards, and the source of its function. The type is in the trigger's condition.
-SELECT replace(substring(pg_get_triggerdef(t.oid) FROM $$owner_type\)::text = '((?:[^']|'')*)'$$), $$''$$, $$'$$) AS type, p.prosrc AS source
-FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE t.tgrelid = '{schema}.tasks'::regclass AND p.pronamespace = '{schema}'::regnamespace AND starts_with(p.proname::text, 'owner_guarded_')
+-- Lists the types of owners that have a guard, with what it knows: the view of the table's rows, the table, and whether the table's
+-- name is the type. The guard of a dropped table stays. `moving` are the columns of an UPDATE that the triggers would miss, since it
+-- moves the row to another partition; a change of the key may be refused (a BEFORE trigger). `planted` are objects that the triggers use and that are neither
+-- PostgreSQL's nor a superuser's nor those of the triggers' owner.
+SELECT g.type, v.view::regclass::text AS rows, n.nspname || '.' || c.relname AS relation, c.relkind = 'p' AS is_partitioned,
+    g.type IN (c.relname, n.nspname || '.' || c.relname) AS is_named,
+    EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND g.type IN (c.relname, n.nspname || '.' || c.relname)) AS is_table,
+    (SELECT string_agg(quote_ident(m.name), ', ' ORDER BY m.name)
+     FROM (SELECT v.relation, ARRAY(SELECT oid FROM pg_proc WHERE oid = ANY (v.functions) AND (prorettype = 'boolean'::regtype
+            OR NOT EXISTS (SELECT FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
+                WHERE g.tgrelid = v.relation AND g.tgtype & 2 > 0 AND p.pronamespace = '{schema}'::regnamespace))) AS functions) t,
+        LATERAL {moving_columns} m) AS moving,
+    (SELECT string_agg(DISTINCT o.identity, ', ') FROM pg_depend d,
+        LATERAL pg_identify_object(d.refclassid, d.refobjid, 0) o, LATERAL (SELECT coalesce(
+            (SELECT proowner FROM pg_proc WHERE d.refclassid = 'pg_proc'::regclass AND oid = d.refobjid),
+            (SELECT oprowner FROM pg_operator WHERE d.refclassid = 'pg_operator'::regclass AND oid = d.refobjid),
+            (SELECT typowner FROM pg_type WHERE d.refclassid = 'pg_type'::regclass AND oid = d.refobjid AND typrelid = 0)) AS owner) w
+     WHERE (d.classid, d.objid) IN (SELECT 'pg_proc'::regclass, unnest(v.functions)
+            UNION ALL SELECT 'pg_trigger'::regclass, oid FROM pg_trigger WHERE tgrelid = v.relation)
+        AND NOT (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (
+            SELECT oid FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND starts_with(proname, 'owner_')))
+        AND w.owner <> g.proowner AND NOT (SELECT rolsuper FROM pg_roles WHERE oid = w.owner)) AS planted
+FROM (SELECT obj_description(oid, 'pg_proc') AS type, proowner FROM pg_proc
+      WHERE pronamespace = '{schema}'::regnamespace AND starts_with(proname, 'owner_guard_') AND prosecdef) g
+LEFT JOIN (SELECT obj_description(r.ev_class, 'pg_class') AS type, r.ev_class AS view,
+               max(d.refobjid) FILTER (WHERE d.refclassid = 'pg_class'::regclass) AS relation,
+               array_agg(d.refobjid) FILTER (WHERE d.refclassid = 'pg_proc'::regclass) AS functions
+           FROM pg_class w JOIN pg_rewrite r ON r.ev_class = w.oid
+           JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refobjid <> w.oid
+           WHERE w.relnamespace = '{schema}'::regnamespace AND starts_with(w.relname, 'owner_rows_') GROUP BY r.ev_class) v USING (type)
+LEFT JOIN pg_class c ON c.oid = v.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY type

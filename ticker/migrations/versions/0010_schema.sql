@@ -362,7 +362,7 @@ CREATE INDEX events_at ON events (at);
 -- The ticker: events that have not been notified yet.
 CREATE INDEX events_untold ON events (id) WHERE NOT told;
 
--- The next three triggers record all changes of `tasks`, including those by raw SQL. Each of their functions names its schema.
+-- Three of the next triggers record all changes of `tasks`, including those by raw SQL. Each of their functions names its schema.
 -- If it wrote to the schema of its trigger's table, it could be made to write anywhere, with its definer's rights. pg_temp
 -- comes last in their search_path, because otherwise a caller's temporary objects would be found first. The author is the one
 -- given to an operation (ticker.by), or else the user of the session.
@@ -399,6 +399,26 @@ CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_
 WHEN (NEW.enabled IS DISTINCT FROM OLD.enabled OR NEW.owner_active IS DISTINCT FROM OLD.owner_active
       OR NEW.paused_by IS DISTINCT FROM OLD.paused_by)
 EXECUTE FUNCTION note_change();
+
+-- Writes a task only if its owner exists, as active as its owner is. If the rows of a table are owners of this type, `owners` has made
+-- a guard for them: a function that returns whether the owner is active, or NULL if there is none. It must have its own owner's
+-- rights, so that nobody who may create functions here gets those of this one.
+CREATE FUNCTION guard_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND prosecdef
+    AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
+BEGIN
+    IF guard IS NOT NULL THEN
+        EXECUTE format('SELECT {schema}.%I($1)', guard) INTO NEW.owner_active USING NEW.owner_id::text;
+        IF NEW.owner_active IS NULL THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER tasks_guard_owner BEFORE INSERT OR UPDATE OF owner_type, owner_id ON tasks FOR EACH ROW
+WHEN (NEW.owner_type <> '') EXECUTE FUNCTION guard_owner();
 
 -- Records the old and the new value of each edited field. Arguments and metadata may hold secrets: for them, it records only
 -- that they changed. `told` is true, since edits and deletions are not notified.
@@ -467,7 +487,7 @@ CREATE TRIGGER tasks_note_deletion AFTER DELETE ON tasks REFERENCING OLD TABLE A
 FOR EACH STATEMENT EXECUTE FUNCTION note_deletion();
 
 -- Otherwise any role could use these functions in triggers on its own tables, with the rights of the schema's owner.
-REVOKE ALL ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC;
+REVOKE ALL ON FUNCTION note_change(), guard_owner(), note_edit(), note_deletion() FROM PUBLIC;
 
 -- One event on its way through one channel (log, webhook, mail, ...), until it is delivered.
 CREATE TABLE notices (

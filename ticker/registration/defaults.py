@@ -48,7 +48,7 @@ def defaults(
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "
-            "statements of owners.triggers (again, if an older release made its triggers)",
+            "statements of owners.triggers",
         )  # fmt: skip
     yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     if not existing:

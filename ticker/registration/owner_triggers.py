@@ -65,6 +65,7 @@ def triggers(
     parts = {
         **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), **_conditions(active_when, columns),
         "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "moving_columns": rule("moving_columns", schema, "t"),
+        "spelled": rule("spelled", schema, "t"),
         "relation": relation, "type": _text(type_), "tasks": f"{quoted(schema)}.tasks",
         "templates": f"{quoted(schema)}.templates", "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
         "refused": REFUSED, "attempts": str(ATTEMPTS), "relation_name": _text(relation), "schema_name": _text(quoted(schema)),

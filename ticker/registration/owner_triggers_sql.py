@@ -53,7 +53,7 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 # first time of a cron or calendar task: the task is created paused until now, by `template`.
 # The last statement updates tasks that were registered earlier or under another condition. It must see every owner, whatever
 # policy the table has. A task that becomes active again is due like a task whose pause ends: the rule `resumed`.
-INSTALL = r"""DO $ticker_install$
+INSTALL = """DO $ticker_install$
 DECLARE
     given_path pg_catalog.text := pg_catalog.current_setting('search_path');
     given_timeout pg_catalog.text := pg_catalog.current_setting('lock_timeout');
@@ -90,14 +90,14 @@ meant := pg_get_function_sqlbody({active_name}::regprocedure);
 BEGIN
     CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
     understood := pg_get_function_sqlbody({active_name}::regprocedure);
-    why := 'means ' || replace(regexp_replace(understood, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', '');
+    why := 'means ' || (SELECT {spelled} FROM (SELECT understood AS body) t);
 EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
     why := 'fails: ' || SQLERRM;
 END;
 IF understood IS DISTINCT FROM meant THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('active_when depends on the search_path, which triggers do not '
         'have; without it, the condition %s; name the schema of each function, operator and type, as in active_when=%s', why,
-        to_json(replace(regexp_replace(meant, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', '')));
+        (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
 END IF;
 
 SELECT string_agg(quote_ident(c.name), ', '), bool_and(c.name = ANY ({keys})) AND count(*) = cardinality({keys})

@@ -28,10 +28,24 @@ if TYPE_CHECKING:
 @click.option("--paused", is_flag=True, help="Only owners with a paused, disabled or inactive task.")
 @click.option("--orphans", is_flag=True, help="Only owners whose row no longer exists, with their tasks.")
 @click.option("--remove", is_flag=True, help="With --orphans: delete the tasks of the owners that are listed.")
+@click.option(
+    "--rename",
+    nargs=2,
+    metavar="OLD NEW",
+    help="Give the tasks, default tasks and triggers of one type another type, after its table was renamed.",
+)
 @options.limit(100)
 @as_json
 def owners(
-    type_: str | None, failing: bool, late: bool, paused: bool, orphans: bool, remove: bool, limit: int, as_json: bool
+    type_: str | None,
+    failing: bool,
+    late: bool,
+    paused: bool,
+    orphans: bool,
+    remove: bool,
+    rename: tuple[str, str] | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List owners with their task counts.
 
@@ -39,9 +53,14 @@ def owners(
 
     --orphans finds tasks that were left by deletions before their owner's table had triggers, and by dropped tables. It reads the
     tables of owners that have triggers.
+
+    --rename adapts to a table that was renamed or moved to another schema. It may be interrupted and repeated.
     """
     from ticker.read import owners as read_owners
 
+    if rename:
+        rename_owners(*rename, as_json)
+        return
     if remove and not orphans:
         raise click.UsageError(
             "--remove needs --orphans; to delete the tasks of one owner: ticker remove --owner TYPE:ID"
@@ -58,6 +77,18 @@ def owners(
     render.print_rows(statuses[:limit], as_json, data, show, "no owners")
     if len(statuses) > limit:
         render.warn([f"there are more than {limit} owners; see --limit, --type, --failing, --late and --paused"])
+
+
+def rename_owners(old: str, new: str, as_json: bool) -> None:
+    from ticker.registration import owner_rename
+
+    moved = sum(owner_rename.rename(database, configured().schema, old, new, user()))
+    if as_json:
+        render.print_json({"moved": moved})
+    else:
+        render.say(
+            f"{counted(moved, 'task')} of {old} now {'belongs' if moved == 1 else 'belong'} to owners of the type {new}"
+        )
 
 
 def print_orphans(type_: str | None, remove: bool, limit: int, as_json: bool) -> None:

@@ -16,6 +16,11 @@ EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             AND i.refclassid = 'pg_class'::regclass AND i.refobjid = p.relid AND i.refobjsubid = 0
         JOIN pg_attribute k ON k.attrelid = p.relid AND k.attnum = i.objsubid))
 
+-- rule: spelled
+-- The condition in the body of a function `active`, as a user writes it; NULL if there is none. Deparsed under pg_catalog, it names
+-- all schemas.
+nullif(replace(regexp_replace(t.body, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', ''), 'RETURN true')
+
 -- name: trigger_source
 SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace
@@ -44,7 +49,11 @@ SELECT type FROM types WHERE {is_table types} ORDER BY type
 -- name is the type. The guard of a dropped table stays. `moving` are the columns of an UPDATE that the triggers would miss, since it
 -- moves the row to another partition; a change of the key may be refused (a BEFORE trigger). `planted` are objects that the triggers use and that are neither
 -- PostgreSQL's nor a superuser's nor those of the triggers' owner.
-SELECT g.type, v.view::regclass::text AS rows, n.nspname || '.' || c.relname AS relation, c.relkind = 'p' AS is_partitioned,
+SELECT g.type, v.view::regclass::text AS rows, pg_get_viewdef(v.view) AS definition, n.nspname AS table_schema, c.relname AS table_name,
+    n.nspname || '.' || c.relname AS relation,
+    (SELECT {spelled b} FROM (SELECT pg_get_function_sqlbody(oid) AS body FROM pg_proc
+        WHERE oid = ANY (v.functions) AND prorettype = 'boolean'::regtype) b) AS active_when,
+    c.relkind = 'p' AS is_partitioned,
     g.type IN (c.relname, n.nspname || '.' || c.relname) AS is_named,
     EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND g.type IN (c.relname, n.nspname || '.' || c.relname)) AS is_table,
@@ -73,3 +82,39 @@ LEFT JOIN (SELECT obj_description(r.ev_class, 'pg_class') AS type, r.ev_class AS
            WHERE w.relnamespace = '{schema}'::regnamespace AND starts_with(w.relname, 'owner_rows_') GROUP BY r.ev_class) v USING (type)
 LEFT JOIN pg_class c ON c.oid = v.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY type
+
+-- name: rename_owner_type
+-- Gives the default tasks and the pauses of a type of owner to another type, which keeps its own.
+WITH taken AS (
+    DELETE FROM {schema}.templates w WHERE w.owner_type = %(old)s
+        AND EXISTS (SELECT FROM {schema}.templates n WHERE n.owner_type = %(new)s AND n.name = w.name)
+), renamed AS (
+    UPDATE {schema}.templates w SET owner_type = %(new)s WHERE w.owner_type = %(old)s
+        AND NOT EXISTS (SELECT FROM {schema}.templates n WHERE n.owner_type = %(new)s AND n.name = w.name)
+)
+UPDATE {schema}.pauses p SET value = %(new)s WHERE scope = 'owner_type' AND value = %(old)s AND resumed_at IS NULL
+    AND NOT EXISTS (SELECT FROM {schema}.pauses n WHERE n.scope = 'owner_type' AND n.value = %(new)s AND n.resumed_at IS NULL)
+
+-- name: replace_renamed
+-- Deletes the tasks of the new type whose names the next tasks of the old type have, which run no earlier than they would have.
+WITH chosen AS MATERIALIZED (
+    SELECT id, owner_id, name FROM {schema}.tasks WHERE owner_type = %(old)s AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s FOR UPDATE
+), gone AS (
+    DELETE FROM {schema}.tasks t USING chosen c WHERE t.owner_type = %(new)s AND t.owner_id = c.owner_id AND t.name = c.name
+        AND set_config('ticker.by', %(by)s, true) IS NOT NULL
+    RETURNING c.id, t.last_run, t.next_run
+)
+UPDATE {schema}.tasks t SET last_run = greatest(t.last_run, g.last_run), next_run = greatest(t.next_run, g.next_run)
+FROM gone g WHERE t.id = g.id
+
+-- name: move_renamed
+-- Gives the next tasks of a type the new type, if their owners exist. Returns the last id that it has looked at; NULL at the end.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE owner_type = %(old)s AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s FOR UPDATE
+), moved AS (
+    UPDATE {schema}.tasks SET owner_type = %(new)s WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING id
+)
+SELECT (SELECT max(id) FROM chosen) AS last, (SELECT count(*) FROM moved) AS moved
+
+-- name: has_owners
+SELECT FROM {schema}.tasks WHERE owner_type = %(type)s LIMIT 1

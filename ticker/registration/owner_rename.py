@@ -1,0 +1,71 @@
+"""Gives the tasks of a type of owner a new type, after its table was renamed or moved to another schema."""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ticker.db import sql
+from ticker.errors import BadInput
+from ticker.registration import owner_triggers
+from ticker.registration.owner_types import HOW
+from ticker.tasks.identity import check_text
+
+TASKS_AT_A_TIME = 1_000
+KEY_COLUMN = re.compile(r'("(?:[^"]|"")+"|\w+) AS ticker_key_\d+')
+
+
+class Connect(Protocol):
+    def __call__(self) -> AbstractContextManager[Any]:
+        """Returns a context with a connection in a transaction of its own."""
+
+
+def rename(connect: Connect, schema: str, old: str, new: str, by: str) -> Iterator[int]:
+    """Gives the tasks of one type of owner another, and yields how many of them each step has moved.
+
+    First, the table gets the triggers of the new type, then the tasks move with their cursors, last runs and pauses, and the
+    triggers of the old type go last. So no change of an owner is missed, and an interrupted call may be repeated. A task that
+    was registered for the new type meanwhile gives way to the old task of its name, which never runs earlier than it would
+    have. A task whose owner has no row in the table keeps the old type, and the table keeps the old triggers.
+    """
+    for field, type_ in (("old", old), ("new", new)):
+        check_text(field, type_)
+    with connect() as db:
+        db.execute("SET LOCAL statement_timeout = 0")
+        _install(db, schema, old, new)
+        sql.on(db, schema)("rename_owner_type", old=old, new=new)
+    after: int | None = 0
+    while after is not None:
+        with connect() as db:
+            batch = {"old": old, "new": new, "after": after, "limit": TASKS_AT_A_TIME}
+            sql.on(db, schema)("replace_renamed", by=by, **batch)
+            [row] = sql.on(db, schema)("move_renamed", **batch)
+        yield row["moved"]
+        after = row["last"]
+    with connect() as db:
+        if not sql.on(db, schema)("has_owners", type=old):
+            for statement in owner_triggers.drop_triggers(old, schema=schema):
+                db.execute(statement)
+
+
+def _install(db: Any, schema: str, old: str, new: str) -> None:
+    """Installs the triggers of the new type as those of the old one are, unless the table has them."""
+    guards = {row["type"]: row for row in sql.on(db, schema)("guards") if row["rows"]}
+    if new in guards:
+        return
+    if old not in guards:
+        raise BadInput("new", new, f"is not a table with ticker triggers, and neither is {old}; install them {HOW}")
+    table = guards[old]
+    where, name = table["table_schema"], table["table_name"]
+    if new not in (name, table["relation"]):
+        raise BadInput(
+            "new", new, f"is not the name of the table of {old}, {table['relation']}; rename the table first"
+        )
+    given = {"active_when": table["active_when"], "table_schema": where if new == name else None, "schema": schema}
+    keys = [_unquoted(column) for column in KEY_COLUMN.findall(table["definition"])]
+    for statement in owner_triggers.triggers(new, key=keys, **given):
+        db.execute(statement)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -245,6 +245,17 @@ def test_nor_with_the_password_that_the_browser_adds(
 
 
 @each_that_writes
+def test_nor_with_a_bearer_token_that_nobody_checked(one: Asking, serve: Serve, task: Task, db: Db) -> None:
+    """The application around a trusted page may accept any `Authorization`, and allow other sites to send it (CORS)."""
+    trusted, before = serve(application(trusted=True, tokens=[TOKEN])), rows(db)
+    for shown in ("Bearer x", "Bearer", "bearer ", f"Bearer {TOKEN}x", f"Basic {TOKEN}"):
+        for headers in FROM_OTHER_SITES:
+            problem(one.ask(trusted, headers=headers | {"Authorization": shown}), 403)
+    assert rows(db) == before
+    assert one.ask(trusted, headers=BEARER | FOREIGN).status_code in one.operation.answers
+
+
+@each_that_writes
 def test_a_page_of_ours_may_and_so_may_a_program_that_names_no_origin(one: Asking, client: TestClient, task: Task) -> None:  # fmt: skip
     ours = {"Origin": "http://localhost:8765", "Sec-Fetch-Site": "same-origin"}
     assert one.ask(client, headers=ours).status_code in one.operation.answers

@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from http.client import HTTPConnection
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ from ticker.errors import EXIT_CONFIGURATION
 from ticker.read import health
 from ticker.read.health import Health
 from ticker.settings import from_environment
-from ticker.web import application, protocol
+from ticker.web import access, application, protocol
 
 SECRET = "s3cr3t-word"
 
@@ -240,6 +240,59 @@ def test_a_client_that_reads_no_answer_is_cut_off(quick: Any, quick_server: uvic
         until(lambda: not connections, "it is cut off")
 
 
+each_door = pytest.mark.parametrize(
+    ("path", "kind"), [("/api/v1/tasks", "application/json"), ("/tasks/create", "application/x-www-form-urlencoded")]
+)
+
+
+def begin(wire: socket.socket, path: str, kind: str, length: str) -> None:
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", length]
+    wire.sendall("\r\n".join([*lines, f"Authorization: Bearer {TOKEN}", "", ""]).encode())
+
+
+@pytest.mark.slow
+@each_door
+@pytest.mark.parametrize("piece", [b"", b" "], ids=["silence", "a byte at a time"])
+@pytest.mark.parametrize("length", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_a_request_whose_body_does_not_end_is_answered_with_408(
+    length: str, path: str, kind: str, piece: bytes, quick: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "BODY_WITHIN", 0.5)
+    monkeypatch.setattr(protocol, "HEADERS_WITHIN", 60)
+    with socket.create_connection(quick, timeout=60) as wire:
+        begin(wire, path, kind, length)
+        wire.settimeout(0.05 if piece else 60)
+        answer = first_answer(wire, piece if "Length" in length else b"1\r\n%b\r\n" % piece)
+    assert answer.status == 408
+    assert json.load(answer)["detail"] == sentence("http.body_late", limit="0.5 s")
+
+
+@pytest.mark.slow
+@each_door
+def test_a_client_that_leaves_before_its_body_is_no_error(
+    path: str, kind: str, quick: Any, quick_server: uvicorn.Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = quick_server.server_state.tasks
+    with socket.create_connection(quick, timeout=60) as wire:
+        begin(wire, path, kind, "Content-Length: 100")
+        until(lambda: tasks, "it is served")
+    until(lambda: not tasks, "it is given up")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def first_answer(wire: socket.socket, piece: bytes) -> HTTPResponse:
+    """The answer to a request of which one piece after the other is sent until then."""
+    while True:
+        with suppress(TimeoutError):
+            wire.recv(1, socket.MSG_PEEK)
+            break
+        wire.sendall(piece)
+    wire.settimeout(60)
+    answer = HTTPResponse(wire, method="POST")
+    answer.begin()
+    return answer
+
+
 def until_closed(wire: socket.socket) -> bytes:
     """What it receives until the other side closes, while it sends one header after the other."""
     received = b""
@@ -255,9 +308,9 @@ def until_closed(wire: socket.socket) -> bytes:
             return received
 
 
-def test_ticker_web_waits_for_headers_ten_seconds(environ: dict[str, str]) -> None:
+def test_ticker_web_waits_for_headers_ten_seconds_and_for_a_body_as_long(environ: dict[str, str]) -> None:
     _, server = prepared(from_environment(), "127.0.0.1")
-    assert server.config.http is protocol.Protocol and protocol.HEADERS_WITHIN == 10
+    assert server.config.http is protocol.Protocol and protocol.HEADERS_WITHIN == access.BODY_WITHIN == 10
 
 
 @pytest.mark.slow

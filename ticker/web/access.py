@@ -8,7 +8,7 @@ may have forwarded the request, and the name in Host must be a loopback name. Th
 us through a name of their own (DNS rebinding).
 
 A change is checked further if a page of another site may have made the browser send it, that is, if the request has no
-bearer token. The browser must not declare that another site sent the request. A POST must contain JSON, or the header
+valid bearer token. The browser must not declare that another site sent the request. A POST must contain JSON, or the header
 that our page's script sends. Another site's page can send neither unless the server allows it (CORS), which we never do.
 The page therefore needs no cookie, and no key that its processes would have to share.
 """
@@ -21,17 +21,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from anyio import fail_after
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ticker import clock
 from ticker.errors import ConfigurationError, quoted
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
 # Bytes: kwargs and metadata of 64 kB each, which a form makes three times as long, plus the other fields.
 BODY_AT_MOST = 512 * 1024
+BODY_WITHIN = 10.0  # seconds after the headers, however many bytes arrive
 PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
@@ -139,8 +142,8 @@ class Guard:
             raise Refused(
                 403, "nothing can be changed here, because this server is read-only (TICKER_WEB_READ_ONLY, --read-only)"
             )
-        if self._access.tokens and headers.get("authorization", "").lower().startswith("bearer "):
-            return
+        if headers.get("authorization", "").lower().startswith("bearer ") and self._access.knows(headers):
+            return  # a browser does not add a bearer token by itself, and another site's page does not know it
         if not _is_same_origin(headers):
             raise Refused(403, "the request comes from a page of another site (Origin)")
         if scope["method"] != "POST" or is_json(headers) or headers.get(SCRIPT) == "true":
@@ -189,15 +192,21 @@ def loopback(host: str) -> bool:
 
 
 def _bounded(receive: Receive, headers: Headers) -> Receive:
-    """Returns `receive` limited to a body of 512 kB. It raises Refused before more is read."""
+    """Returns `receive` limited to a body of 512 kB within 10 s. It raises Refused before more is read, or when the time is up."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= 15 and int(length) <= BODY_AT_MOST):
         raise _too_long()
-    received = 0
+    received, ends = 0, clock.monotonic() + BODY_WITHIN
 
     async def bounded() -> Message:
         nonlocal received
-        message = await receive()
+        try:
+            with fail_after(ends - clock.monotonic()):
+                message = await receive()
+        except TimeoutError:
+            raise Refused(
+                408, f"the body is not complete {BODY_WITHIN:g} s after the headers; send the request again"
+            ) from None
         received += len(message.get("body", b""))
         if received > BODY_AT_MOST:
             raise _too_long()

@@ -18,7 +18,8 @@ Values hidden by TICKER_HIDE_ARGS are null."""
 SUCCESSES = {200: "Success.", 201: "Created.", 202: "Planned.", 204: "Done."}
 PROBLEMS = {
     401: "A token is required.", 403: "The client is refused, or nothing can be changed here.", 404: "Not found.",
-    409: "The row is locked by another transaction; nothing was written.", 413: "The body is too long.",
+    408: "The body did not arrive in time.", 409: "The row is locked by another transaction; nothing was written.",
+    413: "The body is too long.",
     415: "The body is not application/json.", 422: "A value is invalid; nothing was written.",
     503: "A server does not answer.",
 }  # fmt: skip
@@ -70,5 +71,6 @@ def succeeds(status: int, kind: Any) -> dict[str, Any]:
 
 def failures(operation: Operation) -> list[int]:
     """Returns the statuses of the problems with which the operation may answer."""
-    named = {404: operation.of, 409: operation.method != "GET", 415: operation.body is not None}
+    has_body = operation.body is not None
+    named = {404: operation.of, 408: has_body, 409: operation.method != "GET", 415: has_body}
     return sorted([401, 403, 413, 422, 503, *operation.fails, *(status for status, can_be in named.items() if can_be)])

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ticker.errors import BadInput, UnknownTask, quoted
@@ -51,6 +51,8 @@ def change(handler: Change) -> Callable[[Request], Any]:
         try:
             form = read(await request.body())
             return await run_in_threadpool(handler, site(request), request, form)
+        except ClientDisconnect:
+            raise
         except Exception as error:
             return answer(error, request.scope)
 

@@ -62,6 +62,11 @@ def fails() -> None:
     raise ValueError("no \x00 such host")
 
 
+@task("fails.saying")
+def fails_saying(words: str) -> None:
+    raise ValueError(words)
+
+
 @task("swallows")
 def swallows() -> None:
     """Leaves a child and a daemon, and overlooks every exception."""

@@ -44,7 +44,7 @@ _WEB_ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[
 _MAIL_SERVER = re.compile(
     r"smtps?://(?:[^@/?#:\s]+:[^@/?#:\s]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?"
 )
-_MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_MAILBOX = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq's error for such a URL quotes the whole password

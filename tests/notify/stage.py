@@ -170,7 +170,7 @@ class Post:
         return "".join(taken)
 
     def _answer(self, verb: str, words: str) -> bytes:
-        if self.refuse and words.startswith(self.refuse):
+        if self.refuse and words.lower().startswith(self.refuse):
             return f"550 no {words.split()[-1]}\r\n".encode()
         if verb == "EHLO":
             return b"250-post\r\n250-AUTH PLAIN\r\n250 STARTTLS\r\n" if self.context else b"250 post\r\n"

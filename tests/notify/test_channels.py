@@ -67,6 +67,7 @@ def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
           for url in (f"http://{SECRET}", f"smtp://u:{SECRET}/@h", f"smtp://u@{SECRET}@h", f"smtp://u:{SECRET}%zz@h", "smtp://",
                       "smtp://h:99999", "smtp://u:p%00@h")),
         ({"TICKER_MAIL_FROM": "me"}, sentence("errors.no_mail_address", setting="TICKER_MAIL_FROM", value="'me'", remedy="name@host")),
+        ({"TICKER_MAIL_FROM": "a.=?utf-8?q?=0AX=3A_y?=@x"}, sentence("errors.no_mail_address", setting="TICKER_MAIL_FROM", value="'a.=?utf-8?q?=0AX=3A_y?=@x'", remedy="name@host")),
         ({"TICKER_MAIL_FROM": "a@x,b@x"}, sentence("errors.addresses_over_the_limit", setting="TICKER_MAIL_FROM", value="'a@x,b@x'", number=2, limit=1)),
         ({"TICKER_MAIL_TO": "a@x, b@x\r\nBcc: c@x"}, sentence("errors.no_mail_address", setting="TICKER_MAIL_TO", value="'b@x\\r\\nBcc: c@x'", remedy="name@host")),
     ],

@@ -1,16 +1,21 @@
 """Mail by SMTP, to a small server on a real socket."""
 
+import re
 import socket
 from base64 import b64encode
 from dataclasses import replace
+from email.header import decode_header, make_header
 from typing import Any
 
 import pytest
 
+import ticker
 from tests.notify.stage import NOTICE, NOW, SECRET, Post, happens, notices, talking
+from tests.running import work
 from tests.sentences import sentence
+from ticker.engine.tick import tick
 from ticker.notify.channel import NotDelivered
-from ticker.notify.deliver import AFTER_FAILURE
+from ticker.notify.deliver import AFTER_FAILURE, IDLE
 from ticker.notify.mail import Mail, compose
 
 
@@ -28,9 +33,9 @@ def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, notifier):
     assert sentence("notices.subject", task="mail.fetch of channels:7", error="TimeoutError: slow").within(sent)
     assert "To: a@example.org, b@example.org\r\n" in sent and "Auto-Submitted: auto-generated\r\n" in sent
     assert "task_owner_id: 7\r\n" in sent and "what: failed\r\n" in sent
-    assert [line for line in post.lines if line.startswith("rcpt")] == [
-        "rcpt TO:<a@example.org>",
-        "rcpt TO:<b@example.org>",
+    assert [line.lower() for line in post.lines if line.startswith("rcpt")] == [
+        "rcpt to:<a@example.org>",
+        "rcpt to:<b@example.org>",
     ]
 
 
@@ -61,7 +66,7 @@ def test_smtps_is_tls_from_the_first_byte(certificate):
 
 
 def test_a_receiver_who_is_refused_is_named_and_the_others_get_their_mail(caplog):
-    post = Post(refuse="rcpt TO:<b@")
+    post = Post(refuse="rcpt to:<b@")
     with talking(post) as port:
         assert mail(port, to=("a@example.org", "b@example.org")).deliver(NOTICE) == "accepted for 1 of 2"
     assert sentence("logs.mail_refused", event=7, address="b@example.org").within(caplog.messages)
@@ -72,7 +77,7 @@ def test_a_receiver_who_is_refused_is_named_and_the_others_get_their_mail(caplog
     ids=["as it is", "where a message is cut", "as it was sent"],
 )  # fmt: skip
 def test_a_server_that_repeats_the_password_does_not_bring_it_into_a_log(certificate, words):
-    post = Post(certificate, refuse="mail FROM")
+    post = Post(certificate, refuse="mail from")
     post._answer = lambda verb, sent: Post._answer(post, verb, sent) if verb != "AUTH" else f"535 {words}\r\n".encode()  # type: ignore[method-assign]
     with talking(post) as port, pytest.raises(NotDelivered) as error:
         mail(port, f"me:{SECRET}@").deliver(NOTICE)
@@ -100,6 +105,52 @@ def test_nothing_that_a_task_says_becomes_a_header_or_a_second_line():
     )
     assert sent["Bcc"] is None and "\n" not in sent["Subject"]
     assert not any(line.startswith("Bcc:") for line in sent.as_bytes().decode().splitlines())
+
+
+HOSTILE = (
+    "=?utf-8?q?=0AReply-To:_evil@attacker.example=0AX-Forged:_yes?=",
+    "=?utf-8?q?=0AContent-Type:_text/html=0A=0A<b>pay_here</b>?=",
+    "=?us-ascii?Q?=0D=0ABcc:_all@example.org?= and more",
+    "=?utf-8?b?ClgtRm9yZ2VkOiB5ZXM=?=",
+    "=?utf-8*en?q?=0AX-Forged:_yes?=",
+    "at (=?utf-8?q?=0AX-Forged:_yes?=) =?utf-8?q?=0AX-Forged:_yes?==?utf-8?q?=0AX-Forged:_yes?=",
+    "caf\u00e9 =?utf-8?q?=0AX-Forged:_yes?= \u65e5\u672c\u8a9e",
+    "==??utf-8?q?=0AX-Forged:_yes?=",
+    "plain",
+)
+
+
+@pytest.mark.slow
+def test_encoded_words_in_an_error_or_a_name_do_not_become_headers(environ, db, store, queue, notifier):
+    """Some versions of Python decode them in a header's value, and send the newlines in them (CVE-2024-6923); others refuse."""
+    for number, words in enumerate((*HOSTILE, "\r\nBcc: all@example.org\r\n\r\nbody")):
+        ticker.register(db, "fails.saying", name=f"{number}", every="1m", kwargs={"words": words})
+    for words in HOSTILE:
+        whose = {"name": words, "owner": ("feeds", words), "subject": words}
+        ticker.register(db, "fails.saying", every="1m", kwargs={"words": "no"}, **whose)
+    tick(store, queue)
+    work()
+    tick(store, queue)
+    post = Post()
+    with talking(post) as port:
+        assert notifier(mail(port)).round() == IDLE
+    assert notices(db) == []
+    subjects = ["".join(subject_of(message).split()) for message in post.messages]
+    assert len(subjects) == 2 * len(HOSTILE) + 1
+    for words in HOSTILE:
+        shown = "".join(words.split())
+        assert sum(f"failed:ValueError:{shown}" in subject for subject in subjects) == 1, (words, subjects)
+        assert sum(f"[ticker]{shown}offeeds:" in subject for subject in subjects) == 1, (words, subjects)
+
+
+def subject_of(message: str) -> str:
+    """What a reader of the mail is shown, whose headers are those of every notice."""
+    unfolded = re.sub(r"\r\n(?=[ \t])", "", message.partition("\r\n\r\n")[0])
+    names, values = zip(*(line.split(":", 1) for line in unfolded.splitlines()), strict=True)
+    assert sorted(names) == [
+        "Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "MIME-Version", "Message-ID", "Subject", "To",
+    ]  # fmt: skip
+    return str(make_header(decode_header(values[names.index("Subject")])))
 
 
 def test_the_message_id_of_a_notice_is_the_same_each_time():

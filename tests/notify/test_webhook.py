@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,6 +54,14 @@ def test_a_webhook_gets_the_notice_as_json_signed_with_each_key(db, notifier, en
 def test_without_a_key_nothing_is_signed(endpoint):
     assert Webhook(endpoint.url).deliver(NOTICE) == "answered 204 No Content"
     assert not {"Ticker-Timestamp", "Ticker-Signature"} & endpoint.got[0][0].keys()
+
+
+def test_nothing_that_a_task_says_becomes_a_header(endpoint):
+    evil = "=?utf-8?q?=0AX-Forged:_yes?= x\r\nX-Forged: yes\r\n\r\nbody"
+    for notice in (NOTICE, replace(NOTICE, task_name=evil, owner_id=evil, subject=evil, error=evil, words=evil)):
+        Webhook(endpoint.url).deliver(notice)
+    [(plain, _), (headers, body)] = endpoint.got
+    assert plain | {"Content-Length": str(len(body))} == headers and json.loads(body)["error"] == evil
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 404, 301, 307])

@@ -107,7 +107,9 @@ class _Client(smtplib.SMTP):
 def compose(notice: Notice, sender: str, receivers: Sequence[str]) -> EmailMessage:
     """Returns the message. Its id is the same each time the notice is sent."""
     composed = EmailMessage()
-    composed["Subject"] = message.printable(f"[ticker] {message.text(notice)}", SUBJECT_AT_MOST)
+    subject = message.printable(f"[ticker] {message.text(notice)}", SUBJECT_AT_MOST)
+    # Python decodes `=?utf-8?q?=0A...?=` in a value, and some versions send its newline as it is (CVE-2024-6923)
+    composed["Subject"] = subject.replace("=?", "= ?")
     composed["From"] = sender
     composed["To"] = ", ".join(receivers)
     composed["Date"] = format_datetime(clock.python_utc())

@@ -20,6 +20,11 @@ EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
 
 
+def escaped(text: str) -> str:
+    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is one line and safe to show."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def quoted(value: object) -> str:
     """Returns `value` in the form for an error message: escaped, and cut to 60 characters."""
     if isinstance(value, int) and value.bit_length() > 200:

@@ -1,5 +1,7 @@
 """Writes the log lines of our processes to standard output, where a Procfile's runner collects them.
 
+No text from outside looks like a line of ours: control characters are escaped, and further lines of a text begin with `|`.
+
 With TICKER_LOG=json, each line is a JSON object: `time`, `level`, `logger`, `event`, `message`, the fields that the message
 names (`task=%s`), and `traceback` if there is one. Each of our log calls passes its stable event name in `extra`.
 """
@@ -11,6 +13,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from ticker.errors import escaped
+
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 _PLACEHOLDER = re.compile(r"(?:(\w+)=)?%[-#0 +]*\d*(?:\.\d+)?([a-zA-Z%])")
@@ -18,7 +22,7 @@ _PLAIN = (str, int, float, dict, type(None))
 
 
 class TextFormatter(logging.Formatter):
-    """Writes lines of text, with the time in UTC."""
+    """Writes lines of text, with the time in UTC. A message takes more than one line only if its own words do."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)
@@ -26,6 +30,13 @@ class TextFormatter(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
         at = datetime.fromtimestamp(record.created, UTC)
         return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        line = super().formatMessage(record)
+        return line if "\n" in str(record.msg) else escaped(line)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n  | ".join(map(escaped, super().format(record).split("\n")))
 
 
 class JsonFormatter(TextFormatter):

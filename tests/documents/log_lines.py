@@ -19,6 +19,10 @@ names the task, its owner (`-` if it has none), the run and the job:
 A success is logged as INFO, and a failure as WARNING, with its reason. RQ's own INFO lines about such a job are left out, because they
 say the same; `--logging_level DEBUG` shows them. With `--log-format` or `--date-format`, RQ writes its other lines in that form.
 
+Text from outside, such as an error, cannot look like another line. Control characters are escaped (`\\n`), so a message takes one
+line. The lines of a traceback, and further lines of RQ's messages, begin with two spaces and `|`. A form that you choose for RQ's
+lines escapes nothing.
+
 `TICKER_LOG=json` writes one JSON object per line, including RQ's lines:
 
     {"task": 7, "name": "inbox", "owner": "customer:7", "run": 12, "job": "k3xq-t7-1772355600000000", "outcome": "succeeded",

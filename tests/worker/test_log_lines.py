@@ -11,6 +11,14 @@ from ticker.engine.tick import tick
 
 pytestmark = pytest.mark.slow
 
+FORGED = "2026-03-01T12:00:00.000Z INFO ticker tick due=0"
+FAILS = """
+from wrappers import task
+
+@task("fails.together", batch=3, concurrency={concurrency})
+async def fails_together(words):
+    raise ValueError(words)
+"""
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
@@ -52,6 +60,26 @@ def test_a_drop_names_its_owner(environ, db, store, queue, owner):
     tick(store, queue)
     [line] = about(task, work().stdout.splitlines())
     assert f"dropped reason=unknown_function task={task.id} name=unheard.of owner=customer:7 " in line
+
+
+@pytest.mark.parametrize("concurrency", [1, 3], ids=["in a batch", "in a group"])
+def test_what_a_function_raises_cannot_look_like_another_line(concurrency, environ, db, store, queue):
+    words = f"no\n{FORGED}\r{FORGED}\x1b[2K\u2028{FORGED}"
+    announced = (
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('fails.together', 3, %s, now())"
+    )
+    db.execute(announced, [concurrency])
+    for number in range(3):
+        ticker.register(db, "fails.together", name=f"{number}", every="1m", kwargs={"words": words})
+    ticker.register(db, "fails.saying", every="1m", kwargs={"words": words})
+    tick(store, queue)
+    done = work(patch=FAILS.format(concurrency=concurrency))
+    lines = done.stdout.split("\n")[:-1]
+    assert [run.outcome for run in ticker.list_runs(db)] == ["failed"] * 4 and done.stderr == ""
+    assert all(re.match(rf"{TIME} [A-Z]+ (rq|ticker)|  \| ", line) and line.isprintable() for line in lines)
+    assert not any(line.startswith(FORGED) for line in lines)
+    assert sum("run failed task=" in line and FORGED in line for line in lines) == 4
+    assert sum("ValueError: no" in line for line in lines if line.startswith("  | ")) >= 4
 
 
 def test_with_json_each_line_is_an_object_with_a_stable_event(environ, db, store, queue, owner, monkeypatch):

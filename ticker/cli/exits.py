@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from ticker.cli.lazy import LazyGroup
-from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, TickerError
+from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, TickerError, escaped
 
 NOT_SO = 1
 BAD_INPUT = 2
@@ -62,15 +62,13 @@ def report(error: Exception) -> int:
 
 
 def sentence(error: Exception) -> str:
-    from ticker.cli.fit import shown
-
     if isinstance(error, click.UsageError):
         see = f"; see: {error.ctx.command_path} --help" if error.ctx else ""
         text = error.format_message().strip().rstrip(".")
-        return shown(" ".join((text[:1].lower() + text[1:]).split())) + see
+        return escaped(" ".join((text[:1].lower() + text[1:]).split())) + see
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, TickerError):
-        return "\n".join(shown(line) for line in str(error).splitlines())
+        return "\n".join(escaped(line) for line in str(error).splitlines())
     first = (str(error).strip() or "no message").splitlines()[0].strip().rstrip(".")
-    return f"{type(error).__name__}: {shown(first)}; set TICKER_DEBUG=1 for the traceback"
+    return f"{type(error).__name__}: {escaped(first)}; set TICKER_DEBUG=1 for the traceback"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
+from ticker.errors import escaped
+
 GAP = 2  # cells between two columns
 LAST_AT_LEAST = 20  # cells for the last column, which gives the reason
 NARROW = 19  # cells, the width of a time; on a narrow screen, a column's limit, unless a fifth of the width is more
@@ -23,18 +25,13 @@ class Line(NamedTuple):
     style: str = ""
 
 
-def shown(text: str) -> str:
-    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is safe to print on a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def row(*cells: object, style: str = "") -> Row:
-    return Row(tuple(shown(str(cell)) for cell in cells), style)
+    return Row(tuple(escaped(str(cell)) for cell in cells), style)
 
 
 def line(text: str, width: int, style: str = "") -> Line:
     """Returns a sentence as one line, cut to the width."""
-    return Line(cropped(shown(text), width), style)
+    return Line(cropped(escaped(text), width), style)
 
 
 def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Line]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from ticker.cli import fit
-from ticker.cli.fit import Line, Row, shown
+from ticker.cli.fit import Line, Row
+from ticker.errors import escaped
 from ticker.model import Outcome
 from ticker.read.formatting import (
     details,
@@ -99,7 +100,7 @@ def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
 
 
 def say(sentence: str, *, err: bool = False) -> None:
-    click.echo(shown(sentence), err=err)
+    click.echo(escaped(sentence), err=err)
 
 
 def warn(sentences: Sequence[str]) -> None:
@@ -125,7 +126,7 @@ def columns(*names: str) -> Table:
 
 def add(table: Table, *cells: object, style: str = "") -> None:
     """Adds a row. A cell that is a list contains pieces; any other cell is converted to text."""
-    table.rows.append(([cell if isinstance(cell, list) else [(shown(str(cell)), "")] for cell in cells], style))
+    table.rows.append(([cell if isinstance(cell, list) else [(escaped(str(cell)), "")] for cell in cells], style))
 
 
 def print_table(table: Table) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ticker.errors import escaped
 from ticker.model import EventKind
 
 NOTIFIED = (
@@ -92,9 +93,8 @@ def trial(at: datetime, host: str, schema: str) -> Notice:
 
 def printable(line: str, at_most: int = 1000) -> str:
     """Returns one line, with control characters escaped as in Python."""
-    line = " ".join(line.split())
-    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    return escaped if len(escaped) <= at_most else f"{escaped[: at_most - 1]}…"
+    line = escaped(" ".join(line.split()))
+    return line if len(line) <= at_most else f"{line[: at_most - 1]}…"
 
 
 def _sentence(notice: Notice) -> str:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
+from ticker.errors import escaped
+
 STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 6, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600,
          43_200, 86_400)  # seconds  # fmt: skip
 LONGER = 2  # above them, each step is twice the previous one
@@ -195,4 +197,4 @@ def label(instant: datetime, every: timedelta) -> str:
 
 def safe(text: str) -> str:
     """Returns the text as XML allows it: escaped, and without control characters."""
-    return escape("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
+    return escape(escaped(text))

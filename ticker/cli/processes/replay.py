@@ -7,8 +7,7 @@ import click
 
 from ticker.cli import pictures, render
 from ticker.cli.connection import configured
-from ticker.cli.fit import shown
-from ticker.errors import BadInput
+from ticker.errors import BadInput, escaped
 from ticker.read.explain import counted
 
 if TYPE_CHECKING:
@@ -138,4 +137,4 @@ def judge(played: "list[Played]") -> None:
     first = next(one for one in played if one.differing)
     of_which = f" ({first.table.name})" if len(played) > 1 else ""
     sentence = f"{differing} of {counted(lines, 'line')} differ{'s' if differing == 1 else ''}; the first{of_which} is "
-    raise click.ClickException(shown(sentence + first.first_difference()))
+    raise click.ClickException(escaped(sentence + first.first_difference()))

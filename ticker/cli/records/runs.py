@@ -7,8 +7,8 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import database
-from ticker.cli.fit import shown
 from ticker.cli.options import as_json, owner_hint, ref
+from ticker.errors import escaped
 from ticker.model import GOOD, LARGEST_ID, Outcome, Reason
 from ticker.read import formatting
 from ticker.schedules.duration import words
@@ -86,7 +86,7 @@ def print_full(full: "FullRun") -> None:
     for title, text in (("output", full.output), ("error output", full.error_output), ("traceback", run.traceback)):
         if text:
             click.echo(f"\n{title}:")
-            click.echo("\n".join(shown(line.expandtabs()) for line in text.splitlines()))
+            click.echo("\n".join(escaped(line.expandtabs()) for line in text.splitlines()))
 
 
 def pieces(full: "FullRun") -> str:

@@ -5,32 +5,69 @@ from tests.mutants.mutant import Mutant
 TRIGGERS = "ticker/registration/owner_triggers_sql.py"
 CHECKS = "ticker/registration/owner_checks.py"
 COLUMNS = "tests/registration/test_owner_columns.py::"
+INSTALLING = "tests/registration/test_installing.py::"
 CHECKED = "tests/cli/test_owner_checks.py::"
 
 OWNERS = (
     Mutant(
         "errors-of-a-condition-are-ignored",
         TRIGGERS,
-        "    IF FOUND THEN\n        RETURN NEW;\n    END IF;\n    RETURN NULL;\n",
-        "    IF FOUND THEN\n        RETURN NEW;\n    END IF;\n    RETURN NULL;\nEXCEPTION WHEN others THEN RETURN NEW;\n",
+        "    RETURN found;\n",
+        "    RETURN found;\nEXCEPTION WHEN others THEN RETURN true;\n",
         "No trigger ignores an error: the statement fails instead.",
         (f"{COLUMNS}test_an_error_of_the_condition_reaches_the_application",),
     ),
     Mutant(
-        "unfit-triggers-pass-the-check",
-        CHECKS,
-        "elif guard and (error := _error(db, guard)):",
-        "elif (error := ''):",
-        "`ticker db check` compiles the triggers that older releases made.",
-        (f"{CHECKED}test_triggers_of_an_older_release_that_no_longer_compile_are_a_problem",),
+        "triggers-are-parsed-under-the-callers-path",
+        TRIGGERS,
+        "PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);\nmeant",
+        "meant",
+        "Everything that an installation creates is parsed under pg_catalog.",
+        (f"{INSTALLING}test_what_others_plant_in_a_schema_of_the_path_is_never_called",),
     ),
     Mutant(
-        "outdated-triggers-are-not-named",
-        CHECKS,
-        "if not guard.is_tracked and",
-        "if False and",
-        "`ticker db check` warns about triggers that cannot follow a renamed column.",
-        (f"{CHECKED}test_triggers_of_an_older_release_work_and_are_named_until_they_are_installed_again",),
+        "a-condition-may-change-its-meaning",
+        TRIGGERS,
+        "IF understood IS DISTINCT FROM meant THEN",
+        "IF understood IS NULL THEN",
+        "A condition that means something else without the search_path is refused.",
+        (
+            f"{INSTALLING}test_a_condition_that_would_silently_mean_something_else_is_refused_with_the_spelling_that_does_not",
+        ),
+    ),
+    Mutant(
+        "keys-are-compared-as-texts",
+        TRIGGERS,
+        "coalesce(e.operator, 'pg_catalog.=')",
+        "coalesce('pg_catalog.=', e.operator)",
+        "A key is compared as its index does.",
+        (f"{INSTALLING}test_a_key_is_compared_as_its_index_does_and_found_by_it",),
+    ),
+    Mutant(
+        "rows-move-to-another-partition-unseen",
+        TRIGGERS,
+        "IF names IS NOT NULL AND NOT is_whole_key THEN",
+        "IF names IS NOT NULL AND NOT true THEN",
+        "A table is refused if it is partitioned by a column of the condition or of a part of the key.",
+        (f"{INSTALLING}test_a_table_whose_rows_would_move_without_firing_a_trigger_is_refused",),
+    ),
+    Mutant(
+        "two-tables-share-a-type",
+        TRIGGERS,
+        "\nIF FOUND THEN\n",
+        "\nIF false THEN\n",
+        "The rows of two tables are never owners of one type.",
+        (f"{INSTALLING}test_one_type_is_one_table",),
+    ),
+    Mutant(
+        "a-renamed-task-runs-too-early",
+        "ticker/db/sql/owners.sql",
+        "last_run = greatest(t.last_run, g.last_run), next_run = greatest(t.next_run, g.next_run)",
+        "last_run = t.last_run, next_run = t.next_run",
+        "A task that replaces another one after a rename never runs earlier than that would have.",
+        (
+            "tests/registration/test_rename.py::test_a_task_that_was_registered_under_the_new_name_gives_way_and_nothing_runs_earlier",
+        ),
     ),
     Mutant(
         "dropped-tables-pass-the-check",
@@ -51,8 +88,8 @@ OWNERS = (
     Mutant(
         "owners-that-are-back-lose-their-tasks",
         CHECKS,
-        'elif not _error(db, guard):\n            yield guard.type, f"{of_type} AND NOT EXISTS (SELECT FROM {guard.table} o WHERE {guard.id} = t.owner_id)"',
-        "elif not _error(db, guard):\n            yield guard.type, of_type",
+        """f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)\"""",
+        "of_type",
         "Only tasks whose owner has no row are orphans.",
         (f"{CHECKED}test_an_orphan_whose_row_is_back_keeps_its_tasks",),
     ),

@@ -75,6 +75,13 @@ def test_a_table_that_was_followed_under_its_new_name_gets_the_tasks_of_the_old(
     put(db, owners.drop_triggers("mail_channels"))
     db.execute("ALTER TABLE mail_channels RENAME TO mailboxes; DELETE FROM mailboxes WHERE id = 3")
     put(db, owners.triggers("mailboxes", active_when=ACTIVE))
+    remedy = "ticker owners --rename mail_channels NEW"
+    external = sentence("doctor.external", type="mail_channels", remedy=remedy)
+    assert external in [note["sentence"] for note in answer("doctor", code=1)["notes"]]
+    db.execute("INSERT INTO ticker.templates VALUES ('mail_channels', 'clean', '{}')")
+    assert answer("db", "check", code=1)["problems"] == [
+        sentence("doctor.defaults_of_no_table", type="mail_channels", remedy=remedy)
+    ]
     assert answer(*RENAME) == {"moved": 2}
     assert (states(db), states(db, "mailboxes")) == ({"3": True}, {"1": True, "2": True})
 

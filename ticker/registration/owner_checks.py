@@ -27,25 +27,43 @@ def unread(db: Any, schema: str, type_: str | None) -> Iterator[str]:
 def _problems(db: Any, schema: str) -> Iterator[tuple[str, str]]:
     """Yields each type of owner with a problem, and the problem."""
     execute = sql.on(db, schema)
-    guards, tables = {row["type"]: row for row in execute("guards")}, {row["type"] for row in execute("owner_tables")}
-    for type_ in sorted({*guards, *tables}):
-        guard = guards.get(type_)
+    guards, types = ({row["type"]: row for row in execute(name)} for name in ("guards", "types_of_owners"))
+    for type_ in sorted({*guards, *types}):
+        guard, known = guards.get(type_), types.get(type_, {"is_table": False, "has_defaults": False})
         if not is_followed(execute, schema, type_):
-            is_there = type_ in tables or (guard and (guard["rows"] or guard["is_table"]))
-            yield type_, f"table {type_} {has_no_trigger(type_)}" if is_there else _without_table(type_)
+            if known["is_table"] or (guard and (guard["rows"] or guard["is_table"])):
+                yield type_, f"table {type_} {has_no_trigger(type_)}"
+            elif guard:
+                yield type_, _without_table(type_)
+            elif known["has_defaults"]:
+                yield (
+                    type_,
+                    f"nobody gets the default tasks of {type_}, because no table of that name has triggers; if it was renamed, {_rename(type_)}",
+                )
         elif guard is None or guard["rows"] is None:
             yield type_, f"some of the triggers of table {type_} were dropped; {install('them again', type_)}"
         else:
             yield from ((type_, problem) for problem in _misfits(guard))
 
 
+def external(db: Any, schema: str) -> Iterator[str]:
+    """Yields a sentence for each type that has tasks and is no table here. Such owners may be rows elsewhere."""
+    execute = sql.on(db, schema)
+    followed = {row["type"] for row in execute("guards")}
+    for row in execute("types_of_owners"):
+        if not row["is_table"] and not row["has_defaults"] and row["type"] not in followed:
+            yield f"{row['type']} is no table with triggers, so nothing deletes the tasks of its owners; if its table was renamed, {_rename(row['type'])}"
+
+
+def _rename(type_: str, new: str = "NEW") -> str:
+    return f"run: ticker owners --rename {shlex.quote(type_)} {shlex.quote(new)}"
+
+
 def _misfits(guard: Row) -> Iterator[str]:
     """Yields what does not fit about triggers that are all there."""
     type_, table = guard["type"], guard["relation"]
     if not guard["is_named"]:
-        new = table.removeprefix("public.")
-        rename = f"ticker owners --rename {shlex.quote(type_)} {shlex.quote(new)}"
-        yield f"the table of {type_} is now {table}; if the application names it so, run: {rename}"
+        yield f"the table of {type_} is now {table}; {_rename(type_, table.removeprefix('public.'))}"
     if guard["moving"]:
         yield (
             f"table {type_} is partitioned by {guard['moving']}, so an UPDATE may move a row to another partition, which fires no "

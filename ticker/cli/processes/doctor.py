@@ -95,6 +95,7 @@ def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         db.execute("SET TRANSACTION READ ONLY")
         yield from owner_checks.problems(db, config.schema)
         yield from owner_checks.outlived(db, config.schema)
+        yield from map(Advice, owner_checks.external(db, config.schema))
 
 
 def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:

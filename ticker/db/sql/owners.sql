@@ -35,14 +35,15 @@ SELECT CASE
     ELSE 'unknown' END AS standing
 FROM (SELECT %(type)s::text AS type) t
 
--- name: owner_tables
--- Lists the types of owners with tasks that are names of tables here. Reads the index once for each type, however many
--- tasks there are.
+-- name: types_of_owners
+-- Lists the types of owners with tasks or default tasks, and whether they are names of tables here. Reads the index once for each
+-- type, however many tasks there are.
 WITH RECURSIVE types AS (
     SELECT min(owner_type) AS type FROM {schema}.tasks WHERE owner_type > ''
     UNION ALL
     SELECT (SELECT min(owner_type) FROM {schema}.tasks WHERE owner_type > types.type) FROM types WHERE type IS NOT NULL)
-SELECT type FROM types WHERE {is_table types} ORDER BY type
+SELECT t.type, {is_table t} AS is_table, EXISTS (SELECT FROM {schema}.templates WHERE owner_type = t.type) AS has_defaults
+FROM (SELECT type FROM types WHERE type IS NOT NULL UNION SELECT owner_type FROM {schema}.templates) t ORDER BY type
 
 -- name: guards
 -- Lists the types of owners that have a guard, with what it knows: the view of the table's rows, the table, and whether the table's

@@ -96,8 +96,8 @@ EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
 END;
 IF understood IS DISTINCT FROM meant THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('active_when depends on the search_path, which triggers do not '
-        'have; without it, the condition %s; name the schema of each function, operator and type, as in active_when=%s', why,
-        (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
+        'have; without it, the condition %s; name the schema of each function, operator and type; this session reads it as '
+        'active_when=%s', why, (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
 END IF;
 
 SELECT string_agg(quote_ident(c.name), ', '), bool_and(c.name = ANY ({keys})) AND count(*) = cardinality({keys})

@@ -9,9 +9,17 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.documents.recipes import write
 from tests.running import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+
+TESTS = {
+    "foreign/ticker.py": "PRICE = 5\n",
+    "foreign/test_price.py": "import ticker\n\ndef test_price():\n    assert ticker.PRICE == 5\n",
+    "own/test_kit.py": "def test_kit(ticker_kit):\n    assert ticker_kit.run_due(until=0) == []\n",
+}
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -21,7 +29,10 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 def files(folder: Path) -> set[str]:
     found = (path for package in ("ticker", "wrappers") for path in (folder / package).rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)) for path in found if "__pycache__" not in path.parts}
+    plugin = folder / "rq_ticker_pytest.py"
+    return {
+        str(path.relative_to(folder)) for path in (*found, plugin) if "__pycache__" not in path.parts and path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +59,17 @@ def test_what_is_built_works_outside_the_repository(tmp_path, uv, packages, kind
     [built] = packages.glob(f"*.{kind}")
     run(uv, "venv", "-q", "venv", cwd=tmp_path)
     programs = tmp_path / "venv" / "bin"
-    package = f"rq-ticker[binary,web] @ {built.as_uri()}"
-    run(uv, "pip", "install", "-q", "--python", programs / "python", package, cwd=tmp_path)
+    package = f"rq-ticker[binary,embedded,web] @ {built.as_uri()}"
+    run(uv, "pip", "install", "-q", "--python", programs / "python", package, "pytest", cwd=tmp_path)
     code = "import ticker, wrappers; print(ticker.__file__)"
     [installed] = run(programs / "python", "-c", code, cwd=tmp_path).split()
     assert files(Path(installed).parent.parent) == files(ROOT) and tmp_path in Path(installed).parents
     for command in ([], ["demo"], ["run"], ["worker"], ["web"]):
         assert run(programs / "ticker", *command, "--help", cwd=tmp_path).startswith("Usage: ticker")
     assert run(programs / "ticker", "db", "sql", cwd=tmp_path).startswith('CREATE SCHEMA IF NOT EXISTS "ticker";')
+    write(tmp_path, **TESTS)
+    for project in ("foreign", "own"):
+        assert "1 passed" in run(programs / "python", "-m", "pytest", "-q", cwd=tmp_path / project)
 
 
 def test_the_metadata_can_be_uploaded_and_the_changelog_names_the_version(uv, packages):

@@ -20,6 +20,10 @@ class Installation(NamedTuple):
     environment: str
     is_here: bool
 
+    @property
+    def owner(self) -> str:
+        return f"the environment {self.environment!r}" if self.environment else "an installation without an environment"
+
 
 class Adopted(NamedTuple):
     """The result of `adopt`. `former` and `id` are the installations before and after."""
@@ -42,8 +46,7 @@ def foreign(row: Installation, environment: str = "") -> str:
     if not row.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
     elif environment and environment != row.environment:
-        known = f"the environment {row.environment!r}" if row.environment else "an installation without an environment"
-        why = f"DATABASE_URL: these tables belong to {known}, and TICKER_ENVIRONMENT is {environment!r}"
+        why = f"DATABASE_URL: these tables belong to {row.owner}, and TICKER_ENVIRONMENT is {environment!r}"
     else:
         return ""
     return (

@@ -2,21 +2,28 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from ticker import embedded, migrations
+from ticker import embedded, migrations, settings
+from ticker.db import installation, sql
 from ticker.db.connections import connect
-from ticker.settings import psycopg_url
+from ticker.errors import ConfigurationError
+from ticker.settings import Settings, psycopg_url
 from ticker.testing.queues import claimed
 
 PREFIX = "ticker_testing_"
+ENVIRONMENT = "ticker.testing"  # TICKER_ENVIRONMENT of the tables that the kit creates; it empties no others
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The servers that kits use. With `empties_tables`, each kit begins by deleting all rows of the schema."""
+    """The servers that kits use: a database, a schema without tables, and an empty Redis database.
+
+    The first kit creates the tables, and each kit begins by deleting their rows. It refuses tables that no kit created. Without
+    `empties_tables`, it uses the tables of the schema as they are.
+    """
 
     database_url: str
     redis_url: str
@@ -25,8 +32,9 @@ class Servers:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables that name the servers and the schema."""
-        return {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url, "TICKER_SCHEMA": self.schema}
+        """The variables that name the servers, the schema, and the environment of the kit's tables."""
+        variables = {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url, "TICKER_SCHEMA": self.schema}
+        return variables | {"TICKER_ENVIRONMENT": ENVIRONMENT} if self.empties_tables else variables
 
 
 @contextmanager
@@ -45,7 +53,7 @@ def servers(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
         url = psycopg_url(given) if given else at_the_end.enter_context(embedded.postgres(environ)).url
         redis_url = at_the_end.enter_context(redis(environ))
         at_the_end.callback(_drop, url, schema)
-        migrations.upgrade(url, schema)
+        create_tables(url, schema)
         yield Servers(url, redis_url, schema)
 
 
@@ -56,6 +64,21 @@ def redis(environ: Mapping[str, str]) -> Iterator[str]:
         url = environ.get("REDIS_URL") or at_the_end.enter_context(embedded.valkey(environ)).url
         at_the_end.enter_context(claimed(url))
         yield url
+
+
+def create_tables(url: str, schema: str) -> None:
+    """Creates or upgrades the kit's tables. Raises ConfigurationError if the schema has tables that no kit created."""
+    with closing(connect(url, name="ticker-testing")) as connection:
+        [row] = connection.run("SELECT to_regclass($1) AS found", [f'"{schema}".installation'])
+        here = installation.read(sql.on(connection, schema)) if row["found"] else None
+        if here and here.environment != ENVIRONMENT:
+            server = connection.info
+            raise ConfigurationError(
+                f"DATABASE_URL: the test kit deletes all rows, and the tables in schema {schema!r} of {server.host}:{server.port}"
+                f"/{server.dbname} belong to {here.owner}: name a schema without tables, and the kit creates its own there"
+            )
+    with settings.use(Settings(environment=ENVIRONMENT)):
+        migrations.upgrade(url, schema)
 
 
 def _drop(url: str, schema: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from unittest.mock import patch
 
 from ticker import clock, settings
+from ticker.db import tables
 from ticker.db.connections import Connection, connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
@@ -19,12 +20,11 @@ from ticker.queue.rq import RedisQueue
 from ticker.read.journal import list_runs
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
-from ticker.testing.isolation import Servers
-from ticker.testing.queues import Queues, perform
+from ticker.testing.isolation import Servers, create_tables
+from ticker.testing.queues import Queues, claimed_once, perform
 
 log = logging.getLogger("ticker.run")
 
-KEPT_TABLES = ("installation", "ticker_version")
 AHEAD = timedelta(minutes=2)  # what triggers write by the database's clock in the first minute of a test is due at once
 END = datetime.max.replace(tzinfo=UTC)
 REAL_TIME = [clock.__name__, "_pytest.timing"]  # not frozen: a wait by a frozen clock would never end
@@ -57,6 +57,9 @@ class Kit:
             log.addFilter(_is_wanted)
             block.callback(log.removeFilter, _is_wanted)
             self._settings = settings.from_environment()
+            if servers.empties_tables:
+                create_tables(servers.database_url, servers.schema)
+            block.enter_context(claimed_once(servers.redis_url))
             self.db = block.enter_context(closing(connect(servers.database_url, name="ticker-testing")))
             self._queues = block.enter_context(closing(Queues(servers.redis_url)))
             self._queue = block.enter_context(closing(RedisQueue.from_settings(self._settings)))
@@ -180,11 +183,9 @@ class Kit:
     def _empty(self) -> None:
         self._queues.empty()
         if self._servers.empties_tables:
-            found = self.db.run(
-                "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = $1 AND tablename <> ALL ($2)",
-                [self._servers.schema, [*KEPT_TABLES]],
-            )
-            self.db.run(f"TRUNCATE {', '.join(row['name'] for row in found)} RESTART IDENTITY", [])
+            emptied = (table for table in tables.metadata.sorted_tables if table is not tables.installation)
+            names = ", ".join(f'"{self._servers.schema}".{table.name}' for table in emptied)
+            self.db.run(f"TRUNCATE {names} RESTART IDENTITY", [])
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:

@@ -1,7 +1,7 @@
 """Takes jobs from RQ's queues and runs them in this process. The only module of the kit that knows RQ and Redis."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from uuid import uuid4
 
 from redis import Redis
@@ -13,6 +13,7 @@ from ticker.queue import rq
 from ticker.read.explain import counted
 
 CLAIM = "ticker:testing"  # a key that keeps other test sessions out of the database
+_claims = set[str]()  # the URLs of the databases that this process has claimed
 
 
 class Queues:
@@ -58,20 +59,29 @@ def claimed(url: str) -> Iterator[None]:
             count = redis.dbsize()
             if count or not redis.set(CLAIM, own, nx=True):
                 raise ConfigurationError(_not_empty(redis, count))
+        _claims.add(url)
         try:
             yield
         finally:
+            _claims.remove(url)
             queues.empty()
             redis.delete(CLAIM)
 
 
+def claimed_once(url: str) -> AbstractContextManager[None]:
+    """Claims the database for the block, unless this process has claimed it already."""
+    return nullcontext() if url in _claims else claimed(url)
+
+
 def _not_empty(redis: Redis, count: int) -> str:
+    server = redis.get_connection_kwargs()
+    where = server.get("path") or f"{server.get('host', 'localhost')}:{server.get('port', 6379)}"
     what = (
-        f"another test session uses this one, or was killed ({CLAIM})"
+        f"is used by another test session, or one that was killed has left {CLAIM} there (then FLUSHDB empties it)"
         if redis.exists(CLAIM)
-        else f"it has {counted(count, 'key')}"
+        else f"has {counted(count, 'key')}"
     )
     return (
-        f"REDIS_URL: the test kit needs an empty Redis database, and {what}: name another one, such as "
-        "redis://localhost:6379/15, or unset REDIS_URL to start an embedded server"
+        f"REDIS_URL: the test kit needs an empty Redis database, and {where}/{server.get('db', 0)} {what}: name another one, such "
+        "as redis://localhost:6379/15, or unset REDIS_URL to start an embedded server"
     )

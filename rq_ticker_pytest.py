@@ -1,4 +1,8 @@
-"""Defines the fixtures. pytest imports this module in every session, so it imports our other modules when a fixture is used."""
+"""Defines the pytest fixtures of the test kit.
+
+pytest imports this module in every session, also where another package is named `ticker`. So it is outside of ours, and
+imports nothing of it before a fixture is used.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,16 +16,16 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def ticker_servers() -> "Iterator[Servers]":
     """PostgreSQL and Redis for the kits of this session: those of DATABASE_URL and REDIS_URL, or embedded ones."""
-    from ticker import testing
+    from ticker.testing import servers
 
-    with testing.servers() as servers:
-        yield servers
+    with servers() as running:
+        yield running
 
 
 @pytest.fixture
 def ticker_kit(ticker_servers: "Servers") -> "Iterator[Kit]":
     """A ticker and a worker in this process, without tasks or jobs, on a clock that only the kit moves."""
-    from ticker import testing
+    from ticker.testing import Kit
 
-    with testing.Kit(ticker_servers) as kit:
+    with Kit(ticker_servers) as kit:
         yield kit

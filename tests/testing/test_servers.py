@@ -38,12 +38,15 @@ def kit(environ, schema="mine"):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "found"),
-    [("production", "testing.tables_of_production"), ("", "testing.tables_without_environment")],
+    [
+        ("production", sentence("testing.tables_of_production", schema="'ticker'", database=SERVER)),
+        ("", sentence("testing.tables_without_environment", schema="'ticker'", database=SERVER)),
+    ],
 )
 def test_a_kit_refuses_tables_that_no_kit_created(environment, found, environ, db, redis):
     db.execute("UPDATE ticker.installation SET environment = %s", [environment])
     ticker.register(db, "mail.fetch", every="1m")
-    assert refused(lambda: kit(environ, "ticker").__enter__()) == sentence(found, schema="'ticker'", database=SERVER)
+    assert refused(lambda: kit(environ, "ticker").__enter__()) == found
     db.execute("DELETE FROM ticker.installation")
     assert sentence("testing.tables_without_environment", schema="'ticker'", database=SERVER) == refused(
         lambda: kit(environ, "ticker").__enter__()
@@ -71,15 +74,19 @@ def test_a_kit_creates_its_tables_on_the_first_use_and_empties_them_on_the_next(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("key", "found"), [("mine", "testing.redis_with_keys"), (CLAIM, "testing.redis_in_use")], ids=["keys", "in use"]
+    ("key", "found"),
+    [
+        ("mine", sentence("testing.redis_with_keys", server=SERVER, keys=1)),
+        (CLAIM, sentence("testing.redis_in_use", server=SERVER)),
+    ],
+    ids=["keys", "in use"],
 )
 @pytest.mark.parametrize("empties", [True, False])
 def test_a_kit_refuses_a_redis_database_that_is_not_its_own(key, found, empties, environ, redis):
     redis.set(key, "1")
     schema = "mine" if empties else "ticker"
     own = testing.Servers(environ["DATABASE_URL"], environ["REDIS_URL"], schema, empties_tables=empties)
-    keys = {"keys": 1} if key == "mine" else {}
-    assert refused(lambda: testing.Kit(own).__enter__()) == sentence(found, server=SERVER, **keys)
+    assert refused(lambda: testing.Kit(own).__enter__()) == found
     assert redis.keys() == [key.encode()]
 
 

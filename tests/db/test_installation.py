@@ -5,7 +5,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -84,8 +84,16 @@ def other(servers: Servers, template: str) -> Iterator[str]:
     admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-def adopt(db: Db, *, resume: bool = False, environment: str = "") -> installation.Adopted:
-    return installation.adopt(db, "ticker", environment, resume=resume)
+def adopt(db: Db, *, resume: bool = False, environment: str = "", force: bool = True) -> installation.Adopted:
+    """Adopts the tables, by default also right after a tick or a run of the test."""
+    return installation.adopt(db, "ticker", environment, resume=resume, force=force)
+
+
+def pauses(db: Db) -> list[tuple[str, str, str, datetime | None]]:
+    return [(pause.scope, pause.by, pause.reason, pause.until) for pause in ticker.list_pauses(db)]
+
+
+ADOPTED = sentence("errors.adopted_reason", at=re.compile(r".*Z"), installation="test1234")
 
 
 def here(db: Db) -> installation.Installation:
@@ -144,7 +152,7 @@ def test_a_dump_that_is_restored_is_refused(
     subprocess.run([bin_ / "psql", "-q", "-v", "ON_ERROR_STOP=1", database_url], input=dump.stdout, capture_output=True,
                    timeout=60, check=True)  # fmt: skip
     assert not_startable(Settings(database_url, redis_url)) == SENTENCE
-    assert adopt(db).paused == 1
+    adopt(db)
     checks.check(Settings(database_url, redis_url))
 
 
@@ -264,18 +272,62 @@ def test_nothing_is_adopted_that_is_ours_already(db: Db, environ: dict[str, str]
 
 @pytest.mark.slow
 def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: Settings, play: Played) -> None:
-    ticker.register(db, "poll", name="mine", every="1m")
-    ticker.pause(db, ticker.register(db, "poll", name="theirs", every="1m").id, by="anna", reason="a holiday")
+    ticker.register(db, "poll", every="1m")
     found = adopt(db)
-    assert (found.former, found.paused, here(db).is_here) == (INSTALLATION, 1, True)
+    assert (found.former, here(db).is_here) == (INSTALLATION, True)
     assert found.id == here(db).id != INSTALLATION
     checks.check(settings)
-    mine, theirs = ticker.list_tasks(db)
-    assert (mine.paused_by, theirs.paused_by, theirs.paused_reason) == ("adopt", "anna", "a holiday")
-    assert sentence("errors.adopted_reason", at=re.compile(r".*Z"), installation="test1234") == mine.paused_reason
+    [pause] = pauses(db)
+    assert pause == ("all", "adopt", ADOPTED, None)
+    ticker.register(db, "poll", name="new", every="1m")
     assert play.tick().enqueued == 0
     event = db.execute("SELECT task_id, task_name, by, words FROM ticker.events WHERE what = 'adopted'").fetchall()
-    assert event == [(0, "", "adopt", sentence("why.adopted", installation="test1234", number=1))]
+    assert event == [(0, "", "adopt", sentence("why.adopted", installation="test1234"))]
+
+
+def test_one_call_resumes_all_that_adopt_paused_and_nothing_else(db: Db, foreign: None, play: Played) -> None:
+    ticker.register(db, "poll", name="mine", every="1m")
+    ticker.pause(db, ticker.register(db, "poll", name="theirs", every="1m").id, by="anna", reason="a holiday")
+    ticker.pause_all(db, function="reports", by="anna")
+    adopt(db)
+    assert play.tick().enqueued == 0
+    ticker.resume_all(db)
+    assert play.tick().enqueued == 1
+    mine, theirs = ticker.list_tasks(db)
+    assert (mine.paused_by, theirs.paused_by, theirs.paused_reason) == (None, "anna", "a holiday")
+    assert pauses(db) == [("function", "anna", "", None)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ends_in", "found"),
+    [
+        (None, ("all", "anna", "an upgrade", None)),
+        (60, ("all", "anna", "an upgrade", None)),
+        (0, ("all", "adopt", ADOPTED, None)),
+    ],
+    ids=["without an end", "with an end", "over"],
+)
+def test_a_pause_of_all_tasks_remains_but_does_not_end_by_itself(
+    ends_in: int | None, found: tuple[Any, ...], db: Db, foreign: None, play: Played
+) -> None:
+    ticker.register(db, "poll", every="1m")
+    until = None if ends_in is None else play.now + timedelta(seconds=ends_in)
+    ticker.pause_all(db, by="anna", reason="an upgrade", until=until and until + timedelta(seconds=1))
+    play.at(1)
+    adopt(db)
+    assert pauses(db) == [found]
+    play.at(120)
+    assert play.tick().enqueued == 0
+
+
+@pytest.mark.slow
+def test_a_restored_production_is_not_paused(db: Db, foreign: None) -> None:
+    adopt(db, resume=True)
+    assert pauses(db) == []
+    assert db.execute("SELECT words FROM ticker.events").fetchall() == [
+        (sentence("why.adopted_and_resumed", installation="test1234"),)
+    ]
 
 
 @pytest.mark.slow
@@ -296,8 +348,7 @@ def test_after_a_restore_of_the_same_production_what_waited_is_due_again_and_not
     play.tick()
     [waited] = play.task().waiting
     play.db.execute("UPDATE ticker.installation SET database_oid = 1")
-    found = adopt(play.db, resume=True)
-    assert (found.paused, found.dropped) == (0, 0)
+    assert adopt(play.db, resume=True).dropped == 0
     assert (play.task().waiting, play.task().next_run, play.task().paused_by) == ((), waited, None)
     play.redis.flushdb()
     assert play.tick().enqueued == 1
@@ -364,17 +415,94 @@ def test_somebody_elses_notices_are_not_sent(db: Db, foreign: None) -> None:
     assert db.execute("SELECT told FROM ticker.events WHERE what = 'failed'").fetchone() == (True,)
 
 
-def test_a_call_that_was_interrupted_is_repeated(db: Db, foreign: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_was_interrupted_is_repeated(play: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --force, too: what the first call has ended is no sign of life."""
     for number in range(5):
-        ticker.register(db, "poll", name=f"{number}", every="1m")
+        ticker.register(play.db, "poll", name=f"{number}", every="1m")
+    play.tick()
+    play.take()
+    play.at(100)
+    play.db.execute("UPDATE ticker.installation SET database_oid = 1")
     monkeypatch.setattr(installation, "ROWS_AT_A_TIME", 2)
-    db.execute("ALTER TABLE ticker.tasks ADD CONSTRAINT stop CHECK (name <> '4' OR paused_by IS NULL)")
+    play.db.execute(
+        "ALTER TABLE ticker.tasks ADD CONSTRAINT stop CHECK (name <> '4' OR run_token IS NOT NULL) NOT VALID"
+    )
     with pytest.raises(psycopg.IntegrityError):
-        adopt(db)
-    assert not here(db).is_here
-    db.execute("ALTER TABLE ticker.tasks DROP CONSTRAINT stop")
-    assert adopt(db).paused == 1
-    assert here(db).is_here and all(task.paused_by == "adopt" for task in ticker.list_tasks(db))
+        adopt(play.db, force=False)
+    assert not here(play.db).is_here and pauses(play.db) == []
+    play.db.execute("ALTER TABLE ticker.tasks DROP CONSTRAINT stop")
+    adopt(play.db, force=False)
+    assert here(play.db).is_here and [pause[1] for pause in pauses(play.db)] == ["adopt"]
+
+
+TICKED = (
+    "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at, last_report)"
+    " SELECT gen_random_uuid(), '', 1, at, at, '{report}' FROM (SELECT clock_timestamp() - interval '{ago} s' AS at) a"
+)
+ANNOUNCED = "INSERT INTO ticker.functions (name, announced_at) VALUES ('poll', clock_timestamp() - interval '{ago} s')"
+RAN = (
+    "INSERT INTO ticker.runs (task_id, task_name, function, kind, state, outcome, started_at, ended_at, until, token, created_at)"
+    " SELECT 1, '', '', 'manual', {end}, clock_timestamp(), gen_random_uuid(), '2000-01-01' FROM"
+    " (SELECT clock_timestamp() - interval '{ago} s' AS at) a"
+)
+RUNNING, SUCCEEDED = "'running', NULL, at, NULL::timestamptz", "'ended', 'succeeded', '2000-01-01', at"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("done", "sign", "least", "span"),
+    [
+        (TICKED.format(ago=15, report="{}"), "a ticker ticked", 15, 90),
+        (TICKED.format(ago=600, report='{"tick_ms": 300000}'), "a ticker ticked", 600, 900),
+        (ANNOUNCED.format(ago=20), "a worker started", 20, 90),
+        (RAN.format(ago=30, end=RUNNING), "a run started", 30, 90),
+        (RAN.format(ago=40, end=SUCCEEDED), "a run ended", 40, 90),
+    ],
+    ids=["ticker", "slow ticker", "worker", "running", "ended"],
+)
+@pytest.mark.parametrize("options", [[], ["--resume"]], ids=["copy", "restore"])
+def test_a_live_production_is_not_adopted_without_force(
+    options: list[str],
+    done: str,
+    sign: str,
+    least: int,
+    span: int,
+    db: Db,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TICKER_ENVIRONMENT", "staging")
+    db.execute("UPDATE ticker.installation SET environment = 'production'")
+    db.execute(done)  # type: ignore[arg-type]
+    refused = CliRunner().invoke(main, ["db", "adopt", *options])
+    assert refused.exit_code == 78
+    told = sentence(
+        "errors.in_use", sign=sign, ago=re.compile(r"\d+"), wait=re.compile(r"\d+"), installation="test1234"
+    )
+    assert refused.stderr[7:-1] == told
+    ago, wait = map(int, re.findall(r"(\d+) s\b", refused.stderr))
+    assert (ago + wait, least <= ago < least + 60) == (span, True)
+    assert (here(db).id, pauses(db)) == (INSTALLATION, [])
+    assert CliRunner().invoke(main, ["db", "adopt", "--force", *options]).exit_code == 0
+    assert here(db).id != INSTALLATION
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "done",
+    [
+        TICKED.format(ago=91, report="{}"),
+        TICKED.format(ago=0, report='{"ended": true}'),
+        ANNOUNCED.format(ago=91),
+        RAN.format(ago=91, end=RUNNING),
+        RAN.format(ago=91, end=SUCCEEDED),
+    ],
+    ids=["ticker", "ticker that was stopped", "worker", "running", "ended"],
+)
+def test_an_old_dump_is_adopted_without_a_wait(done: str, db: Db, foreign: None) -> None:
+    db.execute(done)  # type: ignore[arg-type]
+    adopt(db, force=False)
+    assert here(db).is_here
 
 
 @pytest.mark.slow
@@ -383,9 +511,11 @@ def test_adopt_says_what_it_did_and_how_to_go_on(db: Db, foreign: None, environ:
     done = CliRunner().invoke(main, ["db", "adopt"])
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
-        sentence("cli.adopted", old="test1234", new=here(db).id, paused="1 tasks", lost="0 runs", dropped="0 waiting"),
-        sentence("cli.adopted_remedy", task="ticker resume TASK", owner="ticker resume --owner TYPE:ID"),
+        sentence("cli.adopted", old="test1234", new=here(db).id, lost="0 runs", dropped="0 waiting"),
+        sentence("cli.adopted_remedy", command="ticker resume --all"),
     ]
+    assert CliRunner().invoke(main, ["resume", "--all"]).exit_code == 0
+    assert pauses(db) == []
 
 
 # -------------------------------------------------------------------------------------------------------------- leases

@@ -57,7 +57,7 @@ REASONS = {
     Reason.STOPPED: "a planned run or a piece was stopped before it started (`ticker stop`)",
 }
 EVENTS = {
-    EventKind.PAUSED: "a user, an application or `ticker db adopt` paused the task; for a pause of many tasks, its `task_id` is 0",
+    EventKind.PAUSED: "a user or an application paused the task; for a pause of many tasks, such as that of `ticker db adopt`, its `task_id` is 0",
     EventKind.AUTO_PAUSED: "the ticker paused it, after `pause_after` failures in a row",
     EventKind.RESUMED: "its pause ended; for a pause of many tasks, its `task_id` is 0",
     EventKind.DISABLED: "it was disabled",

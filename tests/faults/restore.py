@@ -19,7 +19,7 @@ from tests.faults.stage import Stage
 from tests.running import ROOT
 from wrappers.sandbox import subreaper
 
-ADOPT = ("db", "adopt", "--resume")
+ADOPT = ("db", "adopt", "--resume", "--force")  # the copy may be younger than 90 s
 GRACE = 5.0  # seconds from SIGTERM to SIGKILL
 PATIENCE = 30.0  # seconds for the last session to go
 HERE, COPY = "postgres", "earlier"

@@ -42,5 +42,5 @@ def test_a_restore_brings_back_the_copy_and_exports_what_was_there(
     assert left == [1]
     assert [line["row"]["task_id"] for line in exported if line["event"] == "noted"] == [1, 2]
     assert restored["dumped"] == copied < restored["stopped"] < restored["at"]
-    assert adopted == [("db", "adopt", "--resume")]
+    assert adopted == [("db", "adopt", "--resume", "--force")]
     assert stage.edits.restores == 1

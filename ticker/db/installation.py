@@ -10,7 +10,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.errors import ConfigurationError
 
-ROWS_AT_A_TIME = 2_000  # pausing so many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
+ROWS_AT_A_TIME = 2_000  # so many tasks that wait take 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
 
 
 class Installation(NamedTuple):
@@ -21,7 +21,7 @@ class Installation(NamedTuple):
     is_here: bool
 
     @property
-    def owner(self) -> str:
+    def in_words(self) -> str:
         return f"the environment {self.environment!r}" if self.environment else "an installation without an environment"
 
 
@@ -30,7 +30,6 @@ class Adopted(NamedTuple):
 
     former: str
     id: str
-    paused: int
     dropped: int
     lost: int
 
@@ -46,12 +45,12 @@ def foreign(row: Installation, environment: str = "") -> str:
     if not row.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
     elif environment and environment != row.environment:
-        why = f"DATABASE_URL: these tables belong to {row.owner}, and TICKER_ENVIRONMENT is {environment!r}"
+        why = f"DATABASE_URL: these tables belong to {row.in_words}, and TICKER_ENVIRONMENT is {environment!r}"
     else:
         return ""
     return (
-        f'{why}: run "ticker db adopt" to take them over with all tasks paused, or "ticker db adopt --resume" after a '
-        "restore of the same production system"
+        f'{why}: check that DATABASE_URL is right; if it is, run "ticker db adopt" to take them over with all tasks paused, or '
+        '"ticker db adopt --resume" after a restore of the same production system'
     )
 
 
@@ -61,35 +60,49 @@ def check(row: Installation, environment: str = "") -> None:
         raise ConfigurationError(sentence)
 
 
-def adopt(connection: Any, schema: str, environment: str, *, resume: bool) -> Adopted:
-    """Takes over the tables under a new id. Raises ConfigurationError if they are ours already.
+def adopt(connection: Any, schema: str, environment: str, *, resume: bool, force: bool) -> Adopted:
+    """Takes over the tables under a new id. Pauses all tasks unless `resume`.
 
     Until the last step, they belong to the former installation. So an interrupted call may be repeated, and nothing
     starts on half-adopted tables.
+
+    Raises ConfigurationError if they are ours already. Also raises it if a ticker or a worker may be at work on them, unless `force`.
     """
     execute = sql.on(connection, schema)
-    here = read(execute)
+    here, now = read(execute), clock.now()
     if not foreign(here, environment):
         raise ConfigurationError(
             f"these tables already belong to this installation ({here.id}): there is nothing to adopt"
         )
-    now, former = clock.now(), here.id or "unknown"
+    if not force and (signs := execute("signs_of_life", now=now)):
+        raise ConfigurationError(_in_use(here.id, **signs[0]))
+    former = here.id or "unknown"
     batch = {"resume": resume, "now": now, "limit": ROWS_AT_A_TIME}
     while execute("apply_changes", limit=ROWS_AT_A_TIME)[0]["count"]:
         pass
     execute("adopt_minutes")
     if not resume:
         execute("silence")
-    lost, after, paused, dropped = 0, 0, 0, 0
+    lost, after, dropped = 0, 0, 0
     while rows := execute("adopt_runs", reason=f"its worker belongs to installation {former}", **batch):
         lost += sum(row["outcome"] == "lost" for row in rows)
-    since = (now or clock.python_utc()).strftime("%Y-%m-%d %H:%M:%SZ")
-    reason = f"since {since}, when the tables of installation {former} were adopted"
     while after is not None:
-        [row] = execute("adopt_tasks", after=after, reason=reason, **batch)
-        after, paused, dropped = row["last"], paused + row["paused"], dropped + row["dropped"]
-    words = f"the tables of installation {former}; {paused} tasks were paused"
-    marked = execute("adopt", former=here.id, environment=environment or here.environment, words=words, now=now)
+        [row] = execute("adopt_tasks", after=after, **batch)
+        after, dropped = row["last"], dropped + row["dropped"]
+    [instant] = execute("instant", now=now)
+    execute("open_pauses", now=instant["now"])  # so that a pause that is over does not stand in for ours
+    marked = execute(
+        "adopt", former=here.id, environment=environment or here.environment, now=now, resume=resume,
+        reason=f"since {instant['now']:%Y-%m-%d %H:%M:%SZ}, when the tables of installation {former} were adopted",
+        words=f"the tables of installation {former}" + ("" if resume else "; all tasks were paused"),
+    )  # fmt: skip
     if not marked:
         raise ConfigurationError("another call has just adopted these tables: there is nothing to adopt")
-    return Adopted(here.id, marked[0]["id"], paused, dropped, lost)
+    return Adopted(here.id, marked[0]["id"], dropped, lost)
+
+
+def _in_use(id_: str, what: str, ago: int, wait: int) -> str:
+    return (
+        f"DATABASE_URL: {what} {ago} s ago on these tables: check that DATABASE_URL is right; if it is, stop the tickers and"
+        f" workers of installation {id_}; if they are gone, as in the snapshot of a disk, wait {wait} s, or --force"
+    )

@@ -75,7 +75,7 @@ def create_tables(url: str, schema: str) -> None:
             server = connection.info
             raise ConfigurationError(
                 f"DATABASE_URL: the test kit deletes all rows, and the tables in schema {schema!r} of {server.host}:{server.port}"
-                f"/{server.dbname} belong to {here.owner}: name a schema without tables, and the kit creates its own there"
+                f"/{server.dbname} belong to {here.in_words}: name a schema without tables, and the kit creates its own there"
             )
     with settings.use(Settings(environment=ENVIRONMENT)):
         migrations.upgrade(url, schema)

@@ -85,10 +85,12 @@ def check(as_json: bool) -> None:
 @click.option(
     "--resume", is_flag=True, help="Do not pause tasks. Use this for a restored backup of the same production system."
 )
-def adopt(resume: bool) -> None:
+@click.option("--force", is_flag=True, help="Do not check whether a ticker or a worker was at work in the last 90 s.")
+def adopt(resume: bool, force: bool) -> None:
     """Take over the tables of another installation, such as a restored or copied database.
 
-    The tables get a new installation id. Every task is paused unless --resume is given. Stop tickers and workers first.
+    The tables get a new installation id. All tasks are paused unless --resume is given; `ticker resume --all` ends the pause. Stop
+    tickers and workers first.
     """
     settings = configured()
     from ticker.db import connections, installation
@@ -97,17 +99,15 @@ def adopt(resume: bool) -> None:
         pass
     url = settings.require_database()
     with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as connection:
-        adopted = installation.adopt(connection, settings.schema, settings.environment, resume=resume)
+        adopted = installation.adopt(connection, settings.schema, settings.environment, resume=resume, force=force)
     render.say(
-        f"installation {adopted.former or 'unknown'} is now {adopted.id}: {adopted.paused} tasks paused, {adopted.lost}"
-        f" runs lost, {adopted.dropped} waiting occurrences dropped"
+        f"installation {adopted.former or 'unknown'} is now {adopted.id}: {counted(adopted.lost, 'run')} lost,"
+        f" {counted(adopted.dropped, 'waiting occurrence')} dropped"
     )
     if resume:
         take_over_leases(settings, adopted)
     else:
-        render.say(
-            "to resume a task: ticker resume TASK; to resume all tasks of an owner: ticker resume --owner TYPE:ID"
-        )
+        render.say("all tasks are paused; to resume them: ticker resume --all")
 
 
 def take_over_leases(settings: "Settings", adopted: "Adopted") -> None:

@@ -6,6 +6,26 @@ SELECT i.id, i.environment, i.marker_oid = i.tableoid
     AND coalesce(i.system_identifier = {schema}.cluster_identifier(), true) AS is_here
 FROM {schema}.installation i
 
+-- name: signs_of_life
+-- Returns the last thing that a ticker or a worker has done with these tables, how many seconds ago, and for how many more
+-- seconds it may be at work. What `adopt_runs` ended is no sign. Runs have no index on their times: reads those that are
+-- running, and the newest 10,000.
+SELECT s.what, floor(extract(epoch FROM i.now - s.at))::int AS ago, ceil(extract(epoch FROM s.until - i.now))::int AS wait
+FROM (SELECT {now} AS now) i, (
+    SELECT 'a ticker ticked' AS what, t.last_tick_at AS at, {silent_at t} AS until
+    FROM {schema}.tickers t WHERE t.last_report->>'ended' IS NULL
+    UNION ALL
+    SELECT w.what, w.at, w.at + interval '90 s' FROM (
+        SELECT 'a worker started' AS what, f.announced_at AS at FROM {schema}.functions f
+        UNION ALL
+        SELECT 'a run started', r.started_at FROM {schema}.runs r WHERE {recent r}
+        UNION ALL
+        SELECT 'a run ended', r.ended_at FROM {schema}.runs r WHERE {recent r} AND r.started_at IS NOT NULL AND r.outcome <> 'lost') w) s
+WHERE s.until > i.now ORDER BY s.until DESC LIMIT 1
+
+-- rule: recent
+(t.state = 'running' OR t.id > (SELECT max(n.id) - 10000 FROM {schema}.runs n))
+
 -- name: silence
 -- Cancels the pending notices and follow-ups of the former installation.
 WITH told AS (
@@ -55,18 +75,17 @@ SELECT outcome FROM changed
 
 -- name: adopt_tasks
 -- Adopts the next tasks by id, whose waiting jobs belong to another installation. The newest waiting occurrence of each
--- is due again, unless a later one has started; the older ones are dropped. Holds end. Without `resume` the tasks are
--- paused. Returns the id of the last task as `last`, which is NULL at the end.
+-- is due again, unless a later one has started; the older ones are dropped. Holds end. Returns the id of the last task as
+-- `last`, which is NULL at the end.
 WITH walked AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
 ), instant AS MATERIALIZED (
     SELECT {now} AS now
 ), chosen AS MATERIALIZED (
-    SELECT t.*, NOT %(resume)s AND t.paused_by IS NULL AS pauses, w.newest, coalesce(
+    SELECT t.*, w.newest, coalesce(
         w.newest > coalesce(t.last_occurrence, '-infinity') AND t.started < coalesce(t.max_runs, t.started + 1), false) AS again
     FROM {schema}.tasks t, LATERAL (SELECT max(o) AS newest FROM unnest(t.waiting) o) w
-    WHERE t.id = ANY (ARRAY(SELECT id FROM walked))
-      AND (t.waiting <> '{}' OR t.run_token IS NOT NULL OR (NOT %(resume)s AND t.paused_by IS NULL))
+    WHERE t.id = ANY (ARRAY(SELECT id FROM walked)) AND (t.waiting <> '{}' OR t.run_token IS NOT NULL)
     ORDER BY t.id FOR NO KEY UPDATE OF t
 ), dropped AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
@@ -80,17 +99,14 @@ WITH walked AS MATERIALIZED (
     UPDATE {schema}.tasks t SET
         waiting = '{}', batch_jobs = NULL, run_token = NULL, running_until = NULL,
         next_run = CASE WHEN c.again THEN c.newest ELSE t.next_run END,
-        dropped = t.dropped + cardinality(c.waiting) - c.again::int,
-        paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,
-        paused_reason = CASE WHEN c.pauses THEN %(reason)s ELSE t.paused_reason END
+        dropped = t.dropped + cardinality(c.waiting) - c.again::int
     FROM chosen c WHERE t.id = c.id
-    RETURNING c.pauses
 )
-SELECT (SELECT max(id) FROM walked) AS last, (SELECT count(*) FILTER (WHERE pauses) FROM changed)::int AS paused,
-    (SELECT count(*) FROM dropped)::int AS dropped
+SELECT (SELECT max(id) FROM walked) AS last, (SELECT count(*) FROM dropped)::int AS dropped
 
 -- name: adopt
--- Writes the mark of this database and a new id. Returns no row if another `adopt` was faster.
+-- Writes the mark of this database and a new id, and pauses all tasks, unless `resume`. A pause of all tasks that is in force
+-- remains, but no longer ends by itself. Returns no row if another `adopt` was faster.
 WITH marked AS (
     INSERT INTO {schema}.installation AS i (system_identifier, database_oid, marker_oid, environment, adopted_at)
     SELECT {schema}.cluster_identifier(), d.oid, '{schema}.installation'::regclass, %(environment)s,
@@ -101,6 +117,9 @@ WITH marked AS (
         adopted_at = excluded.adopted_at
     WHERE i.id = %(former)s
     RETURNING i.id
+), paused AS (
+    INSERT INTO {schema}.pauses AS p (scope, by, reason, paused_at) SELECT 'all', 'adopt', %(reason)s, {now} FROM marked WHERE NOT %(resume)s
+    ON CONFLICT (scope, value) WHERE resumed_at IS NULL DO UPDATE SET until = NULL WHERE p.until IS NOT NULL
 ), forgotten AS (
     DELETE FROM {schema}.tickers WHERE EXISTS (SELECT FROM marked)
 ), noted AS (

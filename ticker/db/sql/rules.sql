@@ -17,8 +17,11 @@ coalesce(%(now)s::timestamptz, clock_timestamp())
 -- rule: tick_ms
 -- The tick of the ticker that ticked last, in milliseconds; NULL if no ticker is alive.
 (SELECT (a.last_report->>'tick_ms')::bigint FROM {schema}.tickers a WHERE a.last_report->>'ended' IS NULL
-    AND a.last_tick_at > clock_timestamp() - greatest(interval '90 s', 3 * (a.last_report->>'tick_ms')::bigint * interval '1 ms')
-    ORDER BY a.last_tick_at DESC LIMIT 1)
+    AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1)
+
+-- rule: silent_at
+-- When the ticker counts as gone unless it ticks before.
+t.last_tick_at + greatest(interval '90 s', 3 * (t.last_report->>'tick_ms')::bigint * interval '1 ms')
 
 -- rule: runnable
 -- The task is enabled, its owner is active, it is not paused, and it does not wait for a pause of many tasks. Indexes have the

@@ -24,7 +24,7 @@ def dumps(value: Any, most: int | None = None) -> str:
         raise ValueError(f"it is {length} bytes long, over the limit of {most}")
     if has_nul(text):
         raise ValueError("it has a NUL character")
-    if _LONG.search(_STRING.sub("", text)):
+    if has_long_number(text):
         raise ValueError(f"it has a number with over {DIGITS_AT_MOST} digits")
     if depth(text) > NESTED_AT_MOST:
         raise ValueError(f"it is nested over {NESTED_AT_MOST} levels deep")
@@ -46,6 +46,10 @@ def depth(text: str) -> int:
     """Returns how deeply the arrays and objects of a JSON text are nested."""
     steps = (_STEPS.get(character, 0) for character in _STRING.sub("", text))
     return max(accumulate(steps), default=0)
+
+
+def has_long_number(text: str) -> bool:
+    return _LONG.search(_STRING.sub("", text)) is not None
 
 
 def has_nul(text: str) -> bool:

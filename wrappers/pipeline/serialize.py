@@ -34,10 +34,12 @@ def as_json(value: Any) -> tuple[str, str]:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return _as_text(value), f"its result was not JSON; {kept}"
-    if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST:
+    if len(text) > RESULT_AT_MOST or json_text.size(clean(text)) > RESULT_AT_MOST:
         return _as_text(value), f"its result was over {RESULT_AT_MOST} bytes of JSON; {kept}"
     if json_text.depth(text) > json_text.NESTED_AT_MOST:
         return _as_text(value), f"its result was nested over {json_text.NESTED_AT_MOST} deep; {kept}"
+    if json_text.has_long_number(text):
+        return _as_text(value), f"its result had a number with over {json_text.DIGITS_AT_MOST} digits; {kept}"
     return json_text.without_nul(clean(text)), ""
 
 

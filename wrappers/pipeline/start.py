@@ -14,7 +14,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.model import Outcome, Reason, RunKind
+from ticker.model import TEXT_AT_MOST, Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry, run_log
 from wrappers.pipeline.context import Call, Start, names
@@ -200,7 +200,7 @@ def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mappi
         began, since, [verdict] = decide_all([call], [token], waits=waits)
     else:
         began, since, common = _asked(call)
-        planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
+        planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id[:TEXT_AT_MOST]}
         [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
         if verdict["refusal"] == "undecided":
             [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
@@ -221,7 +221,7 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> 
     def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
         return common | {
             "task_ids": [call.task_id for call, _ in asked], "occurrences": [call.occurrence for call, _ in asked],
-            "tokens": [token for _, token in asked], "job_ids": [call.job_id for call, _ in asked],
+            "tokens": [token for _, token in asked], "job_ids": [call.job_id[:TEXT_AT_MOST] for call, _ in asked],
         }  # fmt: skip
 
     asked = [*zip(calls, tokens, strict=True)]
@@ -242,7 +242,7 @@ def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
     began, since = clock.monotonic(), limits.now()
     boot, uptime = clock.uptime()
     return began, since, {
-        "functions": list(registry.functions()), "now": clock.now(), "worker": call.worker, "host": socket.gethostname(),
+        "functions": list(registry.functions()), "now": clock.now(), "worker": call.worker[:TEXT_AT_MOST], "host": socket.gethostname(),
         "pid": call.pid, "boot": boot, "uptime": uptime,
     }  # fmt: skip
 

@@ -3,15 +3,13 @@ CREATE SCHEMA ticker;
 CREATE DOMAIN ticker.ticker_batch AS integer
 	CONSTRAINT ticker_batch_check CHECK (((VALUE >= 1) AND (VALUE <= 100)));
 CREATE DOMAIN ticker.ticker_batch_jobs AS jsonb
-	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
+	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (octet_length((VALUE)::text) <= 1048576) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
 CREATE DOMAIN ticker.ticker_box AS bigint
 	CONSTRAINT ticker_box_check CHECK (((VALUE >= 100) AND (VALUE <= '31622400000'::bigint)));
 CREATE DOMAIN ticker.ticker_catch_up AS text
 	CONSTRAINT ticker_catch_up_check CHECK ((VALUE = ANY (ARRAY['one'::text, 'none'::text])));
 CREATE DOMAIN ticker.ticker_count AS integer
 	CONSTRAINT ticker_count_check CHECK (((VALUE >= 0) AND (VALUE <= 1000000)));
-CREATE DOMAIN ticker.ticker_cursor AS jsonb
-	CONSTRAINT ticker_cursor_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
 CREATE DOMAIN ticker.ticker_duration AS bigint
 	CONSTRAINT ticker_duration_check CHECK (((VALUE >= 0) AND (VALUE <= '31622400000'::bigint)));
 CREATE DOMAIN ticker.ticker_grace AS bigint
@@ -45,7 +43,7 @@ CREATE DOMAIN ticker.ticker_priority AS integer
 CREATE DOMAIN ticker.ticker_prose AS text
 	CONSTRAINT ticker_prose_check CHECK ((length(VALUE) <= 2000));
 CREATE DOMAIN ticker.ticker_readable AS jsonb
-	CONSTRAINT ticker_readable_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
+	CONSTRAINT ticker_readable_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
 CREATE DOMAIN ticker.ticker_registered AS jsonb
 	CONSTRAINT ticker_registered_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND ((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 262144) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath))))));
 CREATE DOMAIN ticker.ticker_retries AS integer
@@ -68,6 +66,8 @@ CREATE DOMAIN ticker.ticker_total AS bigint
 	CONSTRAINT ticker_total_check CHECK (((VALUE >= 0) AND (VALUE <= '1000000000000000'::bigint)));
 CREATE DOMAIN ticker.ticker_uptime AS bigint
 	CONSTRAINT ticker_uptime_check CHECK (((VALUE >= 0) AND (VALUE <= '3153600000000000'::bigint)));
+CREATE DOMAIN ticker.ticker_words AS text
+	CONSTRAINT ticker_words_check CHECK ((length(VALUE) <= 10000));
 CREATE DOMAIN ticker.ticker_what AS text
 	CONSTRAINT ticker_what_check CHECK ((VALUE = ANY (ARRAY['paused'::text, 'auto_paused'::text, 'resumed'::text, 'disabled'::text, 'enabled'::text, 'owner_inactive'::text, 'owner_active'::text, 'edited'::text, 'deleted'::text, 'slowed'::text, 'restored'::text, 'failed'::text, 'recovered'::text, 'dead_man'::text, 'redelivered'::text, 'end_recorded_late'::text, 'stale'::text, 'adopted'::text])));
 CREATE FUNCTION ticker.cluster_identifier() RETURNS bigint
@@ -158,10 +158,10 @@ END $_$;
 CREATE TABLE ticker.runs (
     id bigint NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT ''::text NOT NULL,
-    function text DEFAULT ''::text NOT NULL,
-    owner_type text DEFAULT ''::text NOT NULL,
-    owner_id text DEFAULT ''::text NOT NULL,
+    task_name ticker.ticker_short DEFAULT ''::text NOT NULL,
+    function ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_type ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_id ticker.ticker_short DEFAULT ''::text NOT NULL,
     kind ticker.ticker_run_kind NOT NULL,
     parent_id bigint,
     item ticker.ticker_readable,
@@ -169,7 +169,7 @@ CREATE TABLE ticker.runs (
     attempt integer DEFAULT 1 NOT NULL,
     state ticker.ticker_state NOT NULL,
     outcome ticker.ticker_outcome,
-    reason text DEFAULT ''::text NOT NULL,
+    reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     token uuid,
     due_at ticker.ticker_moment,
     pushed_at ticker.ticker_moment,
@@ -186,11 +186,11 @@ CREATE TABLE ticker.runs (
     result ticker.ticker_readable,
     output ticker.ticker_output DEFAULT ''::text NOT NULL,
     error_output ticker.ticker_output DEFAULT ''::text NOT NULL,
-    traceback text DEFAULT ''::text NOT NULL,
-    worker text DEFAULT ''::text NOT NULL,
-    host text DEFAULT ''::text NOT NULL,
+    traceback ticker.ticker_output DEFAULT ''::text NOT NULL,
+    worker ticker.ticker_prose DEFAULT ''::text NOT NULL,
+    host ticker.ticker_short DEFAULT ''::text NOT NULL,
     pid integer,
-    job_id text DEFAULT ''::text NOT NULL,
+    job_id ticker.ticker_prose DEFAULT ''::text NOT NULL,
     follow_up boolean DEFAULT false NOT NULL,
     retried boolean DEFAULT false NOT NULL,
     pieces integer,
@@ -213,13 +213,13 @@ CREATE TABLE ticker.events (
     id bigint NOT NULL,
     at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT ''::text NOT NULL,
-    function text DEFAULT ''::text NOT NULL,
-    owner_type text DEFAULT ''::text NOT NULL,
-    owner_id text DEFAULT ''::text NOT NULL,
+    task_name ticker.ticker_short DEFAULT ''::text NOT NULL,
+    function ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_type ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_id ticker.ticker_short DEFAULT ''::text NOT NULL,
     what ticker.ticker_what NOT NULL,
-    by text DEFAULT ''::text NOT NULL,
-    words text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_prose DEFAULT ''::text NOT NULL,
+    words ticker.ticker_words DEFAULT ''::text NOT NULL,
     run_id bigint,
     told boolean DEFAULT false NOT NULL
 );
@@ -298,7 +298,7 @@ CREATE TABLE ticker.tasks (
     last_occurrence ticker.ticker_moment,
     run_token uuid,
     running_until ticker.ticker_moment,
-    cursor ticker.ticker_cursor,
+    cursor ticker.ticker_readable,
     last_run_id bigint,
     last_outcome ticker.ticker_outcome,
     last_ended_at ticker.ticker_moment,

@@ -4,15 +4,13 @@ CREATE DOMAIN ticker.ticker_again AS timestamp with time zone;
 CREATE DOMAIN ticker.ticker_alone AS timestamp with time zone;
 CREATE DOMAIN ticker.ticker_batch AS integer;
 CREATE DOMAIN ticker.ticker_batch_jobs AS jsonb
-	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
+	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (octet_length((VALUE)::text) <= 1048576) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
 CREATE DOMAIN ticker.ticker_box AS bigint
 	CONSTRAINT ticker_box_check CHECK (((VALUE >= 100) AND (VALUE <= '31622400000'::bigint)));
 CREATE DOMAIN ticker.ticker_catch_up AS text
 	CONSTRAINT ticker_catch_up_check CHECK ((VALUE = ANY (ARRAY['one'::text, 'none'::text])));
 CREATE DOMAIN ticker.ticker_count AS integer
 	CONSTRAINT ticker_count_check CHECK (((VALUE >= 0) AND (VALUE <= 1000000)));
-CREATE DOMAIN ticker.ticker_cursor AS jsonb
-	CONSTRAINT ticker_cursor_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
 CREATE DOMAIN ticker.ticker_duration AS bigint
 	CONSTRAINT ticker_duration_check CHECK (((VALUE >= 0) AND (VALUE <= '31622400000'::bigint)));
 CREATE DOMAIN ticker.ticker_during AS text;
@@ -52,7 +50,7 @@ CREATE DOMAIN ticker.ticker_priority AS integer
 CREATE DOMAIN ticker.ticker_prose AS text
 	CONSTRAINT ticker_prose_check CHECK ((length(VALUE) <= 2000));
 CREATE DOMAIN ticker.ticker_readable AS jsonb
-	CONSTRAINT ticker_readable_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
+	CONSTRAINT ticker_readable_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
 CREATE DOMAIN ticker.ticker_registered AS jsonb
 	CONSTRAINT ticker_registered_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND ((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 262144) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath))))));
 CREATE DOMAIN ticker.ticker_retries AS integer
@@ -69,6 +67,7 @@ CREATE DOMAIN ticker.ticker_started AS integer
 CREATE DOMAIN ticker.ticker_state AS text
 	CONSTRAINT ticker_state_check CHECK ((VALUE = ANY (ARRAY['planned'::text, 'pushed'::text, 'running'::text, 'processing'::text, 'ended'::text])));
 CREATE DOMAIN ticker.ticker_stop AS timestamp with time zone;
+CREATE DOMAIN ticker.ticker_stop_by AS text;
 CREATE DOMAIN ticker.ticker_template AS jsonb
 	CONSTRAINT ticker_template_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (octet_length((VALUE)::text) <= 524288)));
 CREATE DOMAIN ticker.ticker_told AS text
@@ -79,6 +78,8 @@ CREATE DOMAIN ticker.ticker_uptime AS bigint
 	CONSTRAINT ticker_uptime_check CHECK (((VALUE >= 0) AND (VALUE <= '3153600000000000'::bigint)));
 CREATE DOMAIN ticker.ticker_what AS text
 	CONSTRAINT ticker_what_check CHECK ((VALUE = ANY (ARRAY['paused'::text, 'auto_paused'::text, 'resumed'::text, 'disabled'::text, 'enabled'::text, 'owner_inactive'::text, 'owner_active'::text, 'edited'::text, 'deleted'::text, 'slowed'::text, 'restored'::text, 'failed'::text, 'recovered'::text, 'dead_man'::text, 'redelivered'::text, 'end_recorded_late'::text, 'stale'::text, 'adopted'::text])));
+CREATE DOMAIN ticker.ticker_words AS text
+	CONSTRAINT ticker_words_check CHECK ((length(VALUE) <= 10000));
 CREATE FUNCTION ticker.apply_limit() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -128,7 +129,7 @@ CREATE TABLE ticker.limits (
     rate integer,
     period_ms ticker.ticker_span,
     burst ticker.ticker_limited,
-    by text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_short DEFAULT ''::text NOT NULL,
     updated_at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     declared_in ticker.ticker_prose DEFAULT ''::text NOT NULL,
     registered ticker.ticker_registered DEFAULT '{}'::jsonb NOT NULL,
@@ -172,7 +173,7 @@ CREATE FUNCTION ticker.limit_keys(wanted text[]) RETURNS void
                   LIMIT 1) l ON (true))
            WHERE (NOT (EXISTS ( SELECT
                     FROM ticker.limited_keys same
-                   WHERE (((same.key)::text = w.key) AND (NOT (((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
+                   WHERE (((same.key)::text = w.key) AND (NOT (((((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer)) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer)) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
            ORDER BY w.key ON CONFLICT(key) DO UPDATE SET limited_by = excluded.limited_by, concurrency = excluded.concurrency, burst = excluded.burst, token_us = excluded.token_us;
  INSERT INTO ticker.slots (key, kind, n)  SELECT k.key,
              one.kind,
@@ -294,10 +295,10 @@ END $$;
 CREATE TABLE ticker.runs (
     id bigint NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT ''::text NOT NULL,
-    function text DEFAULT ''::text NOT NULL,
-    owner_type text DEFAULT ''::text NOT NULL,
-    owner_id text DEFAULT ''::text NOT NULL,
+    task_name ticker.ticker_short DEFAULT ''::text NOT NULL,
+    function ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_type ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_id ticker.ticker_short DEFAULT ''::text NOT NULL,
     kind ticker.ticker_run_kind NOT NULL,
     parent_id bigint,
     item ticker.ticker_readable,
@@ -305,7 +306,7 @@ CREATE TABLE ticker.runs (
     attempt integer DEFAULT 1 NOT NULL,
     state ticker.ticker_state NOT NULL,
     outcome ticker.ticker_outcome,
-    reason text DEFAULT ''::text NOT NULL,
+    reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     token uuid,
     due_at ticker.ticker_moment,
     pushed_at ticker.ticker_moment,
@@ -322,17 +323,17 @@ CREATE TABLE ticker.runs (
     result ticker.ticker_readable,
     output ticker.ticker_output DEFAULT ''::text NOT NULL,
     error_output ticker.ticker_output DEFAULT ''::text NOT NULL,
-    traceback text DEFAULT ''::text NOT NULL,
-    worker text DEFAULT ''::text NOT NULL,
-    host text DEFAULT ''::text NOT NULL,
+    traceback ticker.ticker_output DEFAULT ''::text NOT NULL,
+    worker ticker.ticker_prose DEFAULT ''::text NOT NULL,
+    host ticker.ticker_short DEFAULT ''::text NOT NULL,
     pid integer,
-    job_id text DEFAULT ''::text NOT NULL,
+    job_id ticker.ticker_prose DEFAULT ''::text NOT NULL,
     follow_up boolean DEFAULT false NOT NULL,
     retried boolean DEFAULT false NOT NULL,
     pieces integer,
-    stop_requested_by text,
+    stop_requested_by ticker.ticker_stop_by,
     stop_requested_at ticker.ticker_stop,
-    CONSTRAINT runs_dropped CHECK ((((outcome)::text <> 'dropped'::text) OR (reason <> ''::text))),
+    CONSTRAINT runs_dropped CHECK ((((outcome)::text <> 'dropped'::text) OR ((reason)::text <> ''::text))),
     CONSTRAINT runs_ended CHECK (((((state)::text = 'ended'::text) = (outcome IS NOT NULL)) AND (((state)::text = 'ended'::text) = (ended_at IS NOT NULL)))),
     CONSTRAINT runs_occurrence CHECK ((((kind)::text <> 'scheduled'::text) OR (occurrence IS NOT NULL))),
     CONSTRAINT runs_piece CHECK ((((kind)::text <> 'piece'::text) OR (parent_id IS NOT NULL))),
@@ -370,13 +371,13 @@ CREATE TABLE ticker.events (
     id bigint NOT NULL,
     at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT ''::text NOT NULL,
-    function text DEFAULT ''::text NOT NULL,
-    owner_type text DEFAULT ''::text NOT NULL,
-    owner_id text DEFAULT ''::text NOT NULL,
+    task_name ticker.ticker_short DEFAULT ''::text NOT NULL,
+    function ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_type ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_id ticker.ticker_short DEFAULT ''::text NOT NULL,
     what ticker.ticker_what NOT NULL,
-    by text DEFAULT ''::text NOT NULL,
-    words text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_prose DEFAULT ''::text NOT NULL,
+    words ticker.ticker_words DEFAULT ''::text NOT NULL,
     run_id bigint,
     told boolean DEFAULT false NOT NULL
 );
@@ -418,12 +419,12 @@ CREATE TABLE ticker.pauses (
     id bigint NOT NULL,
     scope text NOT NULL,
     value ticker.ticker_short DEFAULT ''::text NOT NULL,
-    by text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_short DEFAULT ''::text NOT NULL,
     reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     paused_at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     until ticker.ticker_moment,
     resumed_at ticker.ticker_moment,
-    resumed_by text DEFAULT ''::text NOT NULL,
+    resumed_by ticker.ticker_short DEFAULT ''::text NOT NULL,
     budget integer,
     granted_at ticker.ticker_moment,
     done_at ticker.ticker_moment,
@@ -487,7 +488,7 @@ CREATE TABLE ticker.tasks (
     last_occurrence ticker.ticker_moment,
     run_token uuid,
     running_until ticker.ticker_moment,
-    cursor ticker.ticker_cursor,
+    cursor ticker.ticker_readable,
     last_run_id bigint,
     last_outcome ticker.ticker_outcome,
     last_ended_at ticker.ticker_moment,
@@ -633,6 +634,8 @@ ALTER DOMAIN ticker.ticker_pace
     ADD CONSTRAINT ticker_pace_check CHECK (((VALUE >= 1000) AND (VALUE <= '31622400000'::bigint))) NOT VALID;
 ALTER DOMAIN ticker.ticker_returned
     ADD CONSTRAINT ticker_returned_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
+ALTER DOMAIN ticker.ticker_stop_by
+    ADD CONSTRAINT ticker_stop_by_check CHECK ((length(VALUE) <= 200)) NOT VALID;
 ALTER DOMAIN ticker.ticker_stop
     ADD CONSTRAINT ticker_stop_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
 ALTER TABLE ONLY ticker.ticker_version
@@ -646,7 +649,7 @@ CREATE INDEX notices_due ON ticker.notices USING btree (due_at);
 CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value) WHERE (resumed_at IS NULL);
 CREATE INDEX pauses_open ON ticker.pauses USING btree (id) WHERE (done_at IS NULL);
 CREATE INDEX runs_by_outcome ON ticker.runs USING btree (owner_type, outcome, ended_at) WHERE ((outcome)::text <> 'dropped'::text);
-CREATE INDEX runs_by_owner ON ticker.runs USING btree (owner_type, owner_id, ended_at) WHERE ((owner_type <> ''::text) AND (ended_at IS NOT NULL));
+CREATE INDEX runs_by_owner ON ticker.runs USING btree (owner_type, owner_id, ended_at) WHERE (((owner_type)::text <> ''::text) AND (ended_at IS NOT NULL));
 CREATE INDEX runs_by_reason ON ticker.runs USING btree (owner_type, reason, ended_at) INCLUDE (id, task_id, function, owner_id) WHERE ((outcome)::text = 'dropped'::text);
 CREATE INDEX runs_follow_up ON ticker.runs USING btree (id) WHERE follow_up;
 CREATE INDEX runs_further ON ticker.runs USING btree (task_id, id) WHERE ((kind)::text = ANY (ARRAY['retry'::text, 'piece'::text]));

@@ -4,15 +4,13 @@ CREATE DOMAIN ticker.ticker_again AS timestamp with time zone;
 CREATE DOMAIN ticker.ticker_alone AS timestamp with time zone;
 CREATE DOMAIN ticker.ticker_batch AS integer;
 CREATE DOMAIN ticker.ticker_batch_jobs AS jsonb
-	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
+	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (octet_length((VALUE)::text) <= 1048576) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
 CREATE DOMAIN ticker.ticker_box AS bigint
 	CONSTRAINT ticker_box_check CHECK (((VALUE >= 100) AND (VALUE <= '31622400000'::bigint)));
 CREATE DOMAIN ticker.ticker_catch_up AS text
 	CONSTRAINT ticker_catch_up_check CHECK ((VALUE = ANY (ARRAY['one'::text, 'none'::text])));
 CREATE DOMAIN ticker.ticker_count AS integer
 	CONSTRAINT ticker_count_check CHECK (((VALUE >= 0) AND (VALUE <= 1000000)));
-CREATE DOMAIN ticker.ticker_cursor AS jsonb
-	CONSTRAINT ticker_cursor_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
 CREATE DOMAIN ticker.ticker_duration AS bigint
 	CONSTRAINT ticker_duration_check CHECK (((VALUE >= 0) AND (VALUE <= '31622400000'::bigint)));
 CREATE DOMAIN ticker.ticker_during AS text;
@@ -51,8 +49,11 @@ CREATE DOMAIN ticker.ticker_priority AS integer
 	CONSTRAINT ticker_priority_check CHECK (((VALUE >= '-1000'::integer) AND (VALUE <= 1000)));
 CREATE DOMAIN ticker.ticker_prose AS text
 	CONSTRAINT ticker_prose_check CHECK ((length(VALUE) <= 2000));
+CREATE DOMAIN ticker.ticker_queue AS text;
+CREATE DOMAIN ticker.ticker_queues AS text[]
+	CONSTRAINT ticker_queues_check CHECK ((octet_length((VALUE)::text) <= 1000000));
 CREATE DOMAIN ticker.ticker_readable AS jsonb
-	CONSTRAINT ticker_readable_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
+	CONSTRAINT ticker_readable_check CHECK (((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath)))));
 CREATE DOMAIN ticker.ticker_registered AS jsonb
 	CONSTRAINT ticker_registered_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND ((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 262144) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath))))));
 CREATE DOMAIN ticker.ticker_retries AS integer
@@ -69,6 +70,7 @@ CREATE DOMAIN ticker.ticker_started AS integer
 CREATE DOMAIN ticker.ticker_state AS text
 	CONSTRAINT ticker_state_check CHECK ((VALUE = ANY (ARRAY['planned'::text, 'pushed'::text, 'running'::text, 'processing'::text, 'ended'::text])));
 CREATE DOMAIN ticker.ticker_stop AS timestamp with time zone;
+CREATE DOMAIN ticker.ticker_stop_by AS text;
 CREATE DOMAIN ticker.ticker_template AS jsonb
 	CONSTRAINT ticker_template_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (octet_length((VALUE)::text) <= 524288)));
 CREATE DOMAIN ticker.ticker_told AS text
@@ -78,6 +80,8 @@ CREATE DOMAIN ticker.ticker_total AS bigint
 CREATE DOMAIN ticker.ticker_uptime AS bigint
 	CONSTRAINT ticker_uptime_check CHECK (((VALUE >= 0) AND (VALUE <= '3153600000000000'::bigint)));
 CREATE DOMAIN ticker.ticker_what AS text;
+CREATE DOMAIN ticker.ticker_words AS text
+	CONSTRAINT ticker_words_check CHECK ((length(VALUE) <= 10000));
 CREATE FUNCTION ticker.add_counts(one integer[], other integer[]) RETURNS integer[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (SELECT COALESCE(array_agg((COALESCE(u.a, 0) + COALESCE(u.b, 0)) ORDER BY u.n), '{}'::integer[]) AS "coalesce" FROM UNNEST(add_counts.one, add_counts.other) WITH ORDINALITY u(a, b, n));
@@ -130,7 +134,7 @@ CREATE TABLE ticker.limits (
     rate integer,
     period_ms ticker.ticker_span,
     burst ticker.ticker_limited,
-    by text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_short DEFAULT ''::text NOT NULL,
     updated_at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     declared_in ticker.ticker_prose DEFAULT ''::text NOT NULL,
     registered ticker.ticker_registered DEFAULT '{}'::jsonb NOT NULL,
@@ -174,7 +178,7 @@ CREATE FUNCTION ticker.limit_keys(wanted text[]) RETURNS void
                   LIMIT 1) l ON (true))
            WHERE (NOT (EXISTS ( SELECT
                     FROM ticker.limited_keys same
-                   WHERE (((same.key)::text = w.key) AND (NOT (((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
+                   WHERE (((same.key)::text = w.key) AND (NOT (((((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer)) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer)) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
            ORDER BY w.key ON CONFLICT(key) DO UPDATE SET limited_by = excluded.limited_by, concurrency = excluded.concurrency, burst = excluded.burst, token_us = excluded.token_us;
  INSERT INTO ticker.slots (key, kind, n)  SELECT k.key,
              one.kind,
@@ -306,10 +310,10 @@ END $$;
 CREATE TABLE ticker.runs (
     id bigint NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT ''::text NOT NULL,
-    function text DEFAULT ''::text NOT NULL,
-    owner_type text DEFAULT ''::text NOT NULL,
-    owner_id text DEFAULT ''::text NOT NULL,
+    task_name ticker.ticker_short DEFAULT ''::text NOT NULL,
+    function ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_type ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_id ticker.ticker_short DEFAULT ''::text NOT NULL,
     kind ticker.ticker_run_kind NOT NULL,
     parent_id bigint,
     item ticker.ticker_readable,
@@ -317,7 +321,7 @@ CREATE TABLE ticker.runs (
     attempt integer DEFAULT 1 NOT NULL,
     state ticker.ticker_state NOT NULL,
     outcome ticker.ticker_outcome,
-    reason text DEFAULT ''::text NOT NULL,
+    reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     token uuid,
     due_at ticker.ticker_moment,
     pushed_at ticker.ticker_moment,
@@ -334,18 +338,18 @@ CREATE TABLE ticker.runs (
     result ticker.ticker_readable,
     output ticker.ticker_output DEFAULT ''::text NOT NULL,
     error_output ticker.ticker_output DEFAULT ''::text NOT NULL,
-    traceback text DEFAULT ''::text NOT NULL,
-    worker text DEFAULT ''::text NOT NULL,
-    host text DEFAULT ''::text NOT NULL,
+    traceback ticker.ticker_output DEFAULT ''::text NOT NULL,
+    worker ticker.ticker_prose DEFAULT ''::text NOT NULL,
+    host ticker.ticker_short DEFAULT ''::text NOT NULL,
     pid integer,
-    job_id text DEFAULT ''::text NOT NULL,
+    job_id ticker.ticker_prose DEFAULT ''::text NOT NULL,
     follow_up boolean DEFAULT false NOT NULL,
     retried boolean DEFAULT false NOT NULL,
     pieces integer,
-    stop_requested_by text,
+    stop_requested_by ticker.ticker_stop_by,
     stop_requested_at ticker.ticker_stop,
-    queue text,
-    CONSTRAINT runs_dropped CHECK ((((outcome)::text <> 'dropped'::text) OR (reason <> ''::text))),
+    queue ticker.ticker_queue,
+    CONSTRAINT runs_dropped CHECK ((((outcome)::text <> 'dropped'::text) OR ((reason)::text <> ''::text))),
     CONSTRAINT runs_ended CHECK (((((state)::text = 'ended'::text) = (outcome IS NOT NULL)) AND (((state)::text = 'ended'::text) = (ended_at IS NOT NULL)))),
     CONSTRAINT runs_occurrence CHECK ((((kind)::text <> 'scheduled'::text) OR (occurrence IS NOT NULL))),
     CONSTRAINT runs_piece CHECK ((((kind)::text <> 'piece'::text) OR (parent_id IS NOT NULL))),
@@ -396,13 +400,13 @@ CREATE TABLE ticker.events (
     id bigint NOT NULL,
     at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT ''::text NOT NULL,
-    function text DEFAULT ''::text NOT NULL,
-    owner_type text DEFAULT ''::text NOT NULL,
-    owner_id text DEFAULT ''::text NOT NULL,
+    task_name ticker.ticker_short DEFAULT ''::text NOT NULL,
+    function ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_type ticker.ticker_short DEFAULT ''::text NOT NULL,
+    owner_id ticker.ticker_short DEFAULT ''::text NOT NULL,
     what ticker.ticker_what NOT NULL,
-    by text DEFAULT ''::text NOT NULL,
-    words text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_prose DEFAULT ''::text NOT NULL,
+    words ticker.ticker_words DEFAULT ''::text NOT NULL,
     run_id bigint,
     told boolean DEFAULT false NOT NULL,
     count integer,
@@ -422,7 +426,7 @@ CREATE TABLE ticker.functions (
     announced_at ticker.ticker_moment NOT NULL,
     concurrency ticker.ticker_batch DEFAULT 1 NOT NULL,
     repeatable boolean DEFAULT false NOT NULL,
-    queues text[] DEFAULT '{}'::text[] NOT NULL
+    queues ticker.ticker_queues DEFAULT '{}'::text[] NOT NULL
 );
 CREATE TABLE ticker.hours (
     at ticker.ticker_moment NOT NULL,
@@ -506,12 +510,12 @@ CREATE TABLE ticker.pauses (
     id bigint NOT NULL,
     scope text NOT NULL,
     value ticker.ticker_short DEFAULT ''::text NOT NULL,
-    by text DEFAULT ''::text NOT NULL,
+    by ticker.ticker_short DEFAULT ''::text NOT NULL,
     reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     paused_at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
     until ticker.ticker_moment,
     resumed_at ticker.ticker_moment,
-    resumed_by text DEFAULT ''::text NOT NULL,
+    resumed_by ticker.ticker_short DEFAULT ''::text NOT NULL,
     budget integer,
     granted_at ticker.ticker_moment,
     done_at ticker.ticker_moment,
@@ -593,7 +597,7 @@ CREATE TABLE ticker.tasks (
     last_occurrence ticker.ticker_moment,
     run_token uuid,
     running_until ticker.ticker_moment,
-    cursor ticker.ticker_cursor,
+    cursor ticker.ticker_readable,
     last_run_id bigint,
     last_outcome ticker.ticker_outcome,
     last_ended_at ticker.ticker_moment,
@@ -753,8 +757,12 @@ ALTER DOMAIN ticker.ticker_outcome
     ADD CONSTRAINT ticker_outcome_check CHECK ((VALUE = ANY (ARRAY['succeeded'::text, 'partial'::text, 'nothing_to_do'::text, 'failed'::text, 'timed_out'::text, 'killed'::text, 'lost'::text, 'interrupted'::text, 'held_off'::text, 'dropped'::text]))) NOT VALID;
 ALTER DOMAIN ticker.ticker_pace
     ADD CONSTRAINT ticker_pace_check CHECK (((VALUE >= 1000) AND (VALUE <= '31622400000'::bigint))) NOT VALID;
+ALTER DOMAIN ticker.ticker_queue
+    ADD CONSTRAINT ticker_queue_check CHECK ((length(VALUE) <= 200)) NOT VALID;
 ALTER DOMAIN ticker.ticker_returned
     ADD CONSTRAINT ticker_returned_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
+ALTER DOMAIN ticker.ticker_stop_by
+    ADD CONSTRAINT ticker_stop_by_check CHECK ((length(VALUE) <= 200)) NOT VALID;
 ALTER DOMAIN ticker.ticker_stop
     ADD CONSTRAINT ticker_stop_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
 ALTER TABLE ONLY ticker.ticker_version
@@ -772,7 +780,7 @@ CREATE INDEX notices_due ON ticker.notices USING btree (due_at);
 CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value) WHERE (resumed_at IS NULL);
 CREATE INDEX pauses_open ON ticker.pauses USING btree (id) WHERE (done_at IS NULL);
 CREATE INDEX runs_by_outcome ON ticker.runs USING btree (owner_type, outcome, ended_at) WHERE ((outcome)::text <> 'dropped'::text);
-CREATE INDEX runs_by_owner ON ticker.runs USING btree (owner_type, owner_id, ended_at) WHERE ((owner_type <> ''::text) AND (ended_at IS NOT NULL));
+CREATE INDEX runs_by_owner ON ticker.runs USING btree (owner_type, owner_id, ended_at) WHERE (((owner_type)::text <> ''::text) AND (ended_at IS NOT NULL));
 CREATE INDEX runs_by_reason ON ticker.runs USING btree (owner_type, reason, ended_at) INCLUDE (id, task_id, function, owner_id) WHERE ((outcome)::text = 'dropped'::text);
 CREATE INDEX runs_follow_up ON ticker.runs USING btree (id) WHERE follow_up;
 CREATE INDEX runs_further ON ticker.runs USING btree (task_id, id) WHERE ((kind)::text = ANY (ARRAY['retry'::text, 'piece'::text]));
@@ -803,12 +811,12 @@ CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waitin
 CREATE INDEX tasks_withheld ON ticker.tasks USING btree (pause_id, next_run) WHERE (pause_id IS NOT NULL);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency, rate, period_ms, burst ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
 CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW EXECUTE FUNCTION ticker.note_pause();
-CREATE TRIGGER runs_note_change_of_end AFTER UPDATE OF ended_at, outcome ON ticker.runs FOR EACH ROW WHEN ((((old.ended_at IS NOT NULL) AND (((new.ended_at)::timestamp with time zone IS DISTINCT FROM (old.ended_at)::timestamp with time zone) OR ((new.outcome)::text IS DISTINCT FROM (old.outcome)::text))) OR ((old.ended_at IS NULL) AND (((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND (new.reason = 'gone'::text)))))) EXECUTE FUNCTION ticker.note_late_end();
-CREATE TRIGGER runs_note_late_end AFTER INSERT ON ticker.runs FOR EACH ROW WHEN ((((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND ((new.reason = 'gone'::text) OR ((new.reason = 'superseded'::text) AND (new.worker = ''::text)))))) EXECUTE FUNCTION ticker.note_late_end();
-CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON ticker.tasks FOR EACH ROW WHEN (((old.pause_id IS NOT NULL) AND (((new.function)::text IS DISTINCT FROM (old.function)::text) OR ((new.queue)::text IS DISTINCT FROM (old.queue)::text) OR ((new.group_name)::text IS DISTINCT FROM (old.group_name)::text) OR ((new.owner_type)::text IS DISTINCT FROM (old.owner_type)::text) OR ((new.limits)::text[] IS DISTINCT FROM (old.limits)::text[])))) EXECUTE FUNCTION ticker.leave_pause();
+CREATE TRIGGER runs_note_change_of_end AFTER UPDATE OF ended_at, outcome ON ticker.runs FOR EACH ROW WHEN ((((old.ended_at IS NOT NULL) AND (((new.ended_at)::timestamp with time zone IS DISTINCT FROM (old.ended_at)::timestamp with time zone) OR ((new.outcome)::text IS DISTINCT FROM (old.outcome)::text))) OR ((old.ended_at IS NULL) AND (((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND ((new.reason)::text = 'gone'::text)))))) EXECUTE FUNCTION ticker.note_late_end();
+CREATE TRIGGER runs_note_late_end AFTER INSERT ON ticker.runs FOR EACH ROW WHEN ((((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND (((new.reason)::text = 'gone'::text) OR (((new.reason)::text = 'superseded'::text) AND ((new.worker)::text = ''::text)))))) EXECUTE FUNCTION ticker.note_late_end();
+CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON ticker.tasks FOR EACH ROW WHEN (((old.pause_id IS NOT NULL) AND ((((((new.function)::text IS DISTINCT FROM (old.function)::text) OR ((new.queue)::text IS DISTINCT FROM (old.queue)::text)) OR ((new.group_name)::text IS DISTINCT FROM (old.group_name)::text)) OR ((new.owner_type)::text IS DISTINCT FROM (old.owner_type)::text)) OR ((new.limits)::text[] IS DISTINCT FROM (old.limits)::text[])))) EXECUTE FUNCTION ticker.leave_pause();
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();
 CREATE TRIGGER tasks_note_deletion AFTER DELETE ON ticker.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION ticker.note_deletion();
-CREATE TRIGGER tasks_note_edit AFTER UPDATE OF function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name, priority, spread, subject, description, metadata, within_ms, limits, every_most_ms, during ON ticker.tasks FOR EACH ROW WHEN ((((old.function)::text IS DISTINCT FROM (new.function)::text) OR ((old.kwargs)::jsonb IS DISTINCT FROM (new.kwargs)::jsonb) OR ((old.kind)::text IS DISTINCT FROM (new.kind)::text) OR ((old.expression)::text IS DISTINCT FROM (new.expression)::text) OR ((old.zone)::text IS DISTINCT FROM (new.zone)::text) OR ((old.every_ms)::bigint IS DISTINCT FROM (new.every_ms)::bigint) OR ((old.tolerance_ms)::bigint IS DISTINCT FROM (new.tolerance_ms)::bigint) OR ((old.box_ms)::bigint IS DISTINCT FROM (new.box_ms)::bigint) OR ((old.queue)::text IS DISTINCT FROM (new.queue)::text) OR ((old.starts_at)::timestamp with time zone IS DISTINCT FROM (new.starts_at)::timestamp with time zone) OR ((old.ends_at)::timestamp with time zone IS DISTINCT FROM (new.ends_at)::timestamp with time zone) OR ((old.max_runs)::integer IS DISTINCT FROM (new.max_runs)::integer) OR ((old.catch_up)::text IS DISTINCT FROM (new.catch_up)::text) OR (old.remove IS DISTINCT FROM new.remove) OR ((old.overlap)::text IS DISTINCT FROM (new.overlap)::text) OR ((old.retries)::integer IS DISTINCT FROM (new.retries)::integer) OR ((old.backoff)::text IS DISTINCT FROM (new.backoff)::text) OR ((old.stretch_ms)::bigint IS DISTINCT FROM (new.stretch_ms)::bigint) OR ((old.pause_after)::integer IS DISTINCT FROM (new.pause_after)::integer) OR ((old.probe_ms)::bigint IS DISTINCT FROM (new.probe_ms)::bigint) OR ((old.dead_man)::integer IS DISTINCT FROM (new.dead_man)::integer) OR ((old.keep)::text IS DISTINCT FROM (new.keep)::text) OR ((old.submitter)::text IS DISTINCT FROM (new.submitter)::text) OR ((old.group_name)::text IS DISTINCT FROM (new.group_name)::text) OR ((old.priority)::integer IS DISTINCT FROM (new.priority)::integer) OR (old.spread IS DISTINCT FROM new.spread) OR ((old.subject)::text IS DISTINCT FROM (new.subject)::text) OR ((old.description)::text IS DISTINCT FROM (new.description)::text) OR ((old.metadata)::jsonb IS DISTINCT FROM (new.metadata)::jsonb) OR ((old.within_ms)::bigint IS DISTINCT FROM (new.within_ms)::bigint) OR ((old.limits)::text[] IS DISTINCT FROM (new.limits)::text[]) OR ((old.every_most_ms)::bigint IS DISTINCT FROM (new.every_most_ms)::bigint) OR ((old.during)::text IS DISTINCT FROM (new.during)::text))) EXECUTE FUNCTION ticker.note_edit();
+CREATE TRIGGER tasks_note_edit AFTER UPDATE OF function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name, priority, spread, subject, description, metadata, within_ms, limits, every_most_ms, during ON ticker.tasks FOR EACH ROW WHEN (((((((((((((((((((((((((((((((((((old.function)::text IS DISTINCT FROM (new.function)::text) OR ((old.kwargs)::jsonb IS DISTINCT FROM (new.kwargs)::jsonb)) OR ((old.kind)::text IS DISTINCT FROM (new.kind)::text)) OR ((old.expression)::text IS DISTINCT FROM (new.expression)::text)) OR ((old.zone)::text IS DISTINCT FROM (new.zone)::text)) OR ((old.every_ms)::bigint IS DISTINCT FROM (new.every_ms)::bigint)) OR ((old.tolerance_ms)::bigint IS DISTINCT FROM (new.tolerance_ms)::bigint)) OR ((old.box_ms)::bigint IS DISTINCT FROM (new.box_ms)::bigint)) OR ((old.queue)::text IS DISTINCT FROM (new.queue)::text)) OR ((old.starts_at)::timestamp with time zone IS DISTINCT FROM (new.starts_at)::timestamp with time zone)) OR ((old.ends_at)::timestamp with time zone IS DISTINCT FROM (new.ends_at)::timestamp with time zone)) OR ((old.max_runs)::integer IS DISTINCT FROM (new.max_runs)::integer)) OR ((old.catch_up)::text IS DISTINCT FROM (new.catch_up)::text)) OR (old.remove IS DISTINCT FROM new.remove)) OR ((old.overlap)::text IS DISTINCT FROM (new.overlap)::text)) OR ((old.retries)::integer IS DISTINCT FROM (new.retries)::integer)) OR ((old.backoff)::text IS DISTINCT FROM (new.backoff)::text)) OR ((old.stretch_ms)::bigint IS DISTINCT FROM (new.stretch_ms)::bigint)) OR ((old.pause_after)::integer IS DISTINCT FROM (new.pause_after)::integer)) OR ((old.probe_ms)::bigint IS DISTINCT FROM (new.probe_ms)::bigint)) OR ((old.dead_man)::integer IS DISTINCT FROM (new.dead_man)::integer)) OR ((old.keep)::text IS DISTINCT FROM (new.keep)::text)) OR ((old.submitter)::text IS DISTINCT FROM (new.submitter)::text)) OR ((old.group_name)::text IS DISTINCT FROM (new.group_name)::text)) OR ((old.priority)::integer IS DISTINCT FROM (new.priority)::integer)) OR (old.spread IS DISTINCT FROM new.spread)) OR ((old.subject)::text IS DISTINCT FROM (new.subject)::text)) OR ((old.description)::text IS DISTINCT FROM (new.description)::text)) OR ((old.metadata)::jsonb IS DISTINCT FROM (new.metadata)::jsonb)) OR ((old.within_ms)::bigint IS DISTINCT FROM (new.within_ms)::bigint)) OR ((old.limits)::text[] IS DISTINCT FROM (new.limits)::text[])) OR ((old.every_most_ms)::bigint IS DISTINCT FROM (new.every_most_ms)::bigint)) OR ((old.during)::text IS DISTINCT FROM (new.during)::text))) EXECUTE FUNCTION ticker.note_edit();
 CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON ticker.tasks FOR EACH ROW WHEN (((old.returned IS NOT NULL) AND ((new.next_run)::timestamp with time zone IS DISTINCT FROM (old.returned)::timestamp with time zone))) EXECUTE FUNCTION ticker.note_return();
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON ticker.tasks FOR EACH ROW WHEN ((new.limits IS NOT NULL)) EXECUTE FUNCTION ticker.use_keys();
 REVOKE ALL ON FUNCTION ticker.apply_limit() FROM PUBLIC;

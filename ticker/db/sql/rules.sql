@@ -142,7 +142,7 @@ t.stop_requested_by IS NOT NULL AND t.state <> 'ended'
 
 -- rule: reason_of_end
 -- The reason of an end of the run r. A process that stopped the run does not know who had asked for it.
-CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN 'stopped by ' || coalesce(r.stop_requested_by, '?') ELSE t.reason END
+left(CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN 'stopped by ' || coalesce(r.stop_requested_by, '?') ELSE t.reason END, 2000)
 
 -- rule: busy
 -- A job of the task waits or runs, so `overlap = 'skip'` pushes no other.

@@ -13,6 +13,7 @@ CREATE DOMAIN ticker_plain AS text CHECK (length(VALUE) <= 200 AND VALUE !~ '[[:
 CREATE DOMAIN ticker_named AS text CHECK (VALUE <> '' AND length(VALUE) <= 200 AND VALUE !~ '[[:cntrl:]]');
 CREATE DOMAIN ticker_short AS text CHECK (length(VALUE) <= 200);
 CREATE DOMAIN ticker_prose AS text CHECK (length(VALUE) <= 2000);
+CREATE DOMAIN ticker_words AS text CHECK (length(VALUE) <= 10000);
 CREATE DOMAIN ticker_output AS text CHECK (length(VALUE) <= 100000);
 
 -- Times.
@@ -60,16 +61,13 @@ CREATE DOMAIN ticker_registered AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' A
     octet_length(VALUE::text) <= 500 OR (octet_length(VALUE::text) <= 262144
         AND NOT jsonb_path_exists(VALUE, '$.**{252}')
         AND NOT jsonb_path_exists(VALUE, '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)'))));
-CREATE DOMAIN ticker_cursor AS jsonb CHECK (
+CREATE DOMAIN ticker_readable AS jsonb CHECK (
     octet_length(VALUE::text) <= 500 OR (octet_length(VALUE::text) <= 65536
         AND NOT jsonb_path_exists(VALUE, '$.**{252}')
         AND NOT jsonb_path_exists(VALUE, '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)')));
-CREATE DOMAIN ticker_readable AS jsonb CHECK (
-    octet_length(VALUE::text) <= 500 OR (NOT jsonb_path_exists(VALUE, '$.**{252}')
-        AND NOT jsonb_path_exists(VALUE, '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)')));
 CREATE DOMAIN ticker_template AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 524288);
--- An object of texts, which is neither nested nor holds numbers.
-CREATE DOMAIN ticker_batch_jobs AS jsonb CHECK (jsonb_typeof(VALUE) = 'object'
+-- An object of texts, which is neither nested nor holds numbers: a job's id for each of up to 10,000 waiting occurrences.
+CREATE DOMAIN ticker_batch_jobs AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 1048576
     AND NOT jsonb_path_exists(VALUE, '$.* ? (@.type() != "string")'));
 
 
@@ -124,7 +122,7 @@ CREATE TABLE tasks (
     running_until ticker_moment,
 
     -- Written by the fenced end.
-    cursor ticker_cursor,
+    cursor ticker_readable,
     last_run_id bigint,
     last_outcome ticker_outcome,
     last_ended_at ticker_moment,
@@ -233,10 +231,10 @@ CREATE INDEX tasks_inactive ON tasks (id) WHERE NOT enabled OR NOT owner_active;
 CREATE TABLE runs (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     task_id bigint NOT NULL,
-    task_name text DEFAULT '' NOT NULL,
-    function text DEFAULT '' NOT NULL,
-    owner_type text DEFAULT '' NOT NULL,
-    owner_id text DEFAULT '' NOT NULL,
+    task_name ticker_short DEFAULT '' NOT NULL,
+    function ticker_short DEFAULT '' NOT NULL,
+    owner_type ticker_short DEFAULT '' NOT NULL,
+    owner_id ticker_short DEFAULT '' NOT NULL,
     kind ticker_run_kind NOT NULL,
     parent_id bigint,
     item ticker_readable,
@@ -245,7 +243,7 @@ CREATE TABLE runs (
 
     state ticker_state NOT NULL,
     outcome ticker_outcome,
-    reason text DEFAULT '' NOT NULL,
+    reason ticker_prose DEFAULT '' NOT NULL,
     token uuid,
     due_at ticker_moment,
     pushed_at ticker_moment,
@@ -265,11 +263,11 @@ CREATE TABLE runs (
     result ticker_readable,
     output ticker_output DEFAULT '' NOT NULL,
     error_output ticker_output DEFAULT '' NOT NULL,
-    traceback text DEFAULT '' NOT NULL,
-    worker text DEFAULT '' NOT NULL,
-    host text DEFAULT '' NOT NULL,
+    traceback ticker_output DEFAULT '' NOT NULL,
+    worker ticker_prose DEFAULT '' NOT NULL,
+    host ticker_short DEFAULT '' NOT NULL,
     pid integer,
-    job_id text DEFAULT '' NOT NULL,
+    job_id ticker_prose DEFAULT '' NOT NULL,
 
     -- Whether the end leads to something more and no tick has handled it yet; whether a retry followed; how many pieces of
     -- work the run made.
@@ -342,13 +340,13 @@ CREATE TABLE events (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at ticker_moment DEFAULT clock_timestamp() NOT NULL,
     task_id bigint NOT NULL,
-    task_name text DEFAULT '' NOT NULL,
-    function text DEFAULT '' NOT NULL,
-    owner_type text DEFAULT '' NOT NULL,
-    owner_id text DEFAULT '' NOT NULL,
+    task_name ticker_short DEFAULT '' NOT NULL,
+    function ticker_short DEFAULT '' NOT NULL,
+    owner_type ticker_short DEFAULT '' NOT NULL,
+    owner_id ticker_short DEFAULT '' NOT NULL,
     what ticker_what NOT NULL,
-    by text DEFAULT '' NOT NULL,
-    words text DEFAULT '' NOT NULL,
+    by ticker_prose DEFAULT '' NOT NULL,
+    words ticker_words DEFAULT '' NOT NULL,
     run_id bigint,
     told boolean DEFAULT false NOT NULL
 );

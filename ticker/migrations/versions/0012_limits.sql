@@ -17,7 +17,7 @@ CREATE TABLE limits (
     rate integer,
     period_ms ticker_span,
     burst ticker_limited,
-    by text DEFAULT '' NOT NULL,
+    by ticker_short DEFAULT '' NOT NULL,
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
 
     -- The module that declares the limit, and the columns of the declaration. Both are empty if it was declared at run time.

@@ -12,3 +12,4 @@ DO $$ BEGIN
         'OLD.tolerance_ms, OLD.queue FROM', 'OLD.tolerance_ms FROM');
 END $$;
 ALTER TABLE runs DROP COLUMN queue;
+DROP DOMAIN ticker_queue;

@@ -1,9 +1,12 @@
 -- Minutes: what ended in each minute, the workers of each queue, and how many workers it needs. A thread of the ticker closes a
 -- minute when it has been over for 70 s, and adds up each hour.
 
+-- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
+CREATE DOMAIN ticker_queue AS text;
 -- The queue of the run; null in the records of earlier releases.
 ALTER TABLE runs
-    ADD COLUMN queue text;
+    ADD COLUMN queue ticker_queue;
+ALTER DOMAIN ticker_queue ADD CONSTRAINT ticker_queue_check CHECK (length(VALUE) <= 200) NOT VALID;
 DO $$ BEGIN
     EXECUTE replace(replace(pg_get_functiondef('note_deletion'::regproc), 'ended_at, created_at)', 'ended_at, created_at, queue)'),
         '''gone'', now, now', '''gone'', now, now, queue');

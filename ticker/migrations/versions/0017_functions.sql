@@ -1,8 +1,9 @@
 -- Functions that no worker has announced.
 
+CREATE DOMAIN ticker_queues AS text[] CHECK (octet_length(VALUE::text) <= 1000000);
 -- The queues of the workers that have announced the function.
 ALTER TABLE functions
-    ADD COLUMN queues text[] DEFAULT '{}' NOT NULL;
+    ADD COLUMN queues ticker_queues DEFAULT '{}' NOT NULL;
 
 -- For the names of all functions of tasks: one look-up for each name, however many tasks there are.
 CREATE INDEX tasks_function ON tasks (function);

@@ -12,8 +12,10 @@ import pytest
 import ticker
 from tests.harness import WORKER, finish, handed_out, start, start_planned
 from tests.running import until
+from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
+from ticker.engine.tick import tick
 from wrappers.pipeline import start as pipeline_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -427,6 +429,7 @@ def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(c
     before, token = poll("host"), str(uuid4())
     run_id = start(db, before, NOW - SECOND, NOW - SECOND, token=token)["run_id"]
     hold_off(db, "host", run_id, NOW - SECOND, for_ms=1_000)
+    db.execute("INSERT INTO ticker.slots (key, kind, n) SELECT key, 'start', generate_series(11, burst) FROM ticker.limited_keys")
     assert finish(db, before, token)  # it had started before the hold ended, so its success does not count
     seen = []
     while len(seen) < 9:
@@ -469,3 +472,57 @@ def test_a_key_that_another_transaction_has_locked_is_held_later(database_url, d
         other.execute("UPDATE ticker.limits SET concurrency = 2")
         assert hold_off(db, "host", run_id) == {"is_locked": True, "held_until": None}
     assert hold_off(db, "host", run_id) == {"is_locked": False, "held_until": NOW + MINUTE}
+
+
+# ------------------------------------------------------------------------------------------------------- rows of slots
+
+
+@pytest.mark.slow
+def test_a_limit_takes_few_rows_until_runs_need_more(db, limit):
+    """1,000 places for each of 20,000 keys took 2.7 GB in a second; `application` may declare both."""
+    ticker.register(db, "poll", every="1h", limits=["account:0"])
+    limit("account:*", concurrency=1000, rate=1000, burst=1000)
+    for number in range(1, 20):
+        ticker.register(db, "poll", name=f"poll {number}", every="1h", limits=[f"account:{number}"])
+    assert db.execute("SELECT count(*), count(DISTINCT key) FROM ticker.slots").fetchone() == (400, 20)
+    db.execute("UPDATE ticker.limits SET concurrency = 2000, rate = 2000, burst = 2000")
+    assert db.execute("SELECT count(*) FROM ticker.slots").fetchone() == (400,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", [{"concurrency": 25}, {"rate": 25, "burst": 25}], ids=["runs", "starts"])
+def test_a_limit_above_the_first_rows_lets_exactly_so_many_start(declared, db, limit, poll):
+    limit("host", **declared)
+    asked = [(task, start(db, task, NOW, waits=True)) for task in [poll("host") for _ in range(30)]]
+    again = [(task, start(db, task, NOW, waits=True)) for task, answer in asked if answer["refusal"]]
+    known = [answer["retry_at"] is not None for _, answer in asked if answer["refusal"]]
+    assert known == [False, False, *["rate" in declared] * 3]  # twice, more rows were made
+    assert [answer["refusal"] for _, answer in again] == ["limited"] * 5
+    assert db.execute("SELECT count(*), max(n) FROM ticker.slots").fetchone() == (25, 25)
+    with clock.use(lambda: NOW):
+        assert [one.tokens for one in ticker.list_limits(db)] == [0 if "rate" in declared else None]
+
+
+@pytest.mark.slow
+def test_a_tick_pushes_as_many_as_the_limit_allows_not_as_there_are_rows(db, limit, store, queue):
+    limit("host", concurrency=25, rate=100, burst=100)
+    for number in range(30):
+        ticker.register(db, "poll", name=f"poll {number}", every="1h", limits=["host"])
+    assert [(one.active, one.tokens) for one in ticker.list_limits(db)] == [(0, 100)]
+    assert tick(store, queue).enqueued == 25
+
+
+@pytest.mark.slow
+def test_a_limit_of_very_many_keys_is_declared_without_slots_which_their_starts_make(db, limit, poll):
+    with db.transaction():
+        names = [f"account:{number}" for number in range(1001)]
+        db.execute("SELECT set_config('ticker.keys', %s, true)", [",".join(names)])
+        task = poll(names[0])
+    limit("account:*", concurrency=3, rate=3, burst=3)
+    assert db.execute("SELECT count(*) FROM ticker.slots").fetchone() == (0,)
+    for refusal in ("limited", None):
+        answer = start(db, task, NOW, waits=True)
+        assert (answer["refusal"], answer["retry_at"]) == (refusal, None)
+    assert db.execute("SELECT kind, count(*) FROM ticker.slots GROUP BY kind ORDER BY kind").fetchall() == [
+        ("run", 3), ("start", 3),
+    ]  # fmt: skip

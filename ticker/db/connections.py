@@ -269,6 +269,8 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
         ) from error
     except psycopg.errors.LockNotAvailable as error:
         raise RowLocked("a row is locked by another transaction, and has been for longer than 2 s") from error
+    except psycopg.errors.QueryCanceled as error:
+        raise DatabaseUnavailable(f"PostgreSQL ({variable}) has stopped a statement: {first_line(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
     except OSError as error:  # psycopg opens another file descriptor to wait for the server

@@ -184,7 +184,12 @@ CREATE FUNCTION ticker.limit_keys(wanted text[]) RETURNS void
              n.n
             FROM ticker.limited_keys k,
              LATERAL ( VALUES ('run'::text,k.concurrency), ('start'::text,k.burst)) one(kind, size),
-             LATERAL generate_series(1, (one.size)::integer) n(n)
+             LATERAL generate_series(1,
+                 CASE
+                     WHEN (cardinality(limit_keys.wanted) > 1000) THEN 0
+                     WHEN ((one.size)::integer > 10) THEN 10
+                     ELSE (one.size)::integer
+                 END) n(n)
            WHERE ((k.key)::text = ANY (limit_keys.wanted))
            ORDER BY k.key, one.kind, n.n ON CONFLICT DO NOTHING;
  UPDATE ticker.slots s SET until = (clock_timestamp() + ((k.token_us)::double precision * '00:00:00.000001'::interval))

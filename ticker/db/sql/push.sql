@@ -56,10 +56,10 @@ SELECT t.id, t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits
         CASE WHEN k.held_until > %(now)s THEN k.held_until WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
     FROM (SELECT DISTINCT u.key FROM due d, unnest(d.limits) AS u (key)) p
         JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
-            SELECT count(*) FILTER (WHERE kind = 'run' AND coalesce(until <= %(now)s, true)) AS runs,
+            SELECT {places k} - count(*) FILTER (WHERE kind = 'run' AND until > %(now)s) AS runs,
                 least(coalesce(floor(%(ahead)s * count(*) FILTER (WHERE kind = 'run' AND until > %(now)s)
                     / (avg(took_ms) + 10)), 0), {places k})::integer AS ending,
-                count(*) FILTER (WHERE kind = 'start' AND coalesce(until <= a.ahead, true)) AS starts,
+                k.burst - count(*) FILTER (WHERE kind = 'start' AND until > a.ahead) AS starts,
                 min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) - %(ahead)s * interval '1 millisecond' AS token_ends
             FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s

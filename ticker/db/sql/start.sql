@@ -29,14 +29,23 @@
     FROM needed n, LATERAL (SELECT EXISTS (SELECT FROM needed o WHERE o.id = n.id AND o.most IS NOT NULL
         AND NOT EXISTS (SELECT FROM free f WHERE f.key = o.key AND f.kind = o.kind)) AS is_blocked) b
 -- The tasks that have not got all of their slots: for each, a key that was full, and when a token of it falls due or its hold
--- ends, if that is known.
+-- ends, if that is known. It is unknown while the limit allows more slots than the others have taken.
 ), short AS MATERIALIZED (
     SELECT DISTINCT ON (n.id) n.id, n.key AS full_key,
         coalesce(CASE WHEN n.held_until > n.now THEN n.held_until END, (SELECT min(s.until) FROM {schema}.slots s
-            WHERE s.key = n.key AND s.kind = n.kind AND s.kind = 'start' AND s.n <= n.most AND s.until > n.now)) AS retry_at
+            WHERE s.key = n.key AND s.kind = n.kind AND s.kind = 'start' AND s.n <= n.most AND s.until > n.now
+            HAVING n.most <= count(*))) AS retry_at
     FROM numbered n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
     WHERE n.most IS NOT NULL AND f.n IS NULL
     ORDER BY n.id, n.has_room, retry_at DESC NULLS LAST
+-- If no slot is free, makes as many again as there are, up to the limit, for the next request of a start. A limit that was declared
+-- for more than 1,000 keys at once has none at first. All transactions make slots in the same order.
+), grown AS (
+    INSERT INTO {schema}.slots (key, kind, n)
+    SELECT w.key, w.kind, g.n FROM (SELECT DISTINCT key, kind, most, (
+            SELECT max(s.n) FROM {schema}.slots s WHERE s.key = n.key AND s.kind = n.kind) AS made
+        FROM numbered n WHERE NOT has_room AND most > 0) w, generate_series(coalesce(made, 0) + 1, least(greatest(2 * made, 10), most)) AS g (n)
+    ORDER BY w.key, w.kind, g.n ON CONFLICT DO NOTHING
 
 -- rule: free
 t.key = w.key AND t.kind = w.kind AND (t.until IS NULL OR t.until <= w.now AND NOT EXISTS (

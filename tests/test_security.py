@@ -36,6 +36,7 @@ from ticker.queue.rq import RedisQueue
 from ticker.read import health
 from ticker.registration.owner_names import guard_name
 from ticker.settings import Settings, from_environment
+from wrappers.pipeline import foreign_jobs
 
 
 @pytest.fixture
@@ -101,6 +102,21 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
         ("plain", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
     }  # fmt: skip
     assert "job=bad" in log and redis.exists("ticker:refused", "ticker:poison:bad", "ticker:forged:bad") == 2
+    assert refused(redis, redis_users) == []
+
+
+def test_the_users_of_a_worker_and_a_ticker_may_put_foreign_jobs_aside_and_count_them(
+    environ, redis, redis_users, monkeypatch
+):
+    redis.acl_log_reset()
+    monkeypatch.setattr(foreign_jobs, "_others", {"other123"})
+    redis.rpush("rq:queue:polling:intermediate", "other123-r1")
+    with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["worker"])) as as_worker:
+        assert not foreign_jobs.put_back(
+            as_worker, Queue("polling", connection=as_worker), Job("other123-r1", as_worker)
+        )
+    assert not redis.exists("rq:queue:polling:intermediate")
+    assert RedisQueue.from_url(with_user(os.environ["REDIS_URL"], redis_users["ticker"])).put_aside() == 1
     assert refused(redis, redis_users) == []
 
 
@@ -373,6 +389,21 @@ def test_a_worker_may_not_change_what_a_task_is(database_url, roles):
             for column in names.split():
                 with pytest.raises(errors.InsufficientPrivilege):
                     connection.execute(f"UPDATE ticker.{table} SET {column} = DEFAULT")
+
+
+@pytest.mark.slow
+def test_an_application_finds_out_whether_an_owner_exists_that_it_may_not_read(db, database_url, roles):
+    """docs/operations/security.md says so."""
+    db.execute("CREATE TABLE channels (id int PRIMARY KEY, enabled boolean)")
+    db.execute("\n".join(owners.triggers("channels", active_when="enabled")))
+    db.execute("INSERT INTO channels VALUES (1, true), (2, false)")
+    with connect(with_user(database_url, roles["application"])) as application:
+        with pytest.raises(errors.InsufficientPrivilege):
+            application.execute("SELECT FROM channels")
+        found = [ticker.register(application, "poll", every="1m", owner=f"channels:{id_}") for id_ in (1, 2)]
+        assert [task.owner_active for task in found] == [True, False]
+        with pytest.raises(ticker.UnknownOwner):
+            ticker.register(application, "poll", every="1m", owner="channels:3")
 
 
 @pytest.mark.slow

@@ -170,6 +170,14 @@ def test_what_keeps_tasks_from_running_is_a_warning_and_no_problem(ticking: None
     assert f"warning: tasks: {failing}\n" in ticker("doctor")[0]
 
 
+def test_jobs_of_other_installations_that_were_put_aside_are_counted(ticking: None, redis: Redis) -> None:
+    now = clock.python_utc().timestamp()
+    redis.zadd("ticker:foreign", {"other123-r1": now - 60, "other123-r2": now - 3500, "other123-r3": now - 3700})
+    told = answer("doctor", code=0)
+    [warning] = [note for note in told["notes"] if note["status"] == "warning"]
+    assert (warning["check"], warning["sentence"]) == ("redis", sentence("doctor.put_aside", jobs="2 jobs"))
+
+
 @pytest.mark.slow
 def test_without_redis_the_rest_is_checked(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", "unix:///nowhere")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 from redis import Redis
 from rq import Queue
+from rq.exceptions import DequeueTimeout
 from rq.job import Job
 
 import ticker
@@ -25,7 +27,7 @@ from tests.harness import Played
 from tests.refusals import not_startable
 from tests.running import stock_worker, work
 from tests.sentences import Sentence, sentence
-from ticker import migrations
+from ticker import clock, migrations
 from ticker.cli import main
 from ticker.daemon.loop import TickJob
 from ticker.db import installation, sql
@@ -39,6 +41,7 @@ from ticker.queue.rq import RedisQueue
 from ticker.read import health
 from ticker.settings import Settings
 from wrappers.pipeline import foreign_jobs
+from wrappers.rq import corrupt_jobs
 
 Db = psycopg.Connection[Any]
 
@@ -603,12 +606,17 @@ def test_health_says_that_another_has_a_queue_of_ours(db: Db, settings: Settings
 # ------------------------------------------------------------------------------------------------------- foreign jobs
 
 
+UNCHECKED = "from ticker.queue import checks\nchecks.check_redis = lambda *_: None\n"
+"""The worker was there before the other installation leased its queue."""
+
+
 @pytest.fixture
 def theirs(db: Db, store: PostgresStore, queue: RedisQueue) -> str:
-    """A job of this installation waits; its id."""
+    """A job of this installation, which has leased the queue, waits; its id."""
     ticker.register(db, "plain", every="1m", kwargs={"channel_id": 1})
     create_trace(db)
     tick(store, queue)
+    queue.lease(INSTALLATION)
     [job_id] = queue._connection.lrange("rq:queue:polling", 0, -1)  # type: ignore[misc,union-attr]
     return str(job_id.decode())
 
@@ -629,7 +637,7 @@ def test_a_worker_puts_a_job_of_another_installation_back(
     monkeypatch.setenv("DATABASE_URL", other)
     if options:
         monkeypatch.setenv("TICKER_SIGNING_KEY", "a key of the other installation")
-    done = work(*options, *queues)
+    done = work(*options, *queues, patch=UNCHECKED)
     assert (records(other), records(database_url)) == ([], [])
     assert redis.lrange("rq:queue:polling", 0, -1) == [theirs.encode()]
     assert not redis.exists("rq:queue:polling:intermediate", "ticker:refused")
@@ -661,7 +669,7 @@ def test_a_worker_finds_its_own_jobs_behind_those_of_another(
     tick(store, queue)
     store.close()
     monkeypatch.setenv("DATABASE_URL", other)
-    work()
+    work(patch=UNCHECKED)
     assert records(other) == [("succeeded", "")]
     assert redis.llen("rq:queue:polling") == 1 + more
 
@@ -704,11 +712,6 @@ def test_a_worker_rests_when_it_meets_nothing_but_jobs_of_others(
     theirs: str, other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
 ) -> None:
     """Once for each round through the queue; and RQ beats and looks at its signals then."""
-    from rq.exceptions import DequeueTimeout
-
-    from wrappers.pipeline import foreign_jobs
-    from wrappers.rq import corrupt_jobs
-
     rests: list[float] = []
     monkeypatch.setenv("DATABASE_URL", other)
     monkeypatch.setattr(foreign_jobs.time, "sleep", rests.append)
@@ -718,3 +721,92 @@ def test_a_worker_rests_when_it_meets_nothing_but_jobs_of_others(
     with pytest.raises(DequeueTimeout):
         corrupt_jobs.Queue.dequeue_any(queues, 1, redis, job_class=corrupt_jobs.Job)
     assert rests == [foreign_jobs.PAUSE]
+
+
+@pytest.fixture
+def pops(other: str, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> list[str]:
+    """The pops of a worker of the other installation that waits for jobs; it may not sleep."""
+    popped: list[str] = []
+    real = corrupt_jobs.Queue.lmove
+
+    def lmove(connection: Redis, queue_key: str, timeout: int | None) -> Any:
+        popped.append(queue_key)
+        return real(connection, queue_key, timeout)
+
+    monkeypatch.setenv("DATABASE_URL", other)
+    monkeypatch.setattr(foreign_jobs, "_own", "")
+    monkeypatch.setattr(foreign_jobs, "_others", set())
+    monkeypatch.setattr(foreign_jobs.time, "sleep", lambda seconds: pytest.fail("it pauses") if seconds else None)
+    monkeypatch.setattr(corrupt_jobs.Queue, "lmove", lmove)
+    return popped
+
+
+def taken(redis: Redis) -> str:
+    """The job that such a worker takes next. It beats between its attempts."""
+    queues = [corrupt_jobs.Queue("polling", connection=redis, job_class=corrupt_jobs.Job)]
+    while True:
+        with suppress(DequeueTimeout):
+            found = corrupt_jobs.Queue.dequeue_any(queues, 1, redis, job_class=corrupt_jobs.Job)
+            assert found is not None
+            return str(found[0].id)
+
+
+@pytest.mark.slow
+def test_jobs_of_an_installation_without_a_lease_are_met_once(
+    theirs: str, pops: list[str], redis: Redis, settings: Settings
+) -> None:
+    """3,000 of them kept a job of ours waiting for more than 25 s, because each was put back again and again."""
+    redis.delete("ticker:queue:polling")
+    with redis.pipeline() as calls:
+        for number in range(3_000):
+            stranger = theirs.replace("-t", f"-t{number + 2}")
+            calls.copy(f"rq:job:{theirs}", f"rq:job:{stranger}")
+            calls.rpush("rq:queue:polling", stranger)
+        calls.execute()
+    own = Queue("polling", connection=redis).enqueue_call("platform.node")
+    assert taken(redis) == own.id
+    assert len(pops) == 3_002
+    assert redis.lrange("rq:queue:polling", 0, -1) == []
+    assert redis.lrange("rq:queue:polling:intermediate", 0, -1) == [own.id.encode()]
+    assert redis.zcard("ticker:foreign") == RedisQueue.from_settings(settings).put_aside() == 3_001
+    assert 3_500 < redis.ttl("ticker:foreign") <= 3_600 and 3_500 < redis.ttl(f"rq:job:{theirs}") <= 3_600
+
+
+@pytest.mark.slow
+def test_the_jobs_that_are_put_aside_are_bounded_in_number_and_time(
+    theirs: str, pops: list[str], redis: Redis, settings: Settings
+) -> None:
+    redis.delete("ticker:queue:polling")
+    now = clock.python_utc().timestamp()
+    redis.zadd("ticker:foreign", {f"young {number}": now - 60 + number / 1000 for number in range(10_000)})
+    redis.zadd("ticker:foreign", {f"old {number}": now - 3_601 for number in range(10)})
+    assert RedisQueue.from_settings(settings).put_aside() == 10_000
+    own = Queue("polling", connection=redis).enqueue_call("platform.node")
+    assert taken(redis) == own.id
+    assert redis.zcard("ticker:foreign") == 10_000
+    assert redis.zscore("ticker:foreign", theirs) and redis.zscore("ticker:foreign", "young 0") is None
+
+
+@pytest.mark.slow
+def test_a_job_of_unknown_tables_is_put_back_without_a_lease_too(
+    theirs: str, pops: list[str], redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be one of ours."""
+    redis.delete("ticker:queue:polling")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me@/name?host=/nowhere")
+    own = Queue("polling", connection=redis).enqueue_call("platform.node")
+    assert taken(redis) == own.id
+    assert redis.lrange("rq:queue:polling", 0, -1) == [theirs.encode()] and not redis.exists("ticker:foreign")
+
+
+@pytest.mark.slow
+def test_a_ticker_pushes_a_job_again_that_was_put_aside(
+    theirs: str, pops: list[str], store: PostgresStore, queue: RedisQueue, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis.delete("ticker:queue:polling")
+    own = Queue("polling", connection=redis).enqueue_call("platform.node")
+    assert taken(redis) == own.id
+    tick(store, queue)
+    redis.hset(f"rq:job:{theirs}", "astray_since", int(clock.python_utc().timestamp()) - 11)
+    tick(store, queue)
+    assert redis.lrange("rq:queue:polling", 0, -1) == [theirs.encode()]

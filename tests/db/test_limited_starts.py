@@ -429,7 +429,9 @@ def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(c
     before, token = poll("host"), str(uuid4())
     run_id = start(db, before, NOW - SECOND, NOW - SECOND, token=token)["run_id"]
     hold_off(db, "host", run_id, NOW - SECOND, for_ms=1_000)
-    db.execute("INSERT INTO ticker.slots (key, kind, n) SELECT key, 'start', generate_series(11, burst) FROM ticker.limited_keys")
+    db.execute(
+        "INSERT INTO ticker.slots (key, kind, n) SELECT key, 'start', generate_series(11, burst) FROM ticker.limited_keys"
+    )
     assert finish(db, before, token)  # it had started before the hold ended, so its success does not count
     seen = []
     while len(seen) < 9:

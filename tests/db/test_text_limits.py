@@ -57,12 +57,14 @@ def test_the_longest_words_that_triggers_put_together_are_stored(db):
             f"UPDATE ticker.tasks SET {values}, limits = ARRAY[repeat('{letter}', 200), repeat('z', 200)],"
             " every_ms = every_ms + 31622400000 - 1000 - every_ms, starts_at = clock_timestamp(), ends_at = '9999-01-01Z', retries = retries + 1"
         )
-    db.execute("INSERT INTO ticker.pauses (scope, value, by, reason) VALUES ('owner_type', %s, %s, %s)", [name, name, long])
+    db.execute(
+        "INSERT INTO ticker.pauses (scope, value, by, reason) VALUES ('owner_type', %s, %s, %s)", [name, name, long]
+    )
     lengths = [len(words) for (words,) in events(db, "words")]
     assert max(lengths) > 2 * TEXT_AT_MOST and len(lengths) == 5
 
 
-FUNCTIONS = f"""
+FUNCTIONS = """
 from wrappers import task
 
 @task("raises")

@@ -103,7 +103,10 @@ def test_a_server_that_ends_a_statement_itself_is_asked_again(
 ) -> None:
     monkeypatch.setattr(health, "LONG", 0.1)
     database = Database(Settings(database_url=database_url), CircuitBreaker())
-    with pytest.raises(DatabaseUnavailable, match="^PostgreSQL .* has stopped a statement: .*statement timeout"), database.reading() as db:
+    with (
+        pytest.raises(DatabaseUnavailable, match=r"^PostgreSQL .* has stopped a statement: .*statement timeout"),
+        database.reading() as db,
+    ):
         db.execute("SET statement_timeout = 200")
         db.execute("SELECT pg_sleep(5)")
     with database.reading() as db:

@@ -21,6 +21,7 @@ from unittest.mock import patch
 from ticker import migrations, settings
 from ticker.db import connections
 from ticker.demo import application
+from ticker.engine import jobs
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
 from wrappers.sandbox import subreaper
@@ -88,7 +89,7 @@ def clear(database_url: str, redis_url: str) -> None:
     with connections.connect(database_url) as db:
         db.run(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE", [])
     with closing(rq.connect(redis_url)) as redis:
-        for key in [*redis.scan_iter(RQ_KEYS, count=1000), *redis.scan_iter(f"{rq.LEASE_PREFIX}*", count=1000)]:
+        for key in [*redis.scan_iter(RQ_KEYS, count=1000), *redis.scan_iter(f"{jobs.LEASE_PREFIX}*", count=1000)]:
             redis.unlink(key)
 
 

@@ -16,6 +16,10 @@ BATCH_ENTRY = "wrappers.run_batch"
 """The function that RQ calls for a job that carries several tasks."""
 STOP = "ticker-stop"
 """The command, on the channel of an RQ worker, that stops a run."""
+LEASE_PREFIX = "ticker:queue:"
+FOREIGN = "ticker:foreign"
+"""The sorted set in Redis of jobs that workers put aside, because their installation has no lease of their queue."""
+FOREIGN_KEPT = 3600  # seconds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

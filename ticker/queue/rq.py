@@ -15,6 +15,7 @@ from rq import Queue
 from rq.command import send_command
 from rq.job import Job, JobStatus
 
+from ticker import clock
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, RunAtWork
@@ -28,7 +29,6 @@ log = logging.getLogger("ticker")
 OLDEST_REDIS = (6, 2)
 SOCKET_TIMEOUT = 2  # seconds: row locks are held during calls to Redis
 LEASE = 300  # seconds: ten ticks of the default rhythm
-LEASE_PREFIX = "ticker:queue:"
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
 _RECEIPTS = {b"stored": STORED, b"held": HELD}
 _STATES: dict[str, JobState] = {
@@ -205,14 +205,14 @@ class RedisQueue:
         if not names:
             return {}
         with translated():
-            holders = self._take_leases([LEASE_PREFIX + name for name in names], [installation, formerly, LEASE])
+            holders = self._take_leases([jobs.LEASE_PREFIX + name for name in names], [installation, formerly, LEASE])
         return {name: holder.decode() for name, holder in zip(names, holders, strict=True) if holder}
 
     def holders(self, queues: Collection[str]) -> dict[str, str]:
         """Returns the installations that hold leases of these queues."""
         with translated(), self._connection.pipeline(transaction=False) as calls:
             for name in queues:
-                calls.get(LEASE_PREFIX + name)
+                calls.get(jobs.LEASE_PREFIX + name)
             holders = cast(list[bytes | None], calls.execute())
         return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
 
@@ -251,6 +251,12 @@ class RedisQueue:
             return queue.count
         except ResponseError:  # a key of another type: the push of its tasks reports it
             return 0
+
+    def put_aside(self) -> int:
+        """Returns how many jobs of other installations workers have put aside in the last hour."""
+        with translated():
+            since = clock.python_utc().timestamp() - jobs.FOREIGN_KEPT
+            return self._connection.zcount(jobs.FOREIGN, since, "+inf")
 
     def check(self) -> str:
         """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if Redis may lose or refuse jobs."""

@@ -1,4 +1,4 @@
-"""Puts back the jobs of other installations that a worker finds in its queues. They are never run, dropped or changed."""
+"""Puts back, or aside, the jobs of other installations that a worker finds in its queues. They are never run or dropped."""
 
 import logging
 import time
@@ -21,6 +21,7 @@ log = logging.getLogger("ticker.run")
 
 PAUSE = 1.0  # seconds, if a queue holds only jobs of other installations
 AT_ONCE = 100  # such jobs; a worker that has put this many back pauses as well
+PUT_ASIDE_AT_MOST = 10_000  # jobs
 
 _own = ""
 _others: set[str] = set()
@@ -52,28 +53,40 @@ def is_foreign(job_id: str) -> bool:
             return False
         _others.add(named)
         log.warning(
-            "job=%s belongs to installation %s and these tables to %s: it is put back, like all jobs of %s; give each "
-            "installation its own queues, or its own Redis",
+            "job=%s belongs to installation %s and these tables to %s: jobs of %s are put back, or aside where it has no lease "
+            "of the queue; give each installation its own queues, or its own Redis",
             job_id, named, _own, named, extra={"event": "foreign_job"},
         )  # fmt: skip
     return True
 
 
-def put_back(connection: Redis, queue: Queue, job: Job) -> None:
-    """Moves a job to the end of its queue, where a worker of its own installation can find it.
+def put_back(connection: Redis, queue: Queue, job: Job) -> bool:
+    """Moves a job to the end of its queue, where a worker of its own installation can find it. Returns False if it did not.
 
-    If this user of Redis may not push, the ticker of that installation finds that the job is missing and pushes it again.
+    If that installation has no lease of the queue, none of its workers may be there: the job is put aside for an hour.
+    In that case, and if this user of Redis may not push, a ticker of that installation finds that the job is missing and
+    pushes it again.
     """
+    named, now = jobs.installation_of(job.id), clock.python_utc().timestamp()
+    has_lease = named not in _others or connection.get(jobs.LEASE_PREFIX + queue.name) == named.encode()
     with connection.pipeline(transaction=False) as calls:
-        calls.rpush(queue.key, job.id)
+        if has_lease:
+            calls.rpush(queue.key, job.id)
+        else:
+            calls.zadd(jobs.FOREIGN, {job.id: now})
+            calls.zremrangebyscore(jobs.FOREIGN, "-inf", now - jobs.FOREIGN_KEPT)
+            calls.zremrangebyrank(jobs.FOREIGN, 0, -1 - PUT_ASIDE_AT_MOST)
+            calls.expire(jobs.FOREIGN, jobs.FOREIGN_KEPT)
+            calls.expire(job.key, jobs.FOREIGN_KEPT)
         calls.lrem(queue.intermediate_queue_key, 1, job.id)
         calls.execute(raise_on_error=False)
+    return has_lease
 
 
-def rest(timeout: int | None) -> None:
-    """Pauses after a round of nothing but foreign jobs, so that a waiting worker can handle signals and send its heartbeat."""
+def rest(timeout: int | None, seconds: float) -> None:
+    """Lets a waiting worker handle signals and send its heartbeat. It pauses after a round of nothing but foreign jobs."""
     if timeout is not None:
-        time.sleep(PAUSE)
+        time.sleep(seconds)
         raise DequeueTimeout(timeout)
 
 

@@ -200,7 +200,12 @@ def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mappi
         began, since, [verdict] = decide_all([call], [token], waits=waits)
     else:
         began, since, common = _asked(call)
-        planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id[:TEXT_AT_MOST]}
+        planned = {
+            "task_id": call.task_id,
+            "run_id": call.planned,
+            "token": token,
+            "job_id": call.job_id[:TEXT_AT_MOST],
+        }
         [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
         if verdict["refusal"] == "undecided":
             [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)

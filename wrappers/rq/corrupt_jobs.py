@@ -101,9 +101,9 @@ class Queue(RQQueue):
                 if taken := super().dequeue_any(queues, timeout, connection, **options):
                     job, queue = taken
                     if foreign_jobs.is_foreign(job.id):
-                        foreign_jobs.put_back(connection, queue, job)
+                        is_back = foreign_jobs.put_back(connection, queue, job)
                         if job.id in met or (timeout is not None and len(met) == foreign_jobs.AT_ONCE):
-                            foreign_jobs.rest(timeout)
+                            foreign_jobs.rest(timeout, foreign_jobs.PAUSE if is_back else 0)
                             return None
                         met.add(job.id)
                         continue

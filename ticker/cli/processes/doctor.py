@@ -113,6 +113,11 @@ def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         diagnosis.versions["redis"] = queue.check()
         if refused := queue.refused(start.queues_of_tasks(config)):
             yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
+        if aside := queue.put_aside():
+            yield Advice(
+                f"in the last hour, workers put aside {counted(aside, 'job')} of other installations, which had no lease of the "
+                "queue; give each installation its own queues, or its own Redis"
+            )
 
 
 def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:

@@ -162,6 +162,10 @@ def test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own(crowd):
     with crowd.transaction(force_rollback=True):
         crowd.execute("UPDATE ticker.tasks SET limits = ARRAY['key:' || id / 10 % 1000, 'host'] WHERE id % 10 = 0")
         crowd.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('host', 100), ('key:*', 5)")
+        crowd.execute(
+            "INSERT INTO ticker.slots (key, kind, n) SELECT key, 'run', generate_series(1, concurrency) FROM ticker.limited_keys"
+            " ON CONFLICT DO NOTHING"
+        )
         crowd.execute("ANALYZE ticker.tasks, ticker.slots, ticker.limited_keys")
         for mode in MODES:
             crowd.execute(f"SET LOCAL plan_cache_mode TO {mode}")

@@ -48,8 +48,12 @@ def waiting(db):
 
 def take(db, key, kind, count, seconds):
     """Marks slots as taken, as starts do."""
-    db.execute("UPDATE ticker.slots SET token = CASE kind WHEN 'run' THEN gen_random_uuid() END, until = clock_timestamp()"
-               " + %s * interval '1 second' WHERE key = %s AND kind = %s AND n <= %s", [seconds, key, kind, count])  # fmt: skip
+    db.execute(
+        "INSERT INTO ticker.slots (key, kind, n, token, until) SELECT %(key)s, %(kind)s, n,"
+        " CASE %(kind)s WHEN 'run' THEN gen_random_uuid() END, clock_timestamp() + %(seconds)s * interval '1 second'"
+        " FROM generate_series(1, %(count)s) n ON CONFLICT (key, kind, n) DO UPDATE SET token = excluded.token, until = excluded.until",
+        {"key": key, "kind": kind, "seconds": seconds, "count": count},
+    )
 
 
 def start_all(db):

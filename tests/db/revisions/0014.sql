@@ -96,6 +96,21 @@ BEGIN
 EXCEPTION WHEN insufficient_privilege THEN
     RETURN NULL;
 END $$;
+CREATE FUNCTION ticker.guard_owner() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '"ticker"'::regnamespace AND prosecdef
+    AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
+BEGIN
+    IF guard IS NOT NULL THEN
+        EXECUTE format('SELECT "ticker".%I($1)', guard) INTO NEW.owner_active USING NEW.owner_id::text;
+        IF NEW.owner_active IS NULL THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN NEW;
+END $_$;
 CREATE FUNCTION ticker.is_limit_of(declared text, key text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((declared = key) OR ((declared ~~ '%*'::text) AND starts_with(key, rtrim(declared, '*'::text))));
@@ -594,11 +609,13 @@ CREATE INDEX tasks_paused_until ON ticker.tasks USING btree (paused_until) WHERE
 CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((waiting <> '{}'::timestamp with time zone[]) AND (limits IS NOT NULL));
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency, rate, period_ms, burst ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
+CREATE TRIGGER tasks_guard_owner BEFORE INSERT OR UPDATE OF owner_type, owner_id ON ticker.tasks FOR EACH ROW WHEN (((new.owner_type)::text <> ''::text)) EXECUTE FUNCTION ticker.guard_owner();
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();
 CREATE TRIGGER tasks_note_deletion AFTER DELETE ON ticker.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION ticker.note_deletion();
 CREATE TRIGGER tasks_note_edit AFTER UPDATE OF function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name, priority, spread, subject, description, metadata, within_ms, limits, every_most_ms ON ticker.tasks FOR EACH ROW WHEN ((((((((((((((((((((((((((((((((((old.function)::text IS DISTINCT FROM (new.function)::text) OR ((old.kwargs)::jsonb IS DISTINCT FROM (new.kwargs)::jsonb)) OR ((old.kind)::text IS DISTINCT FROM (new.kind)::text)) OR ((old.expression)::text IS DISTINCT FROM (new.expression)::text)) OR ((old.zone)::text IS DISTINCT FROM (new.zone)::text)) OR ((old.every_ms)::bigint IS DISTINCT FROM (new.every_ms)::bigint)) OR ((old.tolerance_ms)::bigint IS DISTINCT FROM (new.tolerance_ms)::bigint)) OR ((old.box_ms)::bigint IS DISTINCT FROM (new.box_ms)::bigint)) OR ((old.queue)::text IS DISTINCT FROM (new.queue)::text)) OR ((old.starts_at)::timestamp with time zone IS DISTINCT FROM (new.starts_at)::timestamp with time zone)) OR ((old.ends_at)::timestamp with time zone IS DISTINCT FROM (new.ends_at)::timestamp with time zone)) OR ((old.max_runs)::integer IS DISTINCT FROM (new.max_runs)::integer)) OR ((old.catch_up)::text IS DISTINCT FROM (new.catch_up)::text)) OR (old.remove IS DISTINCT FROM new.remove)) OR ((old.overlap)::text IS DISTINCT FROM (new.overlap)::text)) OR ((old.retries)::integer IS DISTINCT FROM (new.retries)::integer)) OR ((old.backoff)::text IS DISTINCT FROM (new.backoff)::text)) OR ((old.stretch_ms)::bigint IS DISTINCT FROM (new.stretch_ms)::bigint)) OR ((old.pause_after)::integer IS DISTINCT FROM (new.pause_after)::integer)) OR ((old.probe_ms)::bigint IS DISTINCT FROM (new.probe_ms)::bigint)) OR ((old.dead_man)::integer IS DISTINCT FROM (new.dead_man)::integer)) OR ((old.keep)::text IS DISTINCT FROM (new.keep)::text)) OR ((old.submitter)::text IS DISTINCT FROM (new.submitter)::text)) OR ((old.group_name)::text IS DISTINCT FROM (new.group_name)::text)) OR ((old.priority)::integer IS DISTINCT FROM (new.priority)::integer)) OR (old.spread IS DISTINCT FROM new.spread)) OR ((old.subject)::text IS DISTINCT FROM (new.subject)::text)) OR ((old.description)::text IS DISTINCT FROM (new.description)::text)) OR ((old.metadata)::jsonb IS DISTINCT FROM (new.metadata)::jsonb)) OR ((old.within_ms)::bigint IS DISTINCT FROM (new.within_ms)::bigint)) OR ((old.limits)::text[] IS DISTINCT FROM (new.limits)::text[])) OR ((old.every_most_ms)::bigint IS DISTINCT FROM (new.every_most_ms)::bigint))) EXECUTE FUNCTION ticker.note_edit();
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON ticker.tasks FOR EACH ROW WHEN ((new.limits IS NOT NULL)) EXECUTE FUNCTION ticker.use_keys();
 REVOKE ALL ON FUNCTION ticker.apply_limit() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ticker.guard_owner() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.limit_keys(wanted text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_change() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_deletion() FROM PUBLIC;

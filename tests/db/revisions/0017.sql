@@ -103,6 +103,21 @@ BEGIN
 EXCEPTION WHEN insufficient_privilege THEN
     RETURN NULL;
 END $$;
+CREATE FUNCTION ticker.guard_owner() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '"ticker"'::regnamespace AND prosecdef
+    AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
+BEGIN
+    IF guard IS NOT NULL THEN
+        EXECUTE format('SELECT "ticker".%I($1)', guard) INTO NEW.owner_active USING NEW.owner_id::text;
+        IF NEW.owner_active IS NULL THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN NEW;
+END $_$;
 CREATE FUNCTION ticker.is_limit_of(declared text, key text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((declared = key) OR ((declared ~~ '%*'::text) AND starts_with(key, rtrim(declared, '*'::text))));
@@ -815,6 +830,7 @@ CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency
 CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW EXECUTE FUNCTION ticker.note_pause();
 CREATE TRIGGER runs_note_change_of_end AFTER UPDATE OF ended_at, outcome ON ticker.runs FOR EACH ROW WHEN ((((old.ended_at IS NOT NULL) AND (((new.ended_at)::timestamp with time zone IS DISTINCT FROM (old.ended_at)::timestamp with time zone) OR ((new.outcome)::text IS DISTINCT FROM (old.outcome)::text))) OR ((old.ended_at IS NULL) AND (((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND ((new.reason)::text = 'gone'::text)))))) EXECUTE FUNCTION ticker.note_late_end();
 CREATE TRIGGER runs_note_late_end AFTER INSERT ON ticker.runs FOR EACH ROW WHEN ((((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND (((new.reason)::text = 'gone'::text) OR (((new.reason)::text = 'superseded'::text) AND ((new.worker)::text = ''::text)))))) EXECUTE FUNCTION ticker.note_late_end();
+CREATE TRIGGER tasks_guard_owner BEFORE INSERT OR UPDATE OF owner_type, owner_id ON ticker.tasks FOR EACH ROW WHEN (((new.owner_type)::text <> ''::text)) EXECUTE FUNCTION ticker.guard_owner();
 CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON ticker.tasks FOR EACH ROW WHEN (((old.pause_id IS NOT NULL) AND ((((((new.function)::text IS DISTINCT FROM (old.function)::text) OR ((new.queue)::text IS DISTINCT FROM (old.queue)::text)) OR ((new.group_name)::text IS DISTINCT FROM (old.group_name)::text)) OR ((new.owner_type)::text IS DISTINCT FROM (old.owner_type)::text)) OR ((new.limits)::text[] IS DISTINCT FROM (old.limits)::text[])))) EXECUTE FUNCTION ticker.leave_pause();
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();
 CREATE TRIGGER tasks_note_deletion AFTER DELETE ON ticker.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION ticker.note_deletion();
@@ -822,6 +838,7 @@ CREATE TRIGGER tasks_note_edit AFTER UPDATE OF function, kwargs, kind, expressio
 CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON ticker.tasks FOR EACH ROW WHEN (((old.returned IS NOT NULL) AND ((new.next_run)::timestamp with time zone IS DISTINCT FROM (old.returned)::timestamp with time zone))) EXECUTE FUNCTION ticker.note_return();
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON ticker.tasks FOR EACH ROW WHEN ((new.limits IS NOT NULL)) EXECUTE FUNCTION ticker.use_keys();
 REVOKE ALL ON FUNCTION ticker.apply_limit() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ticker.guard_owner() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.leave_pause() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.limit_keys(wanted text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_change() FROM PUBLIC;

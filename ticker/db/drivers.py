@@ -6,6 +6,7 @@ are written as %(name)s. Values come back as Python's own types, with times in U
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -16,11 +17,22 @@ from typing import Any, Protocol
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from ticker.errors import BadInput, RowLocked
+from ticker.errors import BadInput, DatabaseUnavailable, RowLocked, TickerError
 
 Row = Mapping[str, Any]
 
-DEADLOCK = "40P01"
+DENIED = "42501"
+EXPLAINED: Mapping[str, Callable[[str], TickerError]] = {
+    "40P01": lambda _: RowLocked(
+        "deadlock: another transaction writes the same tasks in another order; nothing was written: roll back and repeat the "
+        "transaction, and let every transaction write its tasks in the same order, such as by owner"
+    ),
+    "40001": lambda text: RowLocked(f"{text}; nothing was written: roll back and repeat the transaction"),
+    "25006": lambda text: DatabaseUnavailable(
+        f"{text}; connect to the primary, as a role that may write there (default_transaction_read_only)"
+    ),
+}
+"""Makes our errors from PostgreSQL's text, by SQLSTATE."""
 IDLE = 0  # libpq's status of a connection outside a transaction
 AT_ONCE = {"stream_results": False, "yield_per": None}  # whatever the caller has set for queries of its own
 
@@ -42,8 +54,11 @@ class AsyncDriver(Protocol):
     async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]: ...
 
 
-def of(db: Any) -> Driver:
-    """Returns the driver of a synchronous connection. Raises BadInput for anything else."""
+def of(db: Any, about: Iterable[object] = ()) -> Driver:
+    """Returns the driver of a synchronous connection. Raises BadInput for anything else.
+
+    A Session with several databases chooses that of the first mapped object or class in `about`.
+    """
     if _is_asynchronous(db):
         raise BadInput(
             "db",
@@ -53,7 +68,7 @@ def of(db: Any) -> Driver:
     if hasattr(db, "exec_driver_sql"):
         return _SQLAlchemy(db)
     if hasattr(db, "flush") and hasattr(db, "connection"):
-        return _SQLAlchemy(db.connection())
+        return _SQLAlchemy(_bound(db, about))
     if hasattr(db, "pgconn"):
         return _Psycopg(db)
     if hasattr(db, "get_transaction_status"):
@@ -83,19 +98,32 @@ def of_async(db: Any) -> AsyncDriver:
 
 
 @contextmanager
-def deadlock_explained() -> Iterator[None]:
-    """Raises RowLocked, which says what to do, instead of a driver's error about a deadlock."""
+def explained(denied: Callable[[str], TickerError] | None = None) -> Iterator[None]:
+    """Raises an error that says what to do, instead of a driver's error. `denied` makes it if a right is missing."""
     try:
         yield
     except Exception as error:
-        # SQLAlchemy has the driver's error in `orig`, and Django has it as the cause
-        origin = getattr(error, "orig", None) or error.__cause__ or error
-        if DEADLOCK not in (getattr(one, name, "") for one in (error, origin) for name in ("sqlstate", "pgcode")):
-            raise
-        raise RowLocked(
-            "deadlock: another transaction writes the same tasks in another order; nothing was written: roll back and repeat the "
-            "transaction, and let every transaction write its tasks in the same order, such as by owner"
-        ) from error
+        origin: Any = error
+        while inner := getattr(origin, "orig", None) or origin.__cause__:  # of SQLAlchemy; of Django and asyncpg
+            origin = inner
+        state = getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or ""
+        if explain := denied if state == DENIED else EXPLAINED.get(state):
+            raise explain(str(origin).partition("\n")[0]) from error
+        raise
+
+
+def _bound(session: Any, about: Iterable[Any]) -> Any:
+    """Returns the connection by which a Session writes the table of the first mapped object or class in `about`."""
+    alchemy = sys.modules["sqlalchemy"]  # never imported here: an application with a Session has loaded it
+    mapper = next((one.__mapper__ for one in about if hasattr(one, "__mapper__")), None)
+    table = mapper.primary_key[0].table if mapper else alchemy.table("tasks", schema="ticker")
+    try:
+        return session.connection(bind_arguments={"mapper": mapper, "clause": alchemy.update(table)})
+    except alchemy.exc.UnboundExecutionError as error:
+        raise BadInput(
+            "db", type(session).__name__, "has no engine for ticker's tables; pass a connection: session.connection("
+            "bind_arguments={'mapper': MailChannel}), with a class that is mapped to the same database",
+        ) from error  # fmt: skip
 
 
 def _is_asynchronous(db: Any) -> bool:

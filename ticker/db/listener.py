@@ -55,7 +55,7 @@ class Listener(threading.Thread):
             if connection.has_pooler:
                 log.warning(POOLER, extra={"event": "listen_failed"})
                 return
-            connection.execute(f"LISTEN {CHANNEL}")
+            connection.execute(f"SET idle_session_timeout = 0; LISTEN {CHANNEL}")
             self._hear()
             while not self._stopping.is_set():
                 if any(notice.payload == self._schema for notice in connection.notifies(timeout=GLANCE)):

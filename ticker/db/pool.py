@@ -53,6 +53,7 @@ class Pool:
     def _taken(self) -> Connection:
         with suppress(IndexError):  # another thread may have taken the last one
             while True:
-                if not (connection := self._spare.pop()).closed:
+                if (connection := self._spare.pop()).is_alive:  # unless the server has ended it
                     return connection
+                connection.close()
         return connect(self._url, name=self._name)

@@ -5,7 +5,7 @@ An operation is a generator: it yields statements, receives their rows, and retu
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_a
 from ticker import settings
 from ticker.db import drivers
 from ticker.db.drivers import Row
+from ticker.errors import TickerError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +27,8 @@ JSON_COLUMNS = frozenset({"kwargs", "metadata", "registered", "cursor", "item", 
 class Query(NamedTuple):
     text: str
     parameters: Mapping[str, Any]
+    denied: Callable[[str], TickerError] | None = None
+    """Makes the error for a right that is missing, from PostgreSQL's own text."""
 
 
 Steps = Generator[Query, list[Row], T]
@@ -86,14 +89,14 @@ def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
     return call
 
 
-def run(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
+def run(db: Any, steps: Steps[T], *, writes: bool = False, about: Iterable[object] = ()) -> T:
     with settings.use(settings.current()):  # read once, not for each statement
         asked = _next(steps)  # bad input is refused before the connection is looked at
-        driver = drivers.of(db)
-        with driver.transaction() if writes else nullcontext():
+        driver = drivers.of(db, about)
+        with drivers.explained(), driver.transaction() if writes else nullcontext():
             while isinstance(asked, Query):
-                with drivers.deadlock_explained():
-                    rows = driver.fetch(*asked)
+                with drivers.explained(asked.denied):
+                    rows = driver.fetch(asked.text, asked.parameters)
                 asked = _next(steps, rows)
         return asked.value
 
@@ -102,11 +105,12 @@ async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
     with settings.use(settings.current()):
         asked = _next(steps)
         driver = drivers.of_async(db)
-        async with driver.transaction() if writes else nullcontext():
-            while isinstance(asked, Query):
-                with drivers.deadlock_explained():
-                    rows = await driver.fetch(*asked)
-                asked = _next(steps, rows)
+        with drivers.explained():
+            async with driver.transaction() if writes else nullcontext():
+                while isinstance(asked, Query):
+                    with drivers.explained(asked.denied):
+                        rows = await driver.fetch(asked.text, asked.parameters)
+                    asked = _next(steps, rows)
         return asked.value
 
 
@@ -119,7 +123,7 @@ def _next(steps: Steps[T], rows: list[Row] | None = None) -> Query | _Answer[T]:
 
 def _operation(steps: Callable[P, Steps[T]], *, writes: bool) -> Operation[P, T]:
     def call(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(db, steps(*args, **kwargs), writes=writes)
+        return run(db, steps(*args, **kwargs), writes=writes, about=(*args, *kwargs.values()))
 
     _present(call, steps, Database)
     vars(call).update(steps=steps, writes=writes)

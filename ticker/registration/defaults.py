@@ -5,12 +5,13 @@ inserted: by an ORM, a bulk statement or psql.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from ticker import settings
 from ticker.db.steps import Query, Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.registration import owner_triggers
+from ticker.registration import owner_triggers, owner_types
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Wanted
 from ticker.tasks.queries import query
@@ -54,7 +55,10 @@ def defaults(
     if not existing:
         return 0
     insert = owner_triggers.tasks_of_existing(table, key, schema, table_schema)
-    return len((yield Query(insert.replace("%", "%%"), {})))
+    [was] = yield query("row_security", value="off")
+    made = yield Query(insert.replace("%", "%%"), {}, partial(owner_types.hidden, owner_type, was["role"]))
+    yield query("row_security", value=was["before"])
+    return len(made)
 
 
 def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:

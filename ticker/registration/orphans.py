@@ -1,13 +1,11 @@
 """Finds and deletes tasks whose owners have no row any more, because they were deleted while their table had no triggers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ticker.db.steps import Steps, writes
 from ticker.registration import owner_checks
-from ticker.tasks import rows as task_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,8 @@ def orphans(db: Any, schema: str, type_: str | None, limit: int) -> list[Orphans
         counts = (
             f'SELECT owner_id, count(*) FROM "{schema}".tasks t WHERE {condition} GROUP BY owner_id ORDER BY owner_id'
         )
-        found += [Orphans(named, *row) for row in db.execute(f"{counts} LIMIT {limit - len(found)}")]
+        with owner_checks.nothing_hidden(db, schema, named):
+            found += [Orphans(named, *row) for row in db.execute(f"{counts} LIMIT {limit - len(found)}")]
     return found
 
 
@@ -39,15 +38,9 @@ def remove(db: Any, schema: str, gone: Iterable[Orphans], by: str) -> int:
     removed = 0
     for type_, those in groupby(gone, key=lambda one: one.owner_type):
         for _, condition in owner_checks.without_owner(db, schema, type_):
-            where = f"{condition.replace('%', '%%')} AND owner_id = ANY (%s)"
-            rows = db.execute(
-                f'SELECT id FROM "{schema}".tasks t WHERE {where} ORDER BY id FOR UPDATE',
-                [[one.owner_id for one in those]],
-            )
-            removed += _delete(db, [id_ for (id_,) in rows], by)
+            delete = f"""DELETE FROM "{schema}".tasks WHERE id = ANY (ARRAY(SELECT id FROM "{schema}".tasks t
+                WHERE {condition.replace("%", "%%")} AND owner_id = ANY (%s) ORDER BY id FOR UPDATE))"""
+            with owner_checks.nothing_hidden(db, schema, type_):
+                db.execute("SELECT set_config('ticker.by', %s, true)", [by])
+                removed += db.execute(delete, [[one.owner_id for one in those]]).rowcount
     return removed
-
-
-@writes
-def _delete(ids: Sequence[int], by: str) -> Steps[int]:
-    return len((yield from task_rows.written("delete_tasks", by=by, ids=ids)))

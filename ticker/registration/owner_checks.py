@@ -3,12 +3,14 @@
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from ticker.db import sql
+from ticker.db import drivers, sql
 from ticker.db.sql import Execute, Row
 from ticker.registration.owner_names import quoted, trigger_name
-from ticker.registration.owner_types import HOW, has_no_trigger, install
+from ticker.registration.owner_types import HOW, has_no_trigger, hidden, install
 
 
 def problems(db: Any, schema: str) -> Iterator[str]:
@@ -84,7 +86,8 @@ def outlived(db: Any, schema: str, *, partitioned: bool = False) -> Iterator[str
     for guard in sql.on(db, schema)("guards"):
         if guard["is_partitioned"] or not partitioned:
             for type_, condition in without_owner(db, schema, guard["type"]):
-                [(tasks,)] = db.execute(f'SELECT count(*) FROM "{schema}".tasks t WHERE {condition}')
+                with nothing_hidden(db, schema, type_):
+                    [(tasks,)] = db.execute(f'SELECT count(*) FROM "{schema}".tasks t WHERE {condition}')
                 if tasks:
                     yield f"tasks of {type_} that outlived their owner: {tasks}; delete them: ticker owners --orphans --remove"
 
@@ -114,3 +117,14 @@ def without_owner(db: Any, schema: str, type_: str | None = None) -> Iterator[tu
                 yield guard["type"], f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)"
             elif not guard["is_table"]:
                 yield guard["type"], of_type
+
+
+@contextmanager
+def nothing_hidden(db: Any, schema: str, type_: str) -> Iterator[None]:
+    """Makes statements that read the table of this type fail with ConfigurationError if a policy would hide rows of it."""
+    execute = sql.on(db, schema)
+    with db.transaction():
+        [was] = execute("row_security", value="off")
+        with drivers.explained(partial(hidden, type_, was["role"])):
+            yield
+        execute("row_security", value=was["before"])

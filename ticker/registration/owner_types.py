@@ -4,7 +4,7 @@ import json
 
 from ticker import settings
 from ticker.db.steps import Steps
-from ticker.errors import BadInput, did_you_mean
+from ticker.errors import BadInput, ConfigurationError, did_you_mean
 from ticker.registration.owner_names import trigger_name
 from ticker.tasks import identity
 from ticker.tasks.queries import query
@@ -53,4 +53,12 @@ def has_no_trigger(type_: str) -> str:
 def install(what: str, type_: str) -> str:
     return (
         f"install {what} in a migration: owners.install(op, {json.dumps(type_)}), or with psql: owners.triggers {HOW}"
+    )
+
+
+def hidden(type_: str, role: str, text: str) -> ConfigurationError:
+    """Returns the error for a role that PostgreSQL does not let see each row of a table."""
+    return ConfigurationError(
+        f"not every row of {type_} may be seen by {role}: {text}; use a role with BYPASSRLS, or the owner of the table without "
+        "FORCE ROW LEVEL SECURITY, here and to install the triggers"
     )

@@ -11,10 +11,11 @@ def named(owner: Any) -> tuple[str, str] | None:
     """Returns the type and the id of a saved instance of a model, or None if `owner` is not an instance."""
     if (table := described(owner.__class__)) is None:
         return None
-    key = [(field.column, field.to_python(getattr(owner, field.attname))) for field in owner._meta.pk_fields]
-    if owner._state.adding or any(value is None for _, value in key):
+    values = [(field, getattr(owner, field.attname)) for field in owner._meta.pk_fields]
+    if owner._state.adding or any(value is None for _, value in values):
         raise BadInput("owner", owner.__class__.__name__, "has no row in the database; save it first")
-    return table[0], key_text(key)
+    connection = sys.modules["django.db"].connections[owner._state.db or "default"]
+    return table[0], key_text([(field.column, field.get_db_prep_value(value, connection)) for field, value in values])
 
 
 def described(model: Any) -> tuple[str, str | None, str, tuple[str, ...], frozenset[str]] | None:

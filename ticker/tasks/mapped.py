@@ -4,11 +4,15 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Table, Uuid, inspect
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import InstanceState, Mapper
+from sqlalchemy.types import TypeEngine
 
 from ticker.errors import BadInput
 from ticker.tasks.identity import key_text
+
+POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 def named(owner: object) -> tuple[str, str] | None:
@@ -30,8 +34,15 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
     if state.identity is None:
         raise BadInput("owner", name, "has no key yet; add it to the session first")
     columns = zip(state.mapper.primary_key, state.identity, strict=True)
-    key = [(column.name, UUID(str(value)) if isinstance(column.type, Uuid) else value) for column, value in columns]
+    key = [(column.name, _stored(column.type, value)) for column, value in columns]
     return table.fullname, key_text(key)
+
+
+def _stored(type_: TypeEngine[Any], value: Any) -> Any:
+    """Returns a value of a key as its type stores it: as hex digits, or as the name of an Enum."""
+    if process := type_.dialect_impl(POSTGRESQL).bind_processor(POSTGRESQL):
+        value = process(value)
+    return UUID(str(value)) if isinstance(type_, Uuid) and type_.native_uuid else value
 
 
 def base_table(mapper: Mapper[Any]) -> Table:

@@ -1,7 +1,7 @@
 """Gives each request a database connection from a pool, with bounded waits."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from ticker.db.connections import Connection
 from ticker.db.pool import Pool
@@ -20,23 +20,20 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yields a connection that plans each statement for its own parameters, as most filters of a list are unset."""
-        with self._alive() as connection:
+        with self._connection() as connection:
             connection.prepares_after = None
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yields a connection within a transaction."""
-        with self._alive() as connection, connection.transaction():
+        with self._connection() as connection, connection.transaction():
             yield connection
 
     def close(self) -> None:
         self._pool.close()
 
     @contextmanager
-    def _alive(self) -> Iterator[Connection]:
-        """Yields a connection that the server has not closed. After a restart, each idle connection would fail a request."""
-        with self._breaker.asking(POSTGRESQL), ExitStack() as stack:
-            while not (connection := stack.enter_context(self._pool.connection())).is_alive:
-                connection.close()
+    def _connection(self) -> Iterator[Connection]:
+        with self._breaker.asking(POSTGRESQL), self._pool.connection() as connection:
             yield connection

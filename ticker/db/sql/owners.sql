@@ -119,3 +119,8 @@ SELECT (SELECT max(id) FROM chosen) AS last, (SELECT count(*) FROM moved) AS mov
 
 -- name: has_owners
 SELECT FROM {schema}.tasks WHERE owner_type = %(type)s LIMIT 1
+
+-- name: row_security
+-- Sets `row_security`, and returns the role and the value before. If it is off, PostgreSQL raises an error instead of hiding rows.
+SELECT current_user::text AS role, before, set_config('row_security', %(value)s, true)
+FROM (SELECT current_setting('row_security') AS before OFFSET 0) s

@@ -90,7 +90,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 class RowLocked(DatabaseUnavailable):
-    """Another transaction has locked the row, or both wait for each other (a deadlock). Nothing was written."""
+    """Another transaction has locked the row, changed it meanwhile, or waits for this one (a deadlock). Nothing was written."""
 
 
 class QueueUnavailable(Unavailable):

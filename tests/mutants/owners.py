@@ -7,6 +7,7 @@ CHECKS = "ticker/registration/owner_checks.py"
 COLUMNS = "tests/registration/test_owner_columns.py::"
 INSTALLING = "tests/registration/test_installing.py::"
 CHECKED = "tests/cli/test_owner_checks.py::"
+HIDDEN = "tests/registration/test_row_security.py::"
 
 OWNERS = (
     Mutant(
@@ -80,10 +81,26 @@ OWNERS = (
     Mutant(
         "orphans-that-were-not-listed-are-removed",
         "ticker/registration/orphans.py",
-        ' AND owner_id = ANY (%s)"',
-        ' AND coalesce(%s::text[] IS NOT NULL, true)"',
+        " AND owner_id = ANY (%s) ORDER",
+        " AND coalesce(%s::text[] IS NOT NULL, true) ORDER",
         "`ticker owners --orphans --remove` deletes the tasks of the owners that it lists, and no others.",
         (f"{CHECKED}test_orphans_are_listed_and_their_tasks_removed_and_no_others",),
+    ),
+    Mutant(
+        "orphans-are-what-a-policy-hides",
+        "ticker/registration/orphans.py",
+        'execute("row_security", value="off")',
+        'execute("row_security", value="on")',
+        "Nothing is removed because a policy hides it.",
+        (f"{HIDDEN}test_owners_that_a_policy_hides_are_no_orphans",),
+    ),
+    Mutant(
+        "default-tasks-only-for-owners-in-sight",
+        "ticker/registration/defaults.py",
+        'query("row_security", value="off")',
+        'query("row_security", value="on")',
+        "Owners that exist get default tasks, each of them, or the call fails.",
+        (f"{HIDDEN}test_default_tasks_are_for_all_owners_or_refused",),
     ),
     Mutant(
         "owners-that-are-back-lose-their-tasks",

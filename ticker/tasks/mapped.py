@@ -40,9 +40,10 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
 
 def _stored(type_: TypeEngine[Any], value: Any) -> Any:
     """Returns a value of a key as its type stores it: as hex digits, or as the name of an Enum."""
-    if process := type_.dialect_impl(POSTGRESQL).bind_processor(POSTGRESQL):
+    impl = type_.dialect_impl(POSTGRESQL)
+    if process := impl.bind_processor(POSTGRESQL):
         value = process(value)
-    return UUID(str(value)) if isinstance(type_, Uuid) and type_.native_uuid else value
+    return UUID(str(value)) if isinstance(impl, Uuid) and impl.native_uuid else value
 
 
 def base_table(mapper: Mapper[Any]) -> Table:

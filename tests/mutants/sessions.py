@@ -42,8 +42,8 @@ SESSIONS = (
     Mutant(
         "operation-in-pieces",
         STEPS,
-        "    with driver.transaction() if writes else nullcontext():",
-        "    with nullcontext():",
+        "with drivers.explained(), driver.transaction() if writes else nullcontext():",
+        "with drivers.explained():",
         "An operation on a connection in autocommit is written as a whole, or not at all.",
         (f"{CONTRACT}::test_nothing_is_written_where_an_operation_fails_halfway",),
     ),

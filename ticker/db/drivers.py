@@ -21,7 +21,6 @@ from ticker.errors import BadInput, DatabaseUnavailable, RowLocked, TickerError
 
 Row = Mapping[str, Any]
 
-DENIED = "42501"
 EXPLAINED: Mapping[str, Callable[[str], TickerError]] = {
     "40P01": lambda _: RowLocked(
         "deadlock: another transaction writes the same tasks in another order; nothing was written: roll back and repeat the "
@@ -55,10 +54,7 @@ class AsyncDriver(Protocol):
 
 
 def of(db: Any, about: Iterable[object] = ()) -> Driver:
-    """Returns the driver of a synchronous connection. Raises BadInput for anything else.
-
-    A Session with several databases chooses that of the first mapped object or class in `about`.
-    """
+    """Returns the driver of a synchronous connection. A Session may choose it `about` mapped objects. Raises BadInput for others."""
     if _is_asynchronous(db):
         raise BadInput(
             "db",
@@ -107,7 +103,7 @@ def explained(denied: Callable[[str], TickerError] | None = None) -> Iterator[No
         while inner := getattr(origin, "orig", None) or origin.__cause__:  # of SQLAlchemy; of Django and asyncpg
             origin = inner
         state = getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or ""
-        if explain := denied if state == DENIED else EXPLAINED.get(state):
+        if explain := denied if state == "42501" else EXPLAINED.get(state):  # insufficient_privilege
             raise explain(str(origin).partition("\n")[0]) from error
         raise
 

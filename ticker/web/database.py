@@ -20,20 +20,15 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Yields a connection that plans each statement for its own parameters, as most filters of a list are unset."""
-        with self._connection() as connection:
+        with self._breaker.asking(POSTGRESQL), self._pool.connection() as connection:
             connection.prepares_after = None
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yields a connection within a transaction."""
-        with self._connection() as connection, connection.transaction():
+        with self._breaker.asking(POSTGRESQL), self._pool.connection() as connection, connection.transaction():
             yield connection
 
     def close(self) -> None:
         self._pool.close()
-
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        with self._breaker.asking(POSTGRESQL), self._pool.connection() as connection:
-            yield connection

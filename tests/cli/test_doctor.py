@@ -292,9 +292,10 @@ def test_owners_that_a_ticker_may_not_read_are_not_checked(
 ) -> None:  # fmt: skip
     feeds("id int PRIMARY KEY", "(1)", ids=("1",))
     monkeypatch.setenv("DATABASE_URL", with_user(environ["DATABASE_URL"], roles["ticker"]))
-    assert examined(code=0) == (WELL, {"owners": [sentence("doctor.unreadable", view="owner_rows_feeds")]})
-    unchecked = sentence("doctor.not_checked_unreadable", check="owners", view="owner_rows_feeds")
-    assert unchecked.within(ticker("doctor")[0])
+    denied = "permission denied for view owner_rows_feeds"
+    hidden = sentence("errors.owners_out_of_sight", type="feeds", role=roles["ticker"], error=denied)
+    assert examined(code=0) == (WELL, {"owners": [hidden]})
+    assert hidden.within(ticker("doctor")[0])
 
 
 # ------------------------------------------------------------------------------------- clocks, poolers, rights, versions

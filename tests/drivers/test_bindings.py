@@ -164,6 +164,8 @@ def test_a_hot_standby_reads_and_says_where_to_write(name: str, standby: str) ->
     door = DOORS[name](standby)
     assert [task.name for task in door("list_tasks")] == ["kept"]
     assert door("register", "kept", every="1m").name == "kept"
-    words = sentence("errors.read_only", error="cannot execute SELECT FOR NO KEY UPDATE in a read-only transaction")
+    words = sentence(
+        "errors.write_on_read_only", error="cannot execute SELECT FOR NO KEY UPDATE in a read-only transaction"
+    )
     with pytest.raises(DatabaseUnavailable, check=lambda error: words == error):
         door("register", "poll", every="1m")

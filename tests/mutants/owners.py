@@ -73,8 +73,8 @@ OWNERS = (
     Mutant(
         "dropped-tables-pass-the-check",
         CHECKS,
-        "for type_ in sorted({*guards, *tables}):",
-        "for type_ in sorted(tables):",
+        "for type_ in sorted({*guards, *types}):",
+        "for type_ in sorted(types):",
         "`ticker db check` names owners whose table is gone.",
         (f"{CHECKED}test_a_table_that_is_gone_is_named_with_what_to_do",),
     ),
@@ -88,7 +88,7 @@ OWNERS = (
     ),
     Mutant(
         "orphans-are-what-a-policy-hides",
-        "ticker/registration/orphans.py",
+        CHECKS,
         'execute("row_security", value="off")',
         'execute("row_security", value="on")',
         "Nothing is removed because a policy hides it.",

@@ -104,7 +104,7 @@ def test_a_server_that_ends_a_statement_itself_is_asked_again(
     monkeypatch.setattr(health, "LONG", 0.1)
     database = Database(Settings(database_url=database_url), CircuitBreaker())
     with (
-        pytest.raises(DatabaseUnavailable, match=r"^PostgreSQL .* has stopped a statement: .*statement timeout"),
+        pytest.raises(DatabaseUnavailable, match=r"stopped .*statement timeout"),
         database.reading() as db,
     ):
         db.execute("SET statement_timeout = 200")

@@ -23,8 +23,6 @@ def defaults(
     wanted: Sequence[Wanted],
     *,
     existing: bool = False,
-    key: str | Sequence[str] | None = None,
-    table_schema: str | None = None,
 ) -> Steps[int]:
     """Sets the default tasks of the owners in a table to a list, and returns the number of tasks that it created.
 
@@ -33,9 +31,8 @@ def defaults(
     calendar task at its first time, which the next tick computes. They are ordinary tasks, which can be registered
     again, changed and deleted.
 
-    With `existing=True`, each owner that already exists gets the default tasks whose names it lacks; `key` and
-    `table_schema` then mean the same as in `owners.triggers`. No task is changed or deleted. A task's function finds
-    the owner's id in `run.owner_id`.
+    With `existing=True`, each owner that already exists gets the default tasks whose names it lacks. No task is
+    changed or deleted. A task's function finds the owner's id in `run.owner_id`.
 
     Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
     case nothing is written.
@@ -54,7 +51,7 @@ def defaults(
     yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     if not existing:
         return 0
-    insert = owner_triggers.tasks_of_existing(table, key, schema, table_schema)
+    insert = owner_triggers.tasks_of_existing(owner_type, schema)
     [was] = yield query("row_security", value="off")
     made = yield Query(insert.replace("%", "%%"), {}, partial(owner_types.hidden, owner_type, was["role"]))
     yield query("row_security", value=was["before"])

@@ -116,20 +116,11 @@ def adding_trigger(table: object, schema: str) -> str:
     return trigger_name(schema, "added", type_of(table))
 
 
-def tasks_of_existing(
-    table: object, key: str | Sequence[str] | None, schema: str, table_schema: str | None
-) -> str:  # fmt: skip
-    """Returns the statement, without parameters, that creates the missing default tasks of all owners in a table."""
-    type_, relation, keys, _ = _placed(table, key, table_schema)
-    parts = {
-        "tasks": f"{quoted(schema)}.tasks",
-        "templates": f"{quoted(schema)}.templates",
-        "type": quoted(type_, "'"),
-    }
-    ids = _id(tuple(map(quoted, keys)), "o")
-    return (
-        f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {OF_THIS_TYPE.format(**parts)} RETURNING id"
-    )
+def tasks_of_existing(type_: str, schema: str) -> str:
+    """Returns the statement, without parameters, that creates the missing default tasks of all owners of a followed type."""
+    parts = {"tasks": f"{quoted(schema)}.tasks", "templates": f"{quoted(schema)}.templates", "type": _text(type_)}
+    rows, which = _names(type_, schema)["rows"], OF_THIS_TYPE.format(**parts)
+    return f"{_made(**parts)} {rows} o ON true {which} RETURNING id"
 
 
 def _made(**parts: str) -> str:

@@ -45,7 +45,7 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 # task is written. A key is compared as its index does. The lock makes a DELETE wait for the new task, and the new task for the
 # DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled at the same time: the
 # trigger would not see the task, and the task would not see the change.
-# deleted, truncated: one statement for all owners. Tasks are locked in the order of their ids, as everywhere else.
+# deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are locked in the order of their ids, as everywhere else.
 # changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much. A row
 # that an UPDATE moves to another partition fires no such trigger. So a column by which the table is partitioned must not be in the
 # condition or the key; if it is the whole key, the key must not change (on_moved).
@@ -147,7 +147,8 @@ CREATE OR REPLACE TRIGGER {on_deleted} AFTER DELETE ON {relation} REFERENCING OL
 FOR EACH STATEMENT EXECUTE FUNCTION {deleted}();
 
 CREATE OR REPLACE FUNCTION {truncated}() RETURNS trigger {settings} AS $ticker$ BEGIN
-    DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks} WHERE owner_type = {type} ORDER BY id FOR UPDATE));
+    DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks} t
+        WHERE owner_type = {type} AND NOT EXISTS (SELECT FROM {rows} o WHERE o.id = t.owner_id) ORDER BY id FOR UPDATE));
     RETURN NULL;
 END $ticker$;
 

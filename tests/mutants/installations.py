@@ -70,8 +70,8 @@ INSTALLATIONS = (
     Mutant(
         "trigger-function-for-everybody",
         "ticker/migrations/versions/0010_schema.sql",
-        "ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC",
-        "ON FUNCTION note_edit(), note_deletion() FROM PUBLIC",
+        "ON FUNCTION note_change(), guard_owner(), note_edit(), note_deletion() FROM PUBLIC",
+        "ON FUNCTION guard_owner(), note_edit(), note_deletion() FROM PUBLIC",
         "No role can use its own table to run a function of the schema with the rights of the schema's owner.",
         ("tests/test_security.py::test_no_role_can_hang_a_function_of_the_schema_on_its_own_table",),
     ),

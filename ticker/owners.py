@@ -15,10 +15,10 @@ again afterwards. After you rename the table, run `ticker owners --rename`. The 
 
 from ticker.registration.owner_triggers import (
     Options,
-    adding_trigger,
     drop_triggers,
     follow,
     install,
+    per_schema,
     tasks_of_existing,
     triggers,
     type_of,
@@ -28,6 +28,6 @@ from ticker.registration.owner_types import external
 from ticker.tasks.identity import NOBODY, Owner, identify
 
 __all__ = [
-    "NOBODY", "Owner", "Options", "external", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
-    "type_of", "adding_trigger", "tasks_of_existing",
+    "NOBODY", "Owner", "Options", "external", "per_schema", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
+    "type_of", "tasks_of_existing",
 ]  # fmt: skip

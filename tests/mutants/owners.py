@@ -6,6 +6,7 @@ TRIGGERS = "ticker/registration/owner_triggers_sql.py"
 CHECKS = "ticker/registration/owner_checks.py"
 COLUMNS = "tests/registration/test_owner_columns.py::"
 INSTALLING = "tests/registration/test_installing.py::"
+TENANTS = "tests/registration/test_tenants.py::"
 CHECKED = "tests/cli/test_owner_checks.py::"
 HIDDEN = "tests/registration/test_row_security.py::"
 
@@ -109,5 +110,23 @@ OWNERS = (
         "of_type",
         "Only tasks whose owner has no row are orphans.",
         (f"{CHECKED}test_an_orphan_whose_row_is_back_keeps_its_tasks",),
+    ),
+    Mutant(
+        "two-tenants-share-a-type",
+        "ticker/tasks/mapped.py",
+        'return f"{schema_on(connection, table.schema, table.name)}.{table.name}"',
+        "return table.fullname",
+        "Owners with the same key in two tenants' schemas are two owners.",
+        (
+            f"{TENANTS}test_owners_of_two_tenants_with_the_same_key_are_two_and_what_happens_to_one_leaves_the_other_alone",
+        ),
+    ),
+    Mutant(
+        "the-search-path-of-the-tenant-before",
+        "ticker/tasks/identity.py",
+        "        db.cursor().close()",
+        "        pass",
+        "A Django object belongs to the tenant that is selected now, also if no query has been sent since.",
+        ("tests/documents/test_tenants.py::test_tenants_of_django_have_their_own_tasks_until_they_go",),
     ),
 )

@@ -9,6 +9,7 @@ from django.db.migrations.operations.base import Operation
 from ticker import migrations, owners
 from ticker.db import drivers
 from ticker.db.checks import check_upgradable, revisions
+from ticker.registration.owner_triggers import drop_triggers_on, triggers_on
 from ticker.settings import current
 
 
@@ -35,10 +36,10 @@ class FollowOwner(RunPython):
         given: owners.Options = {"schema": current().schema, **options}
 
         def install(apps: Any, editor: Any) -> None:
-            _execute(editor, owners.triggers(apps.get_model(model), **given))
+            _execute(editor, triggers_on(editor.connection, apps.get_model(model), given))
 
         def remove(apps: Any, editor: Any) -> None:
-            _execute(editor, owners.drop_triggers(apps.get_model(model), schema=given["schema"]))
+            _execute(editor, drop_triggers_on(editor.connection, apps.get_model(model), given))
 
         super().__init__(install, instead_of.code if instead_of else remove)
 

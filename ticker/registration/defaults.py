@@ -12,6 +12,7 @@ from ticker.db.steps import Query, Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.registration import owner_triggers, owner_types
+from ticker.registration.owner_names import trigger_name
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Wanted
 from ticker.tasks.queries import query
@@ -23,6 +24,7 @@ def defaults(
     wanted: Sequence[Wanted],
     *,
     existing: bool = False,
+    table_schema: str | None = None,
 ) -> Steps[int]:
     """Sets the default tasks of the owners in a table to a list, and returns the number of tasks that it created.
 
@@ -32,17 +34,18 @@ def defaults(
     again, changed and deleted.
 
     With `existing=True`, each owner that already exists gets the default tasks whose names it lacks. No task is
-    changed or deleted. A task's function finds the owner's id in `run.owner_id`.
+    changed or deleted. A task's function finds the owner's id in `run.owner_id`. A table that `owners.per_schema` declares
+    needs `table_schema`.
 
     Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
     case nothing is written.
     """
-    owner_type, schema, rows = owner_triggers.type_of(table), settings.current().schema, dict[str, str]()
+    owner_type, schema, rows = owner_triggers.type_of(table, table_schema), settings.current().schema, dict[str, str]()
     for item in _checked(wanted):
         rows[item.task_name()] = yield from _row(item)
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has two tasks with the same name")
-    trigger = owner_triggers.adding_trigger(table, schema)
+    trigger = trigger_name(schema, "added", owner_type)
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "

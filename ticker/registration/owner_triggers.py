@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
 from sqlalchemy import Table, event, inspect
+from sqlalchemy.engine.mock import MockConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Mapper
 
@@ -26,7 +27,7 @@ from ticker.registration.owner_triggers_sql import (
 from ticker.settings import schema_name
 from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
-from ticker.tasks.identity import check_text
+from ticker.tasks.identity import PER_SCHEMA, check_text, schema_on
 from ticker.tasks.mapped import base_table
 
 ATTEMPTS = 20  # to get the locks of an installation, about a second apart
@@ -56,9 +57,10 @@ def triggers(
     It is one statement, which can run again at any time, even with another condition. The role that runs it owns the
     functions, which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
-    "public"; if it is passed, the name is not split at its dot. `active_when` is a condition over the owner's columns;
-    NULL counts as false. Triggers have no search_path: a condition that means something else without the one of the
-    session is refused, with the spelling that names each schema.
+    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs it.
+    `active_when` is a condition over the owner's columns; NULL counts as false. Triggers have no search_path: a
+    condition that means something else without the one of the session is refused, with the spelling that names each
+    schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     names = _names(type_, schema)
@@ -77,9 +79,9 @@ def triggers(
     return [INSTALL.format(**parts)]
 
 
-def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
+def drop_triggers(table: object, *, schema: str = "ticker", table_schema: str | None = None) -> list[str]:
     """Returns the statements that remove the triggers and functions. The tasks stay. The table need not exist any more."""
-    names = _names(_described(table)[0], schema)
+    names = _names(_described(table, table_schema)[0], schema)
     # CASCADE: only a trigger can depend on a trigger function
     dropped = [f"DROP FUNCTION IF EXISTS {names[event]}() CASCADE;" for event in EVENTS]
     dropped += [f"DROP FUNCTION IF EXISTS {names['guard']};", f"DROP VIEW IF EXISTS {names['rows']};"]
@@ -88,32 +90,55 @@ def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
 
 def install(op: Any, table: object, **options: Unpack[Options]) -> None:
     """Installs the triggers in upgrade() of an Alembic revision: `install(op, "mail_channels", active_when="enabled")`."""
-    _run_in(op, triggers(table, **options))
+    _run_in(op, triggers_on(op.get_context().connection, table, options))
 
 
-def uninstall(op: Any, table: object, *, schema: str = "ticker") -> None:
+def uninstall(op: Any, table: object, *, schema: str = "ticker", table_schema: str | None = None) -> None:
     """Removes the triggers in downgrade() of an Alembic revision."""
-    _run_in(op, drop_triggers(table, schema=schema))
+    _run_in(op, drop_triggers_on(op.get_context().connection, table, Options(schema=schema, table_schema=table_schema)))
 
 
 def follow(target: object, **options: Unpack[Options]) -> None:
     """Makes metadata.create_all install the triggers, and drop_all remove them. Run `ticker db upgrade` first."""
     table = target if isinstance(target, Table) else base_table(_mapper(target))
-    created, dropped = triggers(target, **options), drop_triggers(target, schema=options.get("schema", "ticker"))
-    event.listen(table, "after_create", lambda _, connection, **__: _run(connection, created))
-    event.listen(table, "before_drop", lambda _, connection, **__: _run(connection, dropped))
+    triggers(target, **(Options(table_schema="public") | options))  # raises BadInput here rather than in create_all
+    event.listen(table, "after_create", lambda _, db, **__: _run(db, triggers_on(db, target, options)))
+    event.listen(table, "before_drop", lambda _, db, **__: _run(db, drop_triggers_on(db, target, options)))
 
 
-def type_of(table: object) -> str:
-    """Returns the type of the owners in a table."""
-    type_ = _described(table)[0]
+def per_schema(*tables: object) -> None:
+    """Declares, for this process, tables that exist once in each tenant's schema. The type of their owners is `SCHEMA.table`.
+
+    `tables` are mapped classes, Tables, Django models or names. An object's connection determines its schema, by its
+    `schema_translate_map` or `search_path`, as does that of `install`, `follow` and `FollowOwner`. Others need `table_schema`.
+    """
+    for table in tables:
+        type_, _, name, *_ = _read(table)
+        check_text("table", name)
+        PER_SCHEMA.update((type_, name))
+
+
+def triggers_on(db: Any, table: object, options: Options) -> list[str]:
+    """Returns the statements of `triggers`. A connection finds the schema of a table that `per_schema` declares."""
+    return triggers(table, **(options | {"table_schema": _schema_on(db, table, options)}))
+
+
+def drop_triggers_on(db: Any, table: object, options: Options) -> list[str]:
+    """Returns the statements of `drop_triggers`, for the same schema."""
+    return drop_triggers(table, schema=options.get("schema", "ticker"), table_schema=_schema_on(db, table, options))
+
+
+def _schema_on(db: Any, table: object, options: Options) -> str | None:
+    (type_, where, name, *_), given = _read(table), options.get("table_schema")
+    is_offline = isinstance(db, MockConnection)  # Alembic's --sql
+    return given if given or is_offline or type_ not in PER_SCHEMA else schema_on(db, where, name)
+
+
+def type_of(table: object, table_schema: str | None = None) -> str:
+    """Returns the type of the owners in a table. For a table that `per_schema` declares, it depends on `table_schema`."""
+    type_ = _described(table, table_schema)[0]
     check_text("table", type_)
     return type_
-
-
-def adding_trigger(table: object, schema: str) -> str:
-    """Returns the name of the trigger that creates the default tasks of new owners."""
-    return trigger_name(schema, "added", type_of(table))
 
 
 def tasks_of_existing(type_: str, schema: str) -> str:
@@ -203,9 +228,9 @@ def _placed(
     table: object, key: str | Sequence[str] | None, table_schema: str | None
 ) -> tuple[str, str, tuple[str, ...], frozenset[str] | None]:
     """Returns the owner's type, its quoted table, its key, and its columns if they are known."""
-    type_, where, name, own_key, columns = _described(table, split=table_schema is None)
+    type_, where, name, own_key, columns = _described(table, table_schema)
     keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
-    where = table_schema or where or "public"
+    where = where or "public"
     for field, text in (("table", type_), *(("key", column) for column in keys), ("table_schema", where)):
         check_text(field, text)
         if RESERVED in text:
@@ -217,9 +242,20 @@ def _placed(
     return type_, f"{quoted(where)}.{quoted(name)}", keys, columns
 
 
-def _described(
-    table: object, split: bool = True
-) -> tuple[str, str | None, str, tuple[str, ...], frozenset[str] | None]:
+Described = tuple[str, str | None, str, tuple[str, ...], frozenset[str] | None]
+
+
+def _described(table: object, table_schema: str | None) -> Described:
+    """Returns the type of a table's owners, and the table's schema, name and key, and its columns if they are known."""
+    type_, where, name, key, columns = _read(table, split=table_schema is None)
+    if type_ in PER_SCHEMA:
+        if not table_schema:
+            raise BadInput("table", type_, "exists in each tenant's schema (owners.per_schema); pass table_schema=")
+        type_ = f"{table_schema}.{name}"
+    return type_, table_schema or where, name, key, columns
+
+
+def _read(table: object, split: bool = True) -> Described:
     """Returns a table's full name, schema, name and key, and its columns if they are known."""
     if isinstance(table, str):
         where, _, name = table.rpartition(".") if split else ("", "", table)

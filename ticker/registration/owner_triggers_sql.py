@@ -69,6 +69,10 @@ PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 IF to_regprocedure({guard_owner_name}) IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = 'the tables of this release are missing; run: ticker db upgrade';
 END IF;
+IF to_regclass({relation_name}) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('there is no table %s; pass table_schema=, or declare a table that '
+        'exists once in each schema with owners.per_schema', {relation_name});
+END IF;
 SELECT p.proargtypes[0]::regtype::text INTO names FROM pg_proc p
 WHERE p.pronamespace = {schema_name}::regnamespace AND p.proname = {name_of_id} AND p.proargtypes[0] <> {relation_name}::regtype;
 IF FOUND THEN

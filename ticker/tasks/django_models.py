@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from ticker.errors import BadInput
-from ticker.tasks.identity import key_text
+from ticker.tasks.identity import PER_SCHEMA, key_text, schema_on
 
 
 def named(owner: Any) -> tuple[str, str] | None:
@@ -15,7 +15,10 @@ def named(owner: Any) -> tuple[str, str] | None:
     if owner._state.adding or any(value is None for _, value in values):
         raise BadInput("owner", owner.__class__.__name__, "has no row in the database; save it first")
     connection = sys.modules["django.db"].connections[owner._state.db or "default"]
-    return table[0], key_text([(field.column, field.get_db_prep_value(value, connection)) for field, value in values])
+    type_, where, name, *_ = table
+    if type_ in PER_SCHEMA:
+        type_ = f"{schema_on(connection, where, name)}.{name}"
+    return type_, key_text([(field.column, field.get_db_prep_value(value, connection)) for field, value in values])
 
 
 def described(model: Any) -> tuple[str, str | None, str, tuple[str, ...], frozenset[str]] | None:

@@ -5,14 +5,20 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
+from ticker.db import drivers
 from ticker.errors import BadInput
 from ticker.model import NAME_AT_MOST
+from ticker.tasks.queries import query
 
 CONTROL = frozenset(
     {"Cc", "Cs", "Zl", "Zp"}
 )  # PostgreSQL's [[:cntrl:]] in any locale, and characters that UTF-8 cannot encode
+
+PER_SCHEMA: set[str] = set()
+"""The tables that `owners.per_schema` declares. The type of their owners is SCHEMA.table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,20 @@ def key_text(key: Sequence[tuple[str, object]]) -> str:
         if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
             raise BadInput(column, value, "is not an int, str or UUID; write the owner as a pair of strings")
     return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
+
+
+def schema_on(db: Any, where: str | None, table: str) -> str:
+    """Returns the schema in which a connection of SQLAlchemy or Django finds a table. `where` is the schema in its declaration."""
+    if hasattr(db, "vendor"):
+        db.cursor().close()  # django-tenants sets the search_path when a cursor is opened
+    else:
+        where = (db.get_execution_options().get("schema_translate_map") or {}).get(where, where)
+    if where or (getattr(db, "vendor", "") or db.dialect.name) != "postgresql":  # on SQLite, nothing is installed
+        return where or "public"
+    asked = query("schema_of", table=table)
+    if rows := drivers.of(db).fetch(asked.text, asked.parameters):
+        return str(rows[0]["schema"])
+    raise BadInput("table", table, "is in no schema of the connection's search_path; use a connection of one tenant")
 
 
 def _named(type_: str, id_: str) -> Owner:

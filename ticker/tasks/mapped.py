@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstanceState, Mapper
 from sqlalchemy.types import TypeEngine
 
 from ticker.errors import BadInput
-from ticker.tasks.identity import key_text
+from ticker.tasks.identity import PER_SCHEMA, key_text, schema_on
 
 POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 
@@ -26,16 +26,26 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
     if state.deleted or state.was_deleted or (session and state.obj() in session.deleted):
         raise BadInput("owner", name, "is deleted")
     table = base_table(state.mapper)
-    if state.pending and session:
-        try:
+    try:
+        if state.pending and session:
             session.flush()
-        except MissingGreenlet:
-            raise BadInput("owner", name, "is new in an AsyncSession; pass that session, or flush it first") from None
+        type_ = _type(state, table, name)
+    except MissingGreenlet:
+        raise BadInput("owner", name, "is in an AsyncSession; pass that session, or (type, key) as strings") from None
     if state.identity is None:
         raise BadInput("owner", name, "has no key yet; add it to the session first")
     columns = zip(state.mapper.primary_key, state.identity, strict=True)
     key = [(column.name, _stored(column.type, value)) for column, value in columns]
-    return table.fullname, key_text(key)
+    return type_, key_text(key)
+
+
+def _type(state: InstanceState[Any], table: Table, name: str) -> str:
+    if table.fullname not in PER_SCHEMA:
+        return table.fullname
+    if state.session is None:
+        raise BadInput("owner", name, "is in no session, so its schema is unknown; pass (SCHEMA.table, key) as strings")
+    connection = state.session.connection(bind_arguments={"mapper": state.mapper})
+    return f"{schema_on(connection, table.schema, table.name)}.{table.name}"
 
 
 def _stored(type_: TypeEngine[Any], value: Any) -> Any:

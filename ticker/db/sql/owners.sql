@@ -124,3 +124,8 @@ SELECT FROM {schema}.tasks WHERE owner_type = %(type)s LIMIT 1
 -- Sets `row_security`, and returns the role and the value before. If it is off, PostgreSQL raises an error instead of hiding rows.
 SELECT current_user::text AS role, before, set_config('row_security', %(value)s, true)
 FROM (SELECT current_setting('row_security') AS before OFFSET 0) s
+
+-- name: schema_of
+-- Returns the schema in which the search_path of this connection finds a table.
+SELECT nspname AS schema FROM pg_namespace
+WHERE oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(quote_ident(%(table)s)))

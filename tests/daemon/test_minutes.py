@@ -117,11 +117,11 @@ def test_functions_beyond_the_first_200_count_as_others(db, store, task):
     assert counts(db)["(other)", "succeeded"] == 4
 
 
-def test_texts_edited_by_hand_are_shortened(db, store, task):
+def test_a_reason_edited_by_hand_is_shortened(db, store, task):
     begin_at(db, NINE)
-    a_run(db, task, function="f" * 3000, queue="é" * 3000)
+    a_run(db, task, outcome="dropped", reason="é" * 2000)
     roll(store, NINE + OVER)
-    assert [*counts(db)] == [("f" * 200, "succeeded")]
+    assert db.execute("SELECT reason FROM ticker.minutes").fetchall() == [("é" * 200,)]
 
 
 @pytest.mark.slow

@@ -49,7 +49,8 @@ WITH i AS (SELECT {now} AS now), waiting AS (
 SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed, k.waiting, s.active, s.tokens
 FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
     SELECT (count(*) FILTER (WHERE kind = 'run' AND until > (SELECT now FROM i)))::int AS active,
-        (l.burst - count(*) FILTER (WHERE kind = 'start' AND n <= l.burst AND until > (SELECT now FROM i)))::int AS tokens
+        (CASE WHEN bool_or(kind = 'start') THEN l.burst - count(*) FILTER (WHERE kind = 'start' AND n <= l.burst AND until > (SELECT now FROM i)) END)::int
+            AS tokens
     FROM {schema}.slots WHERE key = k.key) s
 ORDER BY k.waiting DESC, k.key
 

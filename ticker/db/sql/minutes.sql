@@ -55,8 +55,8 @@ function, queue, kind, sum(sign) AS count, CASE WHEN late IS NULL THEN 0 ELSE su
     CASE WHEN took IS NULL THEN '{}' ELSE array_fill(0, ARRAY[took]) || sum(sign)::integer END AS took
 
 -- rule: key
--- The key of a row: it must fit into an index, also if a text was edited by hand.
-left(n.function, 200), left(coalesce(g.queue, ''), 200), g.outcome, left(g.reason, 200), g.kind
+-- The key of a row: it must fit into an index.
+n.function, coalesce(g.queue, ''), g.outcome, left(g.reason, 200), g.kind
 
 -- rule: sums
 sum(g.count)::integer, sum(g.started)::integer, sum(g.late_ms)::bigint, sum(g.took_ms)::bigint, {schema}.sum_counts(g.late),
@@ -156,7 +156,7 @@ WITH asked AS MATERIALIZED (
 ), changed AS (
     INSERT INTO {schema}.minutes AS m
     SELECT g.at, {key}, {sums} FROM groups g, LATERAL (
-        SELECT CASE WHEN bool_or(o.function = left(g.function, 200)) OR count(DISTINCT o.function) < 200 THEN g.function ELSE '(other)' END AS function
+        SELECT CASE WHEN bool_or(o.function = g.function) OR count(DISTINCT o.function) < 200 THEN g.function ELSE '(other)' END AS function
         FROM {schema}.minutes o WHERE o.at = g.at) n
     GROUP BY g.at, {key}
     ON CONFLICT (at, function, queue, outcome, reason, kind) DO UPDATE SET

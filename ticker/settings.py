@@ -137,7 +137,7 @@ def current() -> Settings:
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
     environ = os.environ if environ is None else environ
-    return _checked(frozenset((name, text) for name, text in environ.items() if name.startswith(_PREFIXES)))
+    return _checked(frozenset((name, environ[name]) for name in environ if name.startswith(_PREFIXES)))
 
 
 @lru_cache(maxsize=2)

@@ -59,9 +59,7 @@ ODD = {
     "client_encoding": "LATIN1", "default_transaction_isolation": "serializable", "transform_null_equals": "on",
     "array_nulls": "off", "extra_float_digits": "-10", "standard_conforming_strings": "off",
 }  # fmt: skip
-CURRENT = (
-    f"SELECT {', '.join(f'current_setting($${name}$$) AS {name}' for name in (*SETTINGS, 'transaction_isolation'))}"
-)
+CURRENT = ", ".join(f"current_setting('{name}') AS \"{name}\"" for name in (*SETTINGS, "transaction_isolation"))
 EXPECTED = (*(value.partition(",")[0] for value in SETTINGS.values()), "read committed")
 
 
@@ -75,7 +73,7 @@ def odd(db: Db) -> None:
 
 def current(connection: Connection, *, alone: bool) -> tuple[str, ...]:
     with nullcontext() if alone else connection.transaction():
-        [row] = connection.run(CURRENT, [])
+        [row] = connection.run(f"SELECT {CURRENT}", [])
     return tuple(value.partition(",")[0] for value in row.values())
 
 
@@ -156,8 +154,8 @@ def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None
     with connections.connect(database_url) as connection:
         for _ in range(2):
             with pytest.raises(psycopg.errors.UniqueViolation):
-                connection.run("INSERT INTO once VALUES ($1), ($1)", [1])
-            assert connection.run("SELECT count(*)::int AS n FROM once", []) == [{"n": 0}]
+                connection.run("INSERT INTO public.once VALUES ($1), ($1)", [1])
+            assert connection.run("SELECT count(*)::int AS n FROM public.once", []) == [{"n": 0}]
 
 
 @pytest.mark.slow

@@ -561,7 +561,7 @@ def test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_al
     task = ticker.register(db, "poll", every="1m")
     db.execute("CREATE TABLE notes (task_id bigint REFERENCES ticker.tasks (id))")
     with connect(database_url) as other, other.transaction():
-        other.execute("INSERT INTO notes VALUES (%s)", [task.id])
+        other.execute("INSERT INTO public.notes VALUES (%s)", [task.id])
         assert tick(store, queue).due == Pushed(due=1, enqueued=1)
 
 

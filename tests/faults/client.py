@@ -180,7 +180,7 @@ class Client(threading.Thread):
 
         def register(db: psycopg.Connection[Any]) -> tuple[int, int]:
             with db.transaction():
-                row = db.execute("INSERT INTO mailboxes (address) VALUES ('m') RETURNING id").fetchone()
+                row = db.execute("INSERT INTO public.mailboxes (address) VALUES ('m') RETURNING id").fetchone()
                 assert row is not None
                 owner = ("mailboxes", str(row[0]))
                 return ticker.register(db, function, every=every, owner=owner, **fields).id, row[0]

@@ -503,10 +503,10 @@ def test_a_swallowed_commit_is_committed_and_its_client_does_not_know(
 ) -> None:
     postgres.swallow_commit()
     with pytest.raises(psycopg.OperationalError), through.transaction():
-        through.execute("INSERT INTO seen VALUES (1)")
+        through.execute("INSERT INTO public.seen VALUES (1)")
     assert seen(db) == [1]
     with connect(postgres.url.replace("/postgres?", f"/{db.info.dbname}?")) as again, again.transaction():
-        again.execute("INSERT INTO seen VALUES (2)")
+        again.execute("INSERT INTO public.seen VALUES (2)")
     assert seen(db) == [1, 2]
 
 

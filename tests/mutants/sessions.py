@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 CONNECTIONS, WORKER = "ticker/db/connections.py", "wrappers/rq/worker.py"
 STEPS, DRIVERS, CONTRACT = "ticker/db/steps.py", "ticker/db/drivers.py", "tests/drivers/test_contract.py"
+PATHS = "tests/drivers/test_search_path.py"
 OURS = "tests/db/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"
 
 SESSIONS = (
@@ -42,18 +43,42 @@ SESSIONS = (
     Mutant(
         "operation-in-pieces",
         STEPS,
-        "with drivers.explained(), driver.transaction() if writes else nullcontext():",
+        "with drivers.explained(), driver.transaction(writes=writes):",
         "with drivers.explained():",
         "An operation on a connection in autocommit is written as a whole, or not at all.",
         (f"{CONTRACT}::test_nothing_is_written_where_an_operation_fails_halfway",),
     ),
     Mutant(
         "asynchronous-operation-in-pieces",
-        STEPS,
-        "    async with driver.transaction() if writes else nullcontext():",
-        "    async with nullcontext():",
+        DRIVERS,
+        "        async with self.connection.transaction() if (is_alone := _is_alone(self.connection)) else nullcontext():",
+        "        async with nullcontext() if (is_alone := _is_alone(self.connection)) else nullcontext():",
         "An operation on an asynchronous connection outside a transaction is written as a whole, or not at all.",
         (f"{CONTRACT}::test_nothing_is_written_where_an_operation_fails_halfway",),
+    ),
+    Mutant(
+        "own-statements-in-the-path-of-the-role",
+        CONNECTIONS,
+        '    "search_path": PATH,\n',
+        "",
+        "What another role has created in a schema of the search_path does not run in our processes.",
+        (f"{PATHS}::test_no_process_of_ours_runs_what_a_worker_has_planted",),
+    ),
+    Mutant(
+        "operations-in-the-path-of-the-caller",
+        DRIVERS,
+        "    f\" pg_catalog.set_config('search_path', '{PATH}', true)\"",
+        "    f\" pg_catalog.set_config('search_path', pg_catalog.current_setting('search_path'), true)\"",
+        "What another role has created in a schema of the caller's search_path does not run in an operation.",
+        (f"{PATHS}::test_no_operation_on_a_callers_connection_runs_what_a_worker_has_planted",),
+    ),
+    Mutant(
+        "path-of-the-caller-not-restored",
+        DRIVERS,
+        "        if self._is_pinned:\n            self._set(RESTORE)",
+        "        pass",
+        "After an operation, the caller's search_path is as it was.",
+        (f"{PATHS}::test_the_path_is_as_it_was",),
     ),
     Mutant(
         "jsonb-by-the-driver",

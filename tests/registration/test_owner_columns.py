@@ -70,7 +70,10 @@ def test_another_type_of_the_key_needs_a_new_installation(channels, db):
 
 def test_an_error_of_the_condition_reaches_the_application(channels, db):
     put(db, owners.triggers("mail_channels", active_when="1 / (id - 7) < 9"))
-    for statement in ("INSERT INTO mail_channels (id) VALUES (7)", "UPDATE mail_channels SET id = 7 WHERE id = 2"):
+    for statement in (
+        "INSERT INTO public.mail_channels (id) VALUES (7)",
+        "UPDATE public.mail_channels SET id = 7 WHERE id = 2",
+    ):
         with pytest.raises(psycopg.errors.DivisionByZero), db.transaction():
             db.execute(statement)
             add(db, "mail_channels", "7")

@@ -322,9 +322,9 @@ def test_who_may_not_touch_tasks_may_delete_owners_and_cannot_borrow_the_rights(
 # ---------------------------------------------------------------------------------------------------------- races
 
 REGISTER = (ADD, ("mail_channels", "4"))
-DISABLE = ("UPDATE mail_channels SET enabled = false WHERE id = 4", ())
-DELETE = ("DELETE FROM mail_channels WHERE id = 4", ())
-TRUNCATE = ("TRUNCATE mail_channels", ())
+DISABLE = ("UPDATE public.mail_channels SET enabled = false WHERE id = 4", ())
+DELETE = ("DELETE FROM public.mail_channels WHERE id = 4", ())
+TRUNCATE = ("TRUNCATE public.mail_channels", ())
 
 
 @pytest.mark.parametrize(

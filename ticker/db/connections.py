@@ -15,7 +15,7 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from ticker import clock, settings
-from ticker.db.drivers import reads_iso
+from ticker.db.drivers import PATH, SCHEMAS, reads_iso
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 
 CONNECT_TIMEOUT = 5  # seconds
@@ -37,6 +37,8 @@ SETTINGS = {
     "standard_conforming_strings": "on",
     "array_nulls": "on",
     "transform_null_equals": "off",
+    "search_path": PATH,
+    "ticker.path": PATH,  # to which an operation restores it
 }
 """The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
 ONE_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
@@ -46,8 +48,8 @@ POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool
 
 
 def _set_up(settings: Mapping[str, str]) -> bytes:
-    calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-    return f"SELECT {', '.join(calls)}".encode()
+    calls = (f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
+    return f"SELECT {SCHEMAS}, {', '.join(calls)}".encode()
 
 
 class Connection(psycopg.Connection[Any]):
@@ -239,7 +241,7 @@ def connect(
         raise ConfigurationError(
             f"{variable} cannot be read; write special characters in the user name and the password as %XX"
         ) from None
-    pid = connection.execute("SELECT pg_backend_pid()").fetchone()
+    pid = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler invents one
     connection.set_up = _set_up(
         SETTINGS

@@ -7,13 +7,20 @@ are written as %(name)s. Values come back as Python's own types, with times in U
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -33,19 +40,33 @@ EXPLAINED: Mapping[str, Callable[[str], TickerError]] = {
 }
 """Makes our errors from PostgreSQL's text, by SQLSTATE."""
 IDLE = 0  # libpq's status of a connection outside a transaction
+PATH = "pg_catalog, pg_temp"
+"""The search_path of our statements: what other roles have created in a schema is not found."""
+SCHEMAS = "pg_catalog.set_config('ticker.schemas', pg_catalog.current_schemas(false)::pg_catalog.text, true)"
+"""Keeps the schemas of the path before ours, in which `is_table` finds owners' tables."""
+PIN = (
+    f"SELECT {SCHEMAS}, pg_catalog.set_config('ticker.path', pg_catalog.current_setting('search_path'), true),"
+    f" pg_catalog.set_config('search_path', '{PATH}', true)"
+)
+RESTORED = "pg_catalog.set_config('search_path', pg_catalog.current_setting('ticker.path'), true)"
+RESTORE = f"SELECT {RESTORED} WHERE pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.=) '{PATH}'"
 AT_ONCE = {"stream_results": False, "yield_per": None}  # whatever the caller has set for queries of its own
 
 _TYPES = (16, 20, 21, 23, 25, 701, 1043, 1184, 2950)  # bool, int8, int2, int4, text, float8, varchar, timestamptz, uuid
 _PARAMETER = re.compile(r"%%|%\((\w+)\)s")
 _LOCKS: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
+_TURNS: WeakKeyDictionary[Any, AbstractAsyncContextManager[Any]] = WeakKeyDictionary()  # of the tasks of an event loop
 
 
 class Driver(Protocol):
-    def transaction(self) -> AbstractContextManager[Any]:
-        """Returns a context for several statements: a transaction, unless the connection is in one, or will begin one."""
+    def transaction(self, *, writes: bool) -> AbstractContextManager[Any]:
+        """Returns a context for statements: a transaction, unless the connection is in one, or will begin one.
+
+        After it, the caller's search_path is as it was. On our own connection, statements that only read are a transaction each.
+        """
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
-        """Runs a statement inside the connection's transaction and returns its rows."""
+        """Runs a statement inside `transaction`, under our search_path, and returns its rows."""
 
 
 class AsyncDriver(Protocol):
@@ -54,7 +75,10 @@ class AsyncDriver(Protocol):
 
 
 def of(db: Any, about: Iterable[object] = ()) -> Driver:
-    """Returns the driver of a synchronous connection. A Session may choose it `about` mapped objects. Raises BadInput for others."""
+    """Returns the driver of a synchronous connection for one operation. A Session may choose it `about` mapped objects.
+
+    Raises BadInput for anything else.
+    """
     if _is_asynchronous(db):
         raise BadInput(
             "db",
@@ -65,6 +89,8 @@ def of(db: Any, about: Iterable[object] = ()) -> Driver:
         return _SQLAlchemy(db)
     if hasattr(db, "flush") and hasattr(db, "connection"):
         return _SQLAlchemy(_bound(db, about))
+    if hasattr(db, "run"):
+        return _Own(db)
     if hasattr(db, "pgconn"):
         return _Psycopg(db)
     if hasattr(db, "get_transaction_status"):
@@ -127,8 +153,70 @@ def _is_asynchronous(db: Any) -> bool:
     return is_asyncpg or inspect.iscoroutinefunction(getattr(db, "execute", None))
 
 
-class _SQLAlchemy:
+@dataclass(frozen=True)
+class _Own:
+    """Our own connection, whose transactions have our settings."""
+
+    connection: Any
+
+    def transaction(self, *, writes: bool) -> AbstractContextManager[None]:
+        return _in_turn(self.connection, self.connection.transaction) if writes else nullcontext()
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        numbers, names = numbered(text)
+        return _in_utc_of(self.connection, self.connection.run(numbers, [parameters[name] for name in names]))
+
+
+class _Caller:
+    """A caller's connection. Our search_path is set before the first statement, and after one that has restored the caller's."""
+
+    _send: Callable[[str, Mapping[str, Any]], list[Row]]
+
     def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._is_pinned = False
+
+    def transaction(self, *, writes: bool) -> AbstractContextManager[Any]:
+        return _in_turn(self.connection, self._begun, self._joined)
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        if not self._is_pinned:
+            self._is_pinned = True  # even if this is interrupted
+            self._set(PIN)
+        rows = self._send(text, parameters)
+        self._is_pinned = not (rows and "restored" in rows[0])
+        return rows
+
+    def _set(self, path: str) -> None:
+        """Sets the search_path. `_send` would make a `register` that changes nothing more than a tenth slower."""
+        self.connection.cursor().execute(path)
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        self._send("BEGIN", {})
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # a broken connection has no transaction; the caller gets the first error
+                self._send("ROLLBACK", {})
+            raise
+        self._send("COMMIT", {})
+
+    @contextmanager
+    def _joined(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # after an error of PostgreSQL, the caller's rollback restores the path
+                self._set(RESTORE)
+            raise
+        if self._is_pinned:
+            self._set(RESTORE)
+
+
+class _SQLAlchemy(_Caller):
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection.connection.dbapi_connection)
         self._connection = connection
         self._driver = connection.dialect.driver
         if self._driver not in ("psycopg", "psycopg_async", "psycopg2", "asyncpg"):
@@ -138,10 +226,10 @@ class _SQLAlchemy:
                 "is not a supported driver: use psycopg, psycopg2 or asyncpg, as in postgresql+psycopg://",
             )
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        return _begun(self) if _is_alone(self._connection.connection.dbapi_connection) else nullcontext()
+    def transaction(self, *, writes: bool) -> AbstractContextManager[Any]:
+        return self._begun() if _is_alone(self.connection) else self._joined()
 
-    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+    def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         if self._driver == "asyncpg":
             numbers, names = numbered(text)
             result = self._connection.exec_driver_sql(numbers, tuple(parameters[name] for name in names), AT_ONCE)
@@ -149,23 +237,26 @@ class _SQLAlchemy:
             result = self._connection.exec_driver_sql(text, dict(parameters), AT_ONCE)
         return in_utc(result.mappings()) if result.returns_rows else []
 
+    def _set(self, path: str) -> None:
+        try:
+            super()._set(path)
+        except Exception:
+            self._send(path, {})  # raises SQLAlchemy's own error, and its pool knows that the connection is broken
 
-@dataclass(frozen=True)
-class _Psycopg:
-    connection: Any
 
-    def transaction(self) -> AbstractContextManager[None]:
-        return _alone_or_joined(self.connection, self.connection.transaction)
+class _Psycopg(_Caller):
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        with self.connection.transaction():
+            yield
 
-    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+    def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import RawCursor
         from psycopg.rows import dict_row
 
         connection = self.connection
         numbers, names = numbered(text)
         values = [parameters[name] for name in names]
-        if hasattr(connection, "run"):  # ours: outside a transaction, each statement is one
-            return _in_utc_of(connection, connection.run(numbers, values))
         with RawCursor(connection, row_factory=dict_row) as cursor:
             _read_plainly(cursor)
             cursor.execute(numbers, values, binary=not reads_iso(connection))
@@ -175,14 +266,8 @@ class _Psycopg:
             return _in_utc_of(connection, cursor if _has_rows(cursor) else ())
 
 
-@dataclass(frozen=True)
-class _Psycopg2:
-    connection: Any
-
-    def transaction(self) -> AbstractContextManager[None]:
-        return _alone_or_joined(self.connection, partial(_begun, self))
-
-    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+class _Psycopg2(_Caller):
+    def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg2.extensions import cursor as plain  # users may have set another class for their rows
 
         with self.connection.cursor(cursor_factory=plain) as cursor:
@@ -192,27 +277,69 @@ class _Psycopg2:
             return in_utc(dict(zip(names, row, strict=True)) for row in cursor.fetchall()) if names else []
 
 
-@dataclass(frozen=True)
-class _Asyncpg:
-    connection: Any
+class _Django(_Caller):
+    """Runs statements as Django does: with Django's errors, and never in a transaction that has to be rolled back."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        is_alone = not self.connection.is_in_transaction()
-        return self.connection.transaction() if is_alone else nullcontext()
+    def __init__(self, wrapper: Any) -> None:
+        wrapper.ensure_connection()
+        super().__init__(wrapper.connection)
+        self._wrapper, self._driver = wrapper, cast(_Caller, of(wrapper.connection))
+
+    def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        self._wrapper.validate_no_broken_transaction()
+        with self._wrapper.wrap_database_errors:
+            return self._driver._send(text, parameters)
+
+    def _set(self, path: str) -> None:
+        with self._wrapper.wrap_database_errors:
+            super()._set(path)
+
+
+class _AsyncCaller:
+    """Does for asynchronous connections what `_Caller` does."""
+
+    _send: Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, list[Row]]]
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._is_pinned = False
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        async with self.connection.transaction() if (is_alone := _is_alone(self.connection)) else nullcontext():
+            try:
+                yield
+            except BaseException:
+                with suppress(Exception):
+                    await self._send(RESTORE, {})
+                raise
+            if self._is_pinned and not is_alone:
+                await self._send(RESTORE, {})
 
     async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        if not self._is_pinned:
+            self._is_pinned = True
+            await self._send(PIN, {})
+        rows = await self._send(text, parameters)
+        self._is_pinned = not (rows and "restored" in rows[0])
+        return rows
+
+
+class _Asyncpg(_AsyncCaller):
+    async def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         numbers, names = numbered(text)
         return in_utc(await self.connection.fetch(numbers, *(parameters[name] for name in names)))
 
 
-@dataclass(frozen=True)
-class _AsyncPsycopg:
-    connection: Any
+class _AsyncPsycopg(_AsyncCaller):
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        from asyncio import Lock  # a run without coroutines does not load it
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        return self.connection.transaction() if _is_alone(self.connection) else nullcontext()
+        async with _TURNS.setdefault(self.connection, Lock()), super().transaction():
+            yield
 
-    async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+    async def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import AsyncRawCursor
         from psycopg.rows import dict_row
 
@@ -227,25 +354,9 @@ class _AsyncPsycopg:
             return _in_utc_of(connection, await cursor.fetchall() if _has_rows(cursor) else ())
 
 
-class _Django:
-    """Runs statements as Django does: with Django's errors, and never in a transaction that has to be rolled back."""
-
-    def __init__(self, wrapper: Any) -> None:
-        wrapper.ensure_connection()
-        self._wrapper, self._driver = wrapper, of(wrapper.connection)
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        return self._driver.transaction()
-
-    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
-        self._wrapper.validate_no_broken_transaction()
-        with self._wrapper.wrap_database_errors:
-            return self._driver.fetch(text, parameters)
-
-
 def _is_alone(connection: Any) -> bool:
     """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit mode and outside a transaction."""
-    if not connection.autocommit:
+    if not getattr(connection, "autocommit", True):  # asyncpg has no other mode
         return False
     own = getattr(connection, "driver_connection", connection)
     if hasattr(own, "is_in_transaction"):
@@ -254,38 +365,34 @@ def _is_alone(connection: Any) -> bool:
 
 
 @contextmanager
-def _alone_or_joined(connection: Any, begin: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+def _in_turn(
+    connection: Any,
+    begin: Callable[[], AbstractContextManager[Any]],
+    join: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Iterator[None]:
     """Begins a transaction unless the connection is in one, or will begin one.
 
     Threads that share a connection take turns: one must not join the transaction of another.
     """
-    with _LOCKS.setdefault(connection, RLock()), begin() if _is_alone(connection) else nullcontext():
+    with _LOCKS.setdefault(connection, RLock()), begin() if _is_alone(connection) else join():
         yield
-
-
-@contextmanager
-def _begun(driver: Driver) -> Iterator[None]:
-    driver.fetch("BEGIN", {})
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):  # a broken connection has no transaction; the caller gets the first error
-            driver.fetch("ROLLBACK", {})
-        raise
-    driver.fetch("COMMIT", {})
 
 
 def _read_plainly(cursor: Any) -> None:
     """Makes a psycopg cursor read the types in our statements as psycopg does, whatever the application has registered."""
+    given = cursor.connection.adapters
+    for type_, format_, plain in _loaders_of_psycopg():
+        if plain is not given.get_loader(type_, format_):
+            cursor.adapters.register_loader(type_, plain)
+
+
+@cache
+def _loaders_of_psycopg() -> Sequence[tuple[int, Any, Any]]:
     from psycopg import adapters
     from psycopg.pq import Format
 
-    given = cursor.connection.adapters
-    for type_ in _TYPES:
-        for format_ in (Format.TEXT, Format.BINARY):
-            plain = adapters.get_loader(type_, format_)
-            if plain is not None and plain is not given.get_loader(type_, format_):
-                cursor.adapters.register_loader(type_, plain)
+    found = [(type_, at, adapters.get_loader(type_, at)) for type_ in _TYPES for at in (Format.TEXT, Format.BINARY)]
+    return [(type_, format_, loader) for type_, format_, loader in found if loader]
 
 
 def _read_plainly_by_psycopg2(cursor: Any) -> None:

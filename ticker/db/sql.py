@@ -70,9 +70,11 @@ def _for_table(rule: str, alias: str | None) -> str:
 
 def on(db: Any, schema: str) -> Execute:
     """Runs statements by name on a synchronous connection, inside its transaction."""
-    texts, driver = statements(schema), drivers.of(db)
+    texts = statements(schema)
 
     def execute(name: str, /, **parameters: Any) -> list[Row]:
-        return driver.fetch(texts[name], parameters)
+        driver = drivers.of(db)
+        with driver.transaction(writes=False):
+            return driver.fetch(texts[name], parameters)
 
     return execute

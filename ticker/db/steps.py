@@ -6,7 +6,6 @@ An operation is a generator: it yields statements, receives their rows, and retu
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_args
@@ -93,7 +92,7 @@ def run(db: Any, steps: Steps[T], *, writes: bool = False, about: Iterable[objec
     with settings.use(settings.current()):  # read once, not for each statement
         asked = _next(steps)  # bad input is refused before the connection is looked at
         driver = drivers.of(db, about)
-        with drivers.explained(), driver.transaction() if writes else nullcontext():
+        with drivers.explained(), driver.transaction(writes=writes):
             while isinstance(asked, Query):
                 with drivers.explained(asked.denied):
                     rows = driver.fetch(asked.text, asked.parameters)
@@ -106,7 +105,7 @@ async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
         asked = _next(steps)
         driver = drivers.of_async(db)
         with drivers.explained():
-            async with driver.transaction() if writes else nullcontext():
+            async with driver.transaction():
                 while isinstance(asked, Query):
                     with drivers.explained(asked.denied):
                         rows = await driver.fetch(asked.text, asked.parameters)

@@ -66,7 +66,7 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
     """Raises ConfigurationError if another demo or RQ already uses the servers. Writes nothing."""
     try:
         with connections.translated(), connections.connect(database_url) as db:
-            used = db.execute("SELECT nspname FROM pg_namespace WHERE nspname = ANY (%s)", [list(SCHEMAS)]).fetchall()
+            used = db.run("SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY ($1)", [list(SCHEMAS)])
         with rq.translated(), closing(rq.connect(redis_url)) as redis:
             busy = next(redis.scan_iter(RQ_KEYS, count=1000), None) is not None
     except Unavailable as error:
@@ -74,7 +74,7 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
     if used:
         raise ConfigurationError(
             f"DATABASE_URL: there are schemas from another demo that is running or was killed; if none is running: "
-            f"DROP SCHEMA {', '.join(name for (name,) in used)} CASCADE"
+            f"DROP SCHEMA {', '.join(row['name'] for row in used)} CASCADE"
         )
     if busy:
         raise ConfigurationError(

@@ -46,11 +46,12 @@ class FollowOwner(RunPython):
 
 def _steps(connection: Any, target: str) -> Iterator[str]:
     """Yields the SQL that moves the tables to a revision, unless they have it. Other upgrades wait until the transaction ends."""
-    schema, fetch = current().schema, drivers.of(connection).fetch
-    fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
+    schema, driver = current().schema, drivers.of(connection)
     table = f'"{schema}".ticker_version'
-    [there] = fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
-    rows = fetch(f"SELECT version_num FROM {table}", {}) if there["has_revision"] else []
+    with driver.transaction(writes=True):
+        driver.fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
+        [there] = driver.fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
+        rows = driver.fetch(f"SELECT version_num FROM {table}", {}) if there["has_revision"] else []
     found = str(rows[0]["version_num"]) if rows else ""
     check_upgradable(filter(None, [found]), schema)
     if found != target:

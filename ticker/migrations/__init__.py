@@ -21,6 +21,7 @@ from sqlalchemy.types import TypeEngine
 from ticker.db import tables
 from ticker.db.checks import check_revision, check_upgradable
 from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
+from ticker.db.drivers import PATH
 from ticker.errors import ConfigurationError
 from ticker.settings import current, psycopg_url, schema_name
 
@@ -28,8 +29,8 @@ UPGRADE_LOCK = 0x7469636B  # any number that is the same for all processes that 
 VERSION_TABLE = "ticker_version"  # not alembic_version: the application may have its own in the same schema
 
 SET_UP = (  # so that no schema, not even public, counts as the default
-    "SELECT set_config('search_path', 'pg_catalog', true), set_config('statement_timeout', '0', true),"
-    " set_config('lock_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true)"
+    f"SELECT pg_catalog.set_config('search_path', '{PATH}', true), pg_catalog.set_config('statement_timeout', '0', true),"
+    " pg_catalog.set_config('lock_timeout', '0', true), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true)"
 )
 
 
@@ -74,8 +75,8 @@ def ddl(schema: str = "ticker") -> str:
 
 def script(schema: str, start: str, end: str) -> str:
     """Returns the SQL from one revision to another, up or down, for the caller's transaction. An empty revision means no tables."""
-    keep = "SELECT set_config('ticker.search_path', current_setting('search_path'), true);\n"
-    restore = "SELECT set_config('search_path', current_setting('ticker.search_path'), true);\n"
+    keep = "SELECT pg_catalog.set_config('ticker.search_path', pg_catalog.current_setting('search_path'), true);\n"
+    restore = "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('ticker.search_path'), true);\n"
     out = io.StringIO()
     if not start:  # a downgrade leaves an empty table of versions
         out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nDROP TABLE IF EXISTS "{schema}".{VERSION_TABLE};\n')

@@ -63,9 +63,9 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
 
     A deleted task is found by its id, as long as any record of it is kept. Otherwise, raises UnknownTask.
     """
+    task_id, row = yield from look_up(task, owner)  # first, because it may flush a pending owner
     now = yield from instant.steps()
     at = past("at", at, now)
-    task_id, row = yield from look_up(task, owner)
     events = yield from last_events(task_id)
     newest = yield from last_occurrences(task_id, max(tasks.limited(limit), LOOKED_AT))
     first = newest[-limit:] if at is None else (yield from occurrences_around(task_id, row, at, limit))

@@ -171,12 +171,13 @@ def pause(
     Nothing that waits is lost: a job that a worker takes meanwhile goes back to the table, and is pushed again after the pause.
     `by` and `reason` are displayed. Returns the paused tasks. Raises UnknownTask, or BadInput if `until` has passed.
     """
+    whose = None if owner is None else identity.identify(owner)  # first, because it flushes a pending owner
     checked = {
         "by": None if by is None else checks.plain("by", by),
         "reason": checks.prose("reason", reason),
         "until": (yield from ahead("until", until)),
     }
-    ids = _ids((yield from _known(task, owner)))
+    ids = _ids((yield from _known(task, whose)))
     return _tasks((yield query("pause_tasks", ids=ids, **checked)))
 
 

@@ -80,8 +80,10 @@ def schema_on(db: Any, where: str | None, table: str) -> str:
         where = (db.get_execution_options().get("schema_translate_map") or {}).get(where, where)
     if where or (getattr(db, "vendor", "") or db.dialect.name) != "postgresql":  # on SQLite, nothing is installed
         return where or "public"
-    asked = query("schema_of", table=table)
-    if rows := drivers.of(db).fetch(asked.text, asked.parameters):
+    asked, driver = query("schema_of", table=table), drivers.of(db)
+    with driver.transaction(writes=False):
+        rows = driver.fetch(asked.text, asked.parameters)
+    if rows:
         return str(rows[0]["schema"])
     raise BadInput("table", table, "is in no schema of the connection's search_path; use a connection of one tenant")
 

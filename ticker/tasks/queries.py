@@ -3,7 +3,7 @@
 from typing import Any
 
 from ticker import settings
-from ticker.db import sql
+from ticker.db import drivers, sql
 from ticker.db.steps import JSON_COLUMNS, Query
 from ticker.tasks.fields import DEFAULTS, Task
 
@@ -22,8 +22,9 @@ _OF_TASK = (*(name for name in Task.__dataclass_fields__ if name != "warnings"),
 LISTS = (
     ("settings", sql.listed(DEFAULTS, "t")),
     ("task", ", ".join(f"{_column(name)} AS {name}" for name in _OF_TASK)),
+    ("restored", drivers.RESTORED),
 )
-"""Lists of columns: those of the fields that `ticker.tasks.fields` declares, and those that make a `Task`."""
+"""Lists of columns: those of the fields that `ticker.tasks.fields` declares, those that make a `Task`, and one that restores the path."""
 
 
 def query(name: str, /, **parameters: Any) -> Query:

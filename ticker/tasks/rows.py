@@ -231,7 +231,10 @@ def task_from(row: Row) -> Task:
 def tasks_from(rows: Iterable[Row]) -> list[Task]:
     """Returns rows of `tasks` as `Task` objects, each with its warnings."""
     usual = settings.current().tick_ms
-    return [replace(_value(row), warnings=definition.warnings(_value(row), row["tick_ms"] or usual)) for row in rows]
+    tasks = [(_value(row), row["tick_ms"] or usual) for row in rows]
+    return [
+        replace(task, warnings=found) if (found := definition.warnings(task, tick)) else task for task, tick in tasks
+    ]
 
 
 def _value(row: Row) -> Task:

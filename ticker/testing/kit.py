@@ -37,7 +37,8 @@ class Kit:
     `run.quota` read, and, if freezegun is installed, what `datetime.now()` and `time.time()` return. Only `move` and `run_due`
     change it. It begins at a full minute, which is one to two minutes ahead of the present.
 
-    `db` is a connection of psycopg in autocommit mode, for `ticker.register` and for the assertions of the test.
+    `db` is a connection of psycopg in autocommit mode, for `ticker.register` and for the assertions of the test. Inside
+    `db.transaction()`, names of your tables need a schema.
     """
 
     db: Connection

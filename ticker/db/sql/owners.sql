@@ -1,10 +1,10 @@
 -- Types of owners, and the triggers by which tasks follow the rows of their tables.
 
 -- rule: is_table
--- The type of owner is the name of a table here.
+-- The type of owner is the name of a table here: in the search_path that the transaction had before ours, or in public.
 EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND (n.nspname || '.' || c.relname = t.type
-            OR c.relname = t.type AND (n.nspname = 'public' OR pg_table_is_visible(c.oid))))
+            OR c.relname = t.type AND (n.nspname = 'public' OR n.nspname = ANY (current_setting('ticker.schemas')::name[]))))
 
 -- rule: moving_columns
 -- The columns that the functions read and by which the table is partitioned, at any level: an UPDATE of one may move the row.
@@ -126,6 +126,7 @@ SELECT current_user::text AS role, before, set_config('row_security', %(value)s,
 FROM (SELECT current_setting('row_security') AS before OFFSET 0) s
 
 -- name: schema_of
--- Returns the schema in which the search_path of this connection finds a table.
-SELECT nspname AS schema FROM pg_namespace
-WHERE oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(quote_ident(%(table)s)))
+-- Returns the schema in which the search_path that the transaction had before ours finds a table.
+SELECT n.nspname AS schema FROM unnest(current_setting('ticker.schemas')::name[]) WITH ORDINALITY AS s (name, n)
+JOIN pg_namespace n ON n.nspname = s.name JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = %(table)s
+ORDER BY s.n LIMIT 1

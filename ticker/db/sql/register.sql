@@ -3,8 +3,9 @@
 SELECT {now} AS now
 
 -- name: look_up_task
--- Reads the row for a registration without a lock. If nothing has changed, a long deploy blocks no start.
-SELECT {task} FROM {schema}.tasks
+-- Reads the row for a registration without a lock. If nothing has changed, a long deploy blocks no start. Restores the caller's
+-- search_path, because this is usually the last statement.
+SELECT {task}, {restored} AS restored FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 
 -- name: find_task

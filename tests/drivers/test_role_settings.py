@@ -160,7 +160,9 @@ def test_a_read_only_transaction_reads_and_says_where_to_write(name: str, role: 
     kept = ticker.register(db, "kept", every="1m")
     url = role(default_transaction_read_only="on")
     play(name, url, iter([("list_tasks", {}), ("get", kept, {}), ("register", "kept", {"every": "1m"})]))
-    words = sentence("errors.read_only", error="cannot execute SELECT FOR NO KEY UPDATE in a read-only transaction")
+    words = sentence(
+        "errors.write_on_read_only", error="cannot execute SELECT FOR NO KEY UPDATE in a read-only transaction"
+    )
     refused(name, url, iter([("register", "poll", {"every": "1m"})]), DatabaseUnavailable, words)
 
 

@@ -74,7 +74,7 @@ def test_no_process_of_ours_runs_what_a_worker_has_planted(
             ticker.list_owners(page)
             ticker.register(page, "poll", every="1m", retries=1, owner="feeds:1")
             assert path(page) == PATH
-            sql.on(page, "ticker")("owner_tables")
+            sql.on(page, "ticker")("types_of_owners")
     worker = Database(with_user(database_url, roles["ticker"]), "ticker")
     worker.execute("has_task", id=task.id)
     worker.close()
@@ -338,9 +338,9 @@ def test_a_table_in_the_callers_path_is_an_owners_table(db: Any, database_url: s
             assert words in warning
             caller.rollback()
     ticker.register(db, "poll", every="1m", owner="channels:1")
-    for before, found in (("crm", [{"type": "channels"}]), ("public", [])):
+    for before, found in (("crm", [True]), ("public", [False])):
         with connect(f"{database_url}{'&' if '?' in database_url else '?'}options=-csearch_path%3D{before}") as ours:
-            assert sql.on(ours, "ticker")("owner_tables") == found
+            assert [row["is_table"] for row in sql.on(ours, "ticker")("types_of_owners")] == found
 
 
 OF_TENANTS = """

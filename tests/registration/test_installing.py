@@ -327,7 +327,7 @@ def test_an_installation_that_waits_for_a_lock_blocks_nobody_for_long_and_says_w
     add(db, "channels", "1")
     with connect(database_url) as application, connect(database_url) as migration, ThreadPoolExecutor() as pool:
         with application.transaction():
-            application.execute("UPDATE channels SET enabled = false; UPDATE ticker.tasks SET name = 'x'")
+            application.execute("UPDATE public.channels SET enabled = false; UPDATE ticker.tasks SET name = 'x'")
             migration.execute("SET statement_timeout = 0")
             installing = pool.submit(put, migration, owners.triggers("channels", active_when="enabled"))
             blocked = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"

@@ -117,13 +117,6 @@ def test_functions_beyond_the_first_200_count_as_others(db, store, task):
     assert counts(db)["(other)", "succeeded"] == 4
 
 
-def test_a_reason_edited_by_hand_is_shortened(db, store, task):
-    begin_at(db, NINE)
-    a_run(db, task, outcome="dropped", reason="é" * 2000)
-    roll(store, NINE + OVER)
-    assert db.execute("SELECT reason FROM ticker.minutes").fetchall() == [("é" * 200,)]
-
-
 @pytest.mark.slow
 def test_an_hour_adds_up_its_minutes_and_does_so_again_after_a_change(db, store, task):
     begin_at(db, NINE)

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
+import psycopg
+
 from ticker import clock, settings
 from ticker.db import tables
-from ticker.db.connections import Connection, connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import BadInput
@@ -37,11 +38,10 @@ class Kit:
     `run.quota` read, and, if freezegun is installed, what `datetime.now()` and `time.time()` return. Only `move` and `run_due`
     change it. It begins at a full minute, which is one to two minutes ahead of the present.
 
-    `db` is a connection of psycopg in autocommit mode, for `ticker.register` and for the assertions of the test. Inside
-    `db.transaction()`, names of your tables need a schema.
+    `db` is a connection of psycopg in autocommit mode, for `ticker.register` and for the assertions of the test.
     """
 
-    db: Connection
+    db: psycopg.Connection[Any]
     now: datetime
 
     def __init__(self, servers: Servers) -> None:
@@ -61,7 +61,7 @@ class Kit:
             if servers.empties_tables:
                 create_tables(servers.database_url, servers.schema)
             block.enter_context(claimed_once(servers.redis_url))
-            self.db = block.enter_context(closing(connect(servers.database_url, name="ticker-testing")))
+            self.db = block.enter_context(closing(psycopg.connect(servers.database_url, autocommit=True)))
             self._queues = block.enter_context(closing(Queues(servers.redis_url)))
             self._queue = block.enter_context(closing(RedisQueue.from_settings(self._settings)))
             self._store = block.enter_context(closing(PostgresStore(servers.database_url, servers.schema)))
@@ -186,7 +186,7 @@ class Kit:
         if self._servers.empties_tables:
             emptied = (table for table in tables.metadata.sorted_tables if table is not tables.installation)
             names = ", ".join(f'"{self._servers.schema}".{table.name}' for table in emptied)
-            self.db.run(f"TRUNCATE {names} RESTART IDENTITY", [])
+            self.db.execute(f"TRUNCATE {names} RESTART IDENTITY")
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:

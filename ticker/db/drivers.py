@@ -208,8 +208,11 @@ class _Caller:
             yield
         except BaseException:
             with suppress(Exception):  # after an error of PostgreSQL, the caller's rollback restores the path
-                self._set(RESTORE)
+                self._restore()
             raise
+        self._restore()
+
+    def _restore(self) -> None:
         if self._is_pinned:
             self._set(RESTORE)
 
@@ -311,10 +314,14 @@ class _AsyncCaller:
                 yield
             except BaseException:
                 with suppress(Exception):
-                    await self._send(RESTORE, {})
+                    await self._restore()
                 raise
-            if self._is_pinned and not is_alone:
-                await self._send(RESTORE, {})
+            if not is_alone:
+                await self._restore()
+
+    async def _restore(self) -> None:
+        if self._is_pinned:
+            await self._send(RESTORE, {})
 
     async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         if not self._is_pinned:

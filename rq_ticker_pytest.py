@@ -1,7 +1,7 @@
 """Defines the pytest fixtures of the test kit.
 
-pytest imports this module in every session, also where another package is named `ticker`. So it is outside of ours, and
-imports nothing of it before a fixture is used.
+pytest imports this module in every session, even in a project with its own package `ticker`. So the module is outside our
+package, and imports it only when a fixture is used.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Writes the log lines of our processes to standard output, where a Procfile's runner collects them.
 
-No text from outside looks like a line of ours: control characters are escaped, and further lines of a text begin with `|`.
+Text from outside cannot look like one of our lines: control characters are escaped, and further lines begin with `|`.
 
 With TICKER_LOG=json, each line is a JSON object: `time`, `level`, `logger`, `event`, `message`, the fields that the message
 names (`task=%s`), and `traceback` if there is one. Each of our log calls passes its stable event name in `extra`.
@@ -22,7 +22,7 @@ _PLAIN = (str, int, float, dict, type(None))
 
 
 class TextFormatter(logging.Formatter):
-    """Writes lines of text, with the time in UTC. A message takes more than one line only if its own words do."""
+    """Writes lines of text, with the time in UTC. A message takes more than one line only if its format string does."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)

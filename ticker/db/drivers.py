@@ -35,7 +35,7 @@ EXPLAINED: Mapping[str, Callable[[str], TickerError]] = {
     ),
     "40001": lambda text: RowLocked(f"{text}; nothing was written: roll back and repeat the transaction"),
     "25006": lambda text: DatabaseUnavailable(
-        f"{text}; connect to the primary, as a role that may write there (default_transaction_read_only)"
+        f"{text}; connect to the primary, with transactions that are not read-only (default_transaction_read_only)"
     ),
 }
 """Makes our errors from PostgreSQL's text, by SQLSTATE."""
@@ -43,7 +43,7 @@ IDLE = 0  # libpq's status of a connection outside a transaction
 PATH = "pg_catalog, pg_temp"
 """The search_path of our statements: what other roles have created in a schema is not found."""
 SCHEMAS = "pg_catalog.set_config('ticker.schemas', pg_catalog.current_schemas(false)::pg_catalog.text, true)"
-"""Keeps the schemas of the path before ours, in which `is_table` finds owners' tables."""
+"""Stores the schemas of the caller's search_path, in which `is_table` finds owners' tables."""
 PIN = (
     f"SELECT {SCHEMAS}, pg_catalog.set_config('ticker.path', pg_catalog.current_setting('search_path'), true),"
     f" pg_catalog.set_config('search_path', '{PATH}', true)"
@@ -55,7 +55,7 @@ AT_ONCE = {"stream_results": False, "yield_per": None}  # whatever the caller ha
 _TYPES = (16, 20, 21, 23, 25, 701, 1043, 1184, 2950)  # bool, int8, int2, int4, text, float8, varchar, timestamptz, uuid
 _PARAMETER = re.compile(r"%%|%\((\w+)\)s")
 _LOCKS: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
-_TURNS: WeakKeyDictionary[Any, AbstractAsyncContextManager[Any]] = WeakKeyDictionary()  # of the tasks of an event loop
+_TURNS: WeakKeyDictionary[Any, AbstractAsyncContextManager[Any]] = WeakKeyDictionary()  # for the tasks of an event loop
 
 
 class Driver(Protocol):
@@ -75,9 +75,9 @@ class AsyncDriver(Protocol):
 
 
 def of(db: Any, about: Iterable[object] = ()) -> Driver:
-    """Returns the driver of a synchronous connection for one operation. A Session may choose it `about` mapped objects.
+    """Returns the driver of a synchronous connection for one operation. Raises BadInput for anything else.
 
-    Raises BadInput for anything else.
+    `about` are the operation's arguments. A Session with several databases chooses one by the mapped objects among them.
     """
     if _is_asynchronous(db):
         raise BadInput(
@@ -121,7 +121,7 @@ def of_async(db: Any) -> AsyncDriver:
 
 @contextmanager
 def explained(denied: Callable[[str], TickerError] | None = None) -> Iterator[None]:
-    """Raises an error that says what to do, instead of a driver's error. `denied` makes it if a right is missing."""
+    """Raises an error that says what to do, instead of a driver's error. `denied` makes that error if a right is missing."""
     try:
         yield
     except Exception as error:
@@ -168,7 +168,10 @@ class _Own:
 
 
 class _Caller:
-    """A caller's connection. Our search_path is set before the first statement, and after one that has restored the caller's."""
+    """A caller's connection.
+
+    Our search_path is set before the first statement, and again after a statement that has restored the caller's.
+    """
 
     _send: Callable[[str, Mapping[str, Any]], list[Row]]
 
@@ -188,7 +191,7 @@ class _Caller:
         return rows
 
     def _set(self, path: str) -> None:
-        """Sets the search_path. `_send` would make a `register` that changes nothing more than a tenth slower."""
+        """Sets the search_path. With `_send`, a `register` that changes nothing would take over 10 % longer."""
         self.connection.cursor().execute(path)
 
     @contextmanager

@@ -10,7 +10,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.errors import ConfigurationError
 
-ROWS_AT_A_TIME = 2_000  # so many tasks that wait take 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
+ROWS_AT_A_TIME = 2_000  # 2,000 waiting tasks take 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
 
 
 class Installation(NamedTuple):
@@ -66,7 +66,7 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool, force
     Until the last step, they belong to the former installation. So an interrupted call may be repeated, and nothing
     starts on half-adopted tables.
 
-    Raises ConfigurationError if they are ours already. Also raises it if a ticker or a worker may be at work on them, unless `force`.
+    Raises ConfigurationError if they are ours already, or, unless `force`, if a ticker or a worker may be at work on them.
     """
     execute = sql.on(connection, schema)
     here, now = read(execute), clock.now()
@@ -90,7 +90,7 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool, force
         [row] = execute("adopt_tasks", after=after, **batch)
         after, dropped = row["last"], dropped + row["dropped"]
     [instant] = execute("instant", now=now)
-    execute("open_pauses", now=instant["now"])  # so that a pause that is over does not stand in for ours
+    execute("open_pauses", now=instant["now"])  # otherwise, a pause that has ended would count as ours
     marked = execute(
         "adopt", former=here.id, environment=environment or here.environment, now=now, resume=resume,
         reason=f"since {instant['now']:%Y-%m-%d %H:%M:%SZ}, when the tables of installation {former} were adopted",
@@ -104,5 +104,5 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool, force
 def _in_use(id_: str, what: str, ago: int, wait: int) -> str:
     return (
         f"DATABASE_URL: {what} {ago} s ago on these tables: check that DATABASE_URL is right; if it is, stop the tickers and"
-        f" workers of installation {id_}; if they are gone, as in the snapshot of a disk, wait {wait} s, or --force"
+        f" workers of installation {id_}; if they are gone, as in the snapshot of a disk, wait {wait} s, or pass --force"
     )

@@ -34,8 +34,8 @@ def defaults(
     again, changed and deleted.
 
     With `existing=True`, each owner that already exists gets the default tasks whose names it lacks. No task is
-    changed or deleted. A task's function finds the owner's id in `run.owner_id`. A table that `owners.per_schema` declares
-    needs `table_schema`.
+    changed or deleted. A task's function finds the owner's id in `run.owner_id`. A table that `owners.per_schema`
+    declares needs `table_schema`.
 
     Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
     case nothing is written.

@@ -38,10 +38,8 @@ def _problems(db: Any, schema: str) -> Iterator[tuple[str, str]]:
             elif guard:
                 yield type_, _without_table(type_)
             elif known["has_defaults"]:
-                yield (
-                    type_,
-                    f"nobody gets the default tasks of {type_}, because no table of that name has triggers; if it was renamed, {_rename(type_)}",
-                )
+                problem = f"no owner gets the default tasks of {type_}, because no table of that name has triggers"
+                yield type_, f"{problem}; if the table was renamed, {_rename(type_)}"
         elif guard is None or guard["rows"] is None:
             yield type_, f"some of the triggers of table {type_} were dropped; {install('them again', type_)}"
         else:
@@ -54,7 +52,10 @@ def external(db: Any, schema: str) -> Iterator[str]:
     followed = {row["type"] for row in execute("guards")}
     for row in execute("types_of_owners"):
         if not row["is_table"] and not row["has_defaults"] and row["type"] not in followed:
-            yield f"{row['type']} is no table with triggers, so nothing deletes the tasks of its owners; if its table was renamed, {_rename(row['type'])}"
+            yield (
+                f"{row['type']} is not a table with triggers, so nothing deletes the tasks of its deleted owners; "
+                f"if the table was renamed, {_rename(row['type'])}"
+            )
 
 
 def _rename(type_: str, new: str = "NEW") -> str:
@@ -62,24 +63,24 @@ def _rename(type_: str, new: str = "NEW") -> str:
 
 
 def _misfits(guard: Row) -> Iterator[str]:
-    """Yields what does not fit about triggers that are all there."""
+    """Yields the problems of a type whose triggers all exist."""
     type_, table = guard["type"], guard["relation"]
     if not guard["is_named"]:
         yield f"the table of {type_} is now {table}; {_rename(type_, table.removeprefix('public.'))}"
-    if guard["moving"]:
+    if moving := guard["moving"]:
         yield (
-            f"table {type_} is partitioned by {guard['moving']}, so an UPDATE may move a row to another partition, which fires no "
-            f"trigger; {install('the triggers without it', type_)}"
+            f"table {type_} is partitioned by {moving}, so an UPDATE may move a row to another partition, which fires no "
+            f"trigger; {install(f'triggers that do not use {moving}', type_)}"
         )
     if guard["planted"]:
         yield (
-            f"the triggers of table {type_} use {guard['planted']}, whose owner is neither theirs nor a superuser; if you did not "
-            f"intend that, {install('them again', type_)}"
+            f"the triggers of table {type_} use {guard['planted']} of a role that is neither their owner nor a superuser; "
+            f"if you did not intend that, {install('them again', type_)}"
         )
 
 
 def outlived(db: Any, schema: str, *, partitioned: bool = False) -> Iterator[str]:
-    """Yields a sentence for each type that has tasks without an owner; with `partitioned`, only of partitioned tables.
+    """Yields a sentence for each type that has tasks without an owner; with `partitioned`, only for partitioned tables.
 
     DROP, DETACH and TRUNCATE of a partition fire no trigger.
     """
@@ -121,7 +122,7 @@ def without_owner(db: Any, schema: str, type_: str | None = None) -> Iterator[tu
 
 @contextmanager
 def nothing_hidden(db: Any, schema: str, type_: str) -> Iterator[None]:
-    """Makes statements that read the table of this type fail with ConfigurationError if a policy would hide rows of it."""
+    """Makes statements that read the table of this type fail with ConfigurationError if a policy would hide its rows."""
     execute = sql.on(db, schema)
     with db.transaction():
         [was] = execute("row_security", value="off")

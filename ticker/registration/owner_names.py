@@ -10,7 +10,7 @@ def function_name(part: str, type_: str) -> str:
 
 
 def guard_name(type_: str) -> str:
-    """Returns the name that the function guard_owner of our tables calls."""
+    """Returns the name of the function that `guard_owner`, a trigger function of our tables, calls for a type."""
     return f"owner_guard_{hashlib.sha256(type_.encode()).hexdigest()[:32]}"
 
 

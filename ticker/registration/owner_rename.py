@@ -1,4 +1,4 @@
-"""Gives the tasks of a type of owner a new type, after its table was renamed or moved to another schema."""
+"""Moves the tasks of a type of owner to another type, after its table was renamed or moved to another schema."""
 
 import re
 from collections.abc import Iterator
@@ -21,12 +21,14 @@ class Connect(Protocol):
 
 
 def rename(connect: Connect, schema: str, old: str, new: str, by: str) -> Iterator[int]:
-    """Gives the tasks of one type of owner another, and yields how many of them each step has moved.
+    """Moves the tasks of one type of owner to another type, and yields the number of tasks that each step has moved.
 
-    First, the table gets the triggers of the new type, then the tasks move with their cursors, last runs and pauses, and the
-    triggers of the old type go last. So no change of an owner is missed, and an interrupted call may be repeated. A task that
-    was registered for the new type meanwhile gives way to the old task of its name, which never runs earlier than it would
-    have. A task whose owner has no row in the table keeps the old type, and the table keeps the old triggers.
+    First, the table gets the triggers of the new type. Then the tasks move, with their cursors, last runs and pauses. The
+    triggers of the old type are dropped last. So no change of an owner is missed, and an interrupted call may be repeated.
+
+    If a task was registered for the new type meanwhile, the old task of that name replaces it. The old task then never runs
+    earlier than the new one would have. A task whose owner has no row in the table keeps the old type. In that case, the
+    table keeps the old triggers.
     """
     for field, type_ in (("old", old), ("new", new)):
         check_text(field, type_)
@@ -49,7 +51,7 @@ def rename(connect: Connect, schema: str, old: str, new: str, by: str) -> Iterat
 
 
 def _install(db: Any, schema: str, old: str, new: str) -> None:
-    """Installs the triggers of the new type as those of the old one are, unless the table has them."""
+    """Installs the triggers of the new type, with the options of the old ones, unless the table has them."""
     guards = {row["type"]: row for row in sql.on(db, schema)("guards") if row["rows"]}
     if new in guards:
         return

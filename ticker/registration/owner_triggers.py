@@ -57,9 +57,9 @@ def triggers(
     It is one statement, which can run again at any time, even with another condition. The role that runs it owns the
     functions, which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
-    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs it.
-    `active_when` is a condition over the owner's columns; NULL counts as false. Triggers have no search_path: a
-    condition that means something else without the one of the session is refused, with the spelling that names each
+    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs `table_schema`.
+    `active_when` is a condition over the owner's columns; NULL counts as false. A condition that depends on the
+    session's search_path is refused, because triggers do not have it. The error shows the spelling that names each
     schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
@@ -107,10 +107,11 @@ def follow(target: object, **options: Unpack[Options]) -> None:
 
 
 def per_schema(*tables: object) -> None:
-    """Declares, for this process, tables that exist once in each tenant's schema. The type of their owners is `SCHEMA.table`.
+    """Declares, for this process, tables that exist once in each tenant's schema. Their owners' type is `SCHEMA.table`.
 
-    `tables` are mapped classes, Tables, Django models or names. An object's connection determines its schema, by its
-    `schema_translate_map` or `search_path`, as does that of `install`, `follow` and `FollowOwner`. Others need `table_schema`.
+    `tables` are mapped classes, Tables, Django models or names. The connection of an object determines its schema, by
+    its `schema_translate_map` or `search_path`. The same applies to `install`, `uninstall`, `follow` and `FollowOwner`.
+    Other functions need `table_schema`.
     """
     for table in tables:
         type_, _, name, *_ = _read(table)
@@ -119,7 +120,7 @@ def per_schema(*tables: object) -> None:
 
 
 def triggers_on(db: Any, table: object, options: Options) -> list[str]:
-    """Returns the statements of `triggers`. A connection finds the schema of a table that `per_schema` declares."""
+    """Returns the statements of `triggers`. The connection determines the schema of a table that `per_schema` declares."""
     return triggers(table, **(options | {"table_schema": _schema_on(db, table, options)}))
 
 
@@ -235,7 +236,7 @@ def _placed(
         check_text(field, text)
         if RESERVED in text:
             raise BadInput(
-                field, text, f"has {RESERVED!r}, which would end the body of the trigger functions; rename it"
+                field, text, f"has {RESERVED!r}, which begins a delimiter of the trigger functions; rename it"
             )
     if not keys:
         raise BadInput("table", type_, "has no primary key; pass the columns of its key: key=(...)")

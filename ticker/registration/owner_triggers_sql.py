@@ -32,20 +32,21 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 # One statement, which writes all or nothing, also outside a transaction.
 #
 # search_path: everything is parsed under pg_catalog alone. Under the caller's path, anyone who may create objects in one of its
-# schemas could plant an operator or function, which would run with the rights of whoever installs the triggers. Only the
+# schemas could plant an operator or function, which would run with the rights of the installing role. Only the
 # condition is parsed under both paths, because it may read `status = 'on'` for a citext, whose operator is elsewhere: if the
 # two readings differ, it is refused, with the spelling that means the same everywhere.
-# lock_timeout: whoever waits for a table's lock makes everyone else wait, so each attempt gives up soon.
+# lock_timeout: a session that waits for a table's lock makes all later ones wait, so each attempt gives up soon.
 #
 # id, active: the owner's id, and whether it is active. rows: both for each row, with the columns of the key. PostgreSQL parses
 # them when they are created. So it follows a renamed table or column, refuses to drop one, and inlines them: an index finds an
 # owner by its key. In the text of a function in PL/pgSQL, it would do neither, and the application's next statement would fail.
 # key: the id as values of the key's columns, or NULL if it cannot be one: there is no such owner. No other error is handled.
 # guard: whether the owner with exactly this id is active, or NULL if there is none. The trigger tasks_guard_owner asks it before a
-# task is written. A key is compared as its index does. The lock makes a DELETE wait for the new task, and the new task for the
+# task is written. A key is compared as by its index. The lock makes a DELETE wait for the new task, and the new task for the
 # DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled at the same time: the
 # trigger would not see the task, and the task would not see the change.
-# deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are locked in the order of their ids, as everywhere else.
+# deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are locked in the
+# order of their ids, as everywhere else.
 # changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much. A row
 # that an UPDATE moves to another partition fires no such trigger. So a column by which the table is partitioned must not be in the
 # condition or the key; if it is the whole key, the key must not change (on_moved).
@@ -161,7 +162,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
 
 CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
     IF TG_WHEN = 'BEFORE' THEN
-        RAISE EXCEPTION 'the key of a row cannot change in %, which is partitioned by it: its tasks would not follow', TG_RELID::regclass;
+        RAISE EXCEPTION 'the key of a row cannot change in %, which is partitioned by it: the tasks of the row would not follow',
+            TG_RELID::regclass;
     END IF;
     IF {active}(OLD) <> {active}(NEW) THEN
         UPDATE {tasks} t SET owner_active = {active}(NEW), next_run = CASE WHEN {active}(NEW) THEN {resumed} ELSE next_run END
@@ -192,7 +194,7 @@ END $ticker$;
 CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION {added}();
 
--- any user could attach a function of triggers to a table; the guard is called by the owner of the tasks' trigger
+-- Otherwise, any user could attach a trigger function to a table. Only the owner of guard_owner calls the guard.
 REVOKE ALL ON FUNCTION {deleted}(), {truncated}(), {changed}(), {added}(), {guard}(text) FROM PUBLIC;
 EXECUTE (SELECT $ticker_grant$GRANT EXECUTE ON FUNCTION {guard}(text) TO $ticker_grant$ || quote_ident(pg_get_userbyid(proowner))
     FROM pg_proc WHERE oid = {guard_owner_name}::regprocedure);

@@ -57,8 +57,8 @@ def install(what: str, type_: str) -> str:
 
 
 def hidden(type_: str, role: str, text: str) -> ConfigurationError:
-    """Returns the error for a role that PostgreSQL does not let see each row of a table."""
+    """Returns the error for a role that cannot see every row of a table."""
     return ConfigurationError(
-        f"not every row of {type_} may be seen by {role}: {text}; let it read the views of our schema, and install the triggers "
+        f"{role} cannot see every row of {type_}: {text}; let it read the views of the ticker's schema, and install the triggers "
         "as a role that sees all rows: one with BYPASSRLS, or the owner of the table without FORCE ROW LEVEL SECURITY"
     )

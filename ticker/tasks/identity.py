@@ -73,7 +73,10 @@ def key_text(key: Sequence[tuple[str, object]]) -> str:
 
 
 def schema_on(db: Any, where: str | None, table: str) -> str:
-    """Returns the schema in which a connection of SQLAlchemy or Django finds a table. `where` is the schema in its declaration."""
+    """Returns the schema in which a connection of SQLAlchemy or Django finds a table.
+
+    `where` is the schema in the table's declaration.
+    """
     if hasattr(db, "vendor"):
         db.cursor().close()  # django-tenants sets the search_path when a cursor is opened
     else:
@@ -85,7 +88,7 @@ def schema_on(db: Any, where: str | None, table: str) -> str:
         rows = driver.fetch(asked.text, asked.parameters)
     if rows:
         return str(rows[0]["schema"])
-    raise BadInput("table", table, "is in no schema of the connection's search_path; use a connection of one tenant")
+    raise BadInput("table", table, "is in no schema of the connection's search_path; use the connection of a tenant")
 
 
 def _named(type_: str, id_: str) -> Owner:

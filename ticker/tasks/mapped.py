@@ -49,7 +49,7 @@ def _type(state: InstanceState[Any], table: Table, name: str) -> str:
 
 
 def _stored(type_: TypeEngine[Any], value: Any) -> Any:
-    """Returns a value of a key as its type stores it: as hex digits, or as the name of an Enum."""
+    """Returns a value of a key as its type stores it, such as hex digits or the name of an enum."""
     impl = type_.dialect_impl(POSTGRESQL)
     if process := impl.bind_processor(POSTGRESQL):
         value = process(value)

@@ -77,7 +77,7 @@ def _not_empty(redis: Redis, count: int) -> str:
     server = redis.get_connection_kwargs()
     where = server.get("path") or f"{server.get('host', 'localhost')}:{server.get('port', 6379)}"
     what = (
-        f"is used by another test session, or one that was killed has left {CLAIM} there (then FLUSHDB empties it)"
+        f"is used by another test session, or a killed one has left the key {CLAIM} there (then FLUSHDB empties the database)"
         if redis.exists(CLAIM)
         else f"has {counted(count, 'key')}"
     )

@@ -1,4 +1,7 @@
-"""Puts back, or aside, the jobs of other installations that a worker finds in its queues. They are never run or dropped."""
+"""Puts back, or puts aside, the jobs of other installations that a worker finds in its queues.
+
+They are never run or dropped.
+"""
 
 import logging
 import time
@@ -53,18 +56,18 @@ def is_foreign(job_id: str) -> bool:
             return False
         _others.add(named)
         log.warning(
-            "job=%s belongs to installation %s and these tables to %s: jobs of %s are put back, or aside where it has no lease "
-            "of the queue; give each installation its own queues, or its own Redis",
+            "job=%s belongs to installation %s and these tables to %s: jobs of %s are put back, or put aside if it has no "
+            "lease of the queue; give each installation its own queues, or its own Redis",
             job_id, named, _own, named, extra={"event": "foreign_job"},
         )  # fmt: skip
     return True
 
 
 def put_back(connection: Redis, queue: Queue, job: Job) -> bool:
-    """Moves a job to the end of its queue, where a worker of its own installation can find it. Returns False if it did not.
+    """Moves a job to the end of its queue, where a worker of its own installation can find it. Otherwise, returns False.
 
-    If that installation has no lease of the queue, none of its workers may be there: the job is put aside for an hour.
-    In that case, and if this user of Redis may not push, a ticker of that installation finds that the job is missing and
+    If that installation has no lease of the queue, it may have no workers there, so the job is put aside for an hour.
+    In that case, or if this user of Redis may not push, a ticker of that installation finds that the job is missing and
     pushes it again.
     """
     named, now = jobs.installation_of(job.id), clock.python_utc().timestamp()

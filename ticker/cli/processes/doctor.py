@@ -115,7 +115,7 @@ def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
         if aside := queue.put_aside():
             yield Advice(
-                f"in the last hour, workers put aside {counted(aside, 'job')} of other installations, which had no lease of the "
+                f"in the last hour, workers put aside {counted(aside, 'job')} of other installations without a lease of the "
                 "queue; give each installation its own queues, or its own Redis"
             )
 

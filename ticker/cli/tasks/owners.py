@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--rename",
     nargs=2,
     metavar="OLD NEW",
-    help="Give the tasks, default tasks and triggers of one type another type, after its table was renamed.",
+    help="Move the tasks, default tasks, pauses and triggers of one type to another, after its table was renamed.",
 )
 @options.limit(100)
 @as_json
@@ -51,10 +51,10 @@ def owners(
 
     Owners with failing or late tasks come first. --failing, --late and --paused select owners that match any of them.
 
-    --orphans finds tasks that were left by deletions before their owner's table had triggers, and by dropped tables. It reads the
-    tables of owners that have triggers.
+    --orphans finds tasks that were left by deletions before their owner's table had triggers, and by dropped tables. It looks
+    only at tables that have triggers.
 
-    --rename adapts to a table that was renamed or moved to another schema. It may be interrupted and repeated.
+    --rename is for a table that was renamed or moved to another schema. You can repeat it if it was interrupted.
     """
     from ticker.read import owners as read_owners
 

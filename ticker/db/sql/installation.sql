@@ -7,9 +7,9 @@ SELECT i.id, i.environment, i.marker_oid = i.tableoid
 FROM {schema}.installation i
 
 -- name: signs_of_life
--- Returns the last thing that a ticker or a worker has done with these tables, how many seconds ago, and for how many more
--- seconds it may be at work. What `adopt_runs` ended is no sign. Runs have no index on their times: reads those that are
--- running, and the newest 10,000.
+-- Returns the last action of a ticker or a worker on these tables, how many seconds ago it was, and for how many more seconds
+-- that process may be at work. Runs that `adopt_runs` ended do not count. Runs have no index on their times, so this reads
+-- those that are running, and the newest 10,000.
 SELECT s.what, floor(extract(epoch FROM i.now - s.at))::int AS ago, ceil(extract(epoch FROM s.until - i.now))::int AS wait
 FROM (SELECT {now} AS now) i, (
     SELECT 'a ticker ticked' AS what, t.last_tick_at AS at, {silent_at t} AS until

@@ -46,10 +46,10 @@ SELECT t.type, {is_table t} AS is_table, EXISTS (SELECT FROM {schema}.templates 
 FROM (SELECT type FROM types WHERE type IS NOT NULL UNION SELECT owner_type FROM {schema}.templates) t ORDER BY type
 
 -- name: guards
--- Lists the types of owners that have a guard, with what it knows: the view of the table's rows, the table, and whether the table's
--- name is the type. The guard of a dropped table stays. `moving` are the columns of an UPDATE that the triggers would miss, since it
--- moves the row to another partition; a change of the key may be refused (a BEFORE trigger). `planted` are objects that the triggers use and that are neither
--- PostgreSQL's nor a superuser's nor those of the triggers' owner.
+-- Lists the types of owners that have a guard, with the view of the table's rows, the table, and whether the table's name is the
+-- type. The guard of a dropped table stays. `moving` are the columns whose UPDATE may move the row to another partition, so that
+-- the triggers miss it. The key is not among them if a BEFORE trigger refuses its changes. `planted` are objects that the
+-- triggers use, and that belong neither to a superuser nor to the triggers' owner.
 SELECT g.type, v.view::regclass::text AS rows, pg_get_viewdef(v.view) AS definition, n.nspname AS table_schema, c.relname AS table_name,
     n.nspname || '.' || c.relname AS relation,
     (SELECT {spelled b} FROM (SELECT pg_get_function_sqlbody(oid) AS body FROM pg_proc
@@ -85,7 +85,7 @@ LEFT JOIN pg_class c ON c.oid = v.relation LEFT JOIN pg_namespace n ON n.oid = c
 ORDER BY type
 
 -- name: rename_owner_type
--- Gives the default tasks and the pauses of a type of owner to another type, which keeps its own.
+-- Moves the default tasks and the pauses of a type of owner to another type, which keeps its own.
 WITH taken AS (
     DELETE FROM {schema}.templates w WHERE w.owner_type = %(old)s
         AND EXISTS (SELECT FROM {schema}.templates n WHERE n.owner_type = %(new)s AND n.name = w.name)
@@ -97,7 +97,8 @@ UPDATE {schema}.pauses p SET value = %(new)s WHERE scope = 'owner_type' AND valu
     AND NOT EXISTS (SELECT FROM {schema}.pauses n WHERE n.scope = 'owner_type' AND n.value = %(new)s AND n.resumed_at IS NULL)
 
 -- name: replace_renamed
--- Deletes the tasks of the new type whose names the next tasks of the old type have, which run no earlier than they would have.
+-- Deletes each task of the new type that has the owner's id and the name of one of the next tasks of the old type. The old task
+-- then runs no earlier than the deleted one would have.
 WITH chosen AS MATERIALIZED (
     SELECT id, owner_id, name FROM {schema}.tasks WHERE owner_type = %(old)s AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s FOR UPDATE
 ), gone AS (
@@ -109,7 +110,7 @@ UPDATE {schema}.tasks t SET last_run = greatest(t.last_run, g.last_run), next_ru
 FROM gone g WHERE t.id = g.id
 
 -- name: move_renamed
--- Gives the next tasks of a type the new type, if their owners exist. Returns the last id that it has looked at; NULL at the end.
+-- Moves the next tasks of a type to the new type, if their owners exist. Returns the last id that it has looked at; NULL at the end.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE owner_type = %(old)s AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s FOR UPDATE
 ), moved AS (

@@ -20,7 +20,7 @@ coalesce(%(now)s::timestamptz, clock_timestamp())
     AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1)
 
 -- rule: silent_at
--- When the ticker counts as gone unless it ticks before.
+-- The time from which the ticker counts as gone, unless it ticks earlier.
 t.last_tick_at + greatest(interval '90 s', 3 * (t.last_report->>'tick_ms')::bigint * interval '1 ms')
 
 -- rule: runnable

@@ -38,8 +38,8 @@
     FROM numbered n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
     WHERE n.most IS NOT NULL AND f.n IS NULL
     ORDER BY n.id, n.has_room, retry_at DESC NULLS LAST
--- If no slot is free, makes as many again as there are, up to the limit, for the next request of a start. A limit that was declared
--- for more than 1,000 keys at once has none at first. All transactions make slots in the same order.
+-- If no slot is free, doubles the number of slots, up to the limit, for the next request of a start. A limit that was declared for
+-- more than 1,000 keys at once has none at first, and gets 10. All transactions make slots in the same order.
 ), grown AS (
     INSERT INTO {schema}.slots (key, kind, n)
     SELECT w.key, w.kind, g.n FROM (SELECT DISTINCT key, kind, most, (

@@ -66,7 +66,7 @@ CREATE DOMAIN ticker_readable AS jsonb CHECK (
         AND NOT jsonb_path_exists(VALUE, '$.**{252}')
         AND NOT jsonb_path_exists(VALUE, '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)')));
 CREATE DOMAIN ticker_template AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 524288);
--- An object of texts, which is neither nested nor holds numbers: a job's id for each of up to 10,000 waiting occurrences.
+-- An object of texts, without nested values or numbers: the job id of each of up to 10,000 waiting occurrences.
 CREATE DOMAIN ticker_batch_jobs AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 1048576
     AND NOT jsonb_path_exists(VALUE, '$.* ? (@.type() != "string")'));
 
@@ -398,9 +398,9 @@ WHEN (NEW.enabled IS DISTINCT FROM OLD.enabled OR NEW.owner_active IS DISTINCT F
       OR NEW.paused_by IS DISTINCT FROM OLD.paused_by)
 EXECUTE FUNCTION note_change();
 
--- Writes a task only if its owner exists, as active as its owner is. If the rows of a table are owners of this type, `owners` has made
--- a guard for them: a function that returns whether the owner is active, or NULL if there is none. It must have its own owner's
--- rights, so that nobody who may create functions here gets those of this one.
+-- Skips a task whose owner does not exist, and otherwise sets `owner_active`. If the rows of a table are owners of this type,
+-- `owners` has made a guard for them: a function that returns whether the owner is active, or NULL if there is none. A guard must
+-- be SECURITY DEFINER. Otherwise, a role that may create functions here could run one with the rights of this function.
 CREATE FUNCTION guard_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND prosecdef

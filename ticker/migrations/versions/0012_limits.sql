@@ -51,7 +51,7 @@ CREATE TABLE limited_keys (
 
 -- What the starts of a key take, and until when: a slot for each active run (`run`), and a token of the rate for each start
 -- (`start`). The end of a run frees its slot; if that end is never written, the time does. A limit of N has at most the rows 1 to
--- N: the first 10, and more as soon as a start finds none free. All 1,000 slots of each of 20,000 keys would take 2.7 GB.
+-- N: up to 10 at first, and more as soon as a start finds none free. All 1,000 slots of each of 20,000 keys would take 2.7 GB.
 -- Rows above a lowered limit stay, but no start takes them.
 CREATE TABLE slots (
     key ticker_key NOT NULL,

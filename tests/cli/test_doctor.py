@@ -276,7 +276,7 @@ def test_tasks_whose_owner_has_no_row(
 ) -> None:
     feeds(columns, *rows, ids=ids, key=key)
     assert examined(code=0) == (WELL, {})
-    without_triggers(db, "DELETE FROM feeds WHERE (SELECT count(*) FROM feeds f WHERE f <= feeds) > 1")
+    without_triggers(db, "DELETE FROM public.feeds WHERE (SELECT count(*) FROM public.feeds f WHERE f <= feeds) > 1")
     remedy = "ticker owners --orphans --remove"
     outlived = sentence("doctor.outlived", number=2, table="feeds", remedy=remedy)
     assert examined() == ({"owners": [outlived]}, {})

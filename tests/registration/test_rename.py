@@ -128,6 +128,7 @@ def test_what_is_no_name_of_the_table_is_refused_and_nothing_is_written(channels
         "errors.not_the_table", new="'mailboxes'", old="mail_channels", table="public.mail_channels"
     ).within(said)
     assert sentence("errors.neither_followed", new="'b'", old="a").within(refused("owners", "--rename", "a", "b"))
+    assert sentence("cli.rename_alone").within(refused(*RENAME, "--orphans"))
     assert states(db) == before
     with pytest.raises(psycopg.errors.UndefinedTable):
         db.execute("SELECT FROM ticker.owner_rows_mailboxes")

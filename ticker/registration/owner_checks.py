@@ -69,8 +69,8 @@ def _misfits(guard: Row) -> Iterator[str]:
         yield f"the table of {type_} is now {table}; {_rename(type_, table.removeprefix('public.'))}"
     if moving := guard["moving"]:
         yield (
-            f"table {type_} is partitioned by {moving}, so an UPDATE may move a row to another partition, which fires no "
-            f"trigger; {install(f'triggers that do not use {moving}', type_)}"
+            f"table {type_} is partitioned by {moving}, so an UPDATE may move a row to another partition, for which the "
+            f"triggers do not fire; {install(f'triggers that do not use {moving}', type_)}"
         )
     if guard["planted"]:
         yield (

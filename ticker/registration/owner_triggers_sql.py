@@ -111,7 +111,8 @@ FROM (SELECT {relation_name}::regclass AS relation, ARRAY[{id_name}, {active_nam
     LATERAL {moving_columns} c;
 IF names IS NOT NULL AND NOT is_whole_key THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s is partitioned by %s, so an UPDATE may move a row to '
-        'another partition, which fires no trigger; leave %2$s out of active_when and of the key (key=''id'' if id alone is unique)',
+        'another partition, for which the triggers do not fire; leave %2$s out of active_when and of the key (key=''id'' if id '
+        'alone is unique)',
         {relation_name}::regclass, names);
 END IF;
 

@@ -59,6 +59,8 @@ def owners(
     from ticker.read import owners as read_owners
 
     if rename:
+        if type_ or failing or late or paused or orphans or remove:
+            raise click.UsageError("--rename can be combined with --json alone; leave out the other options")
         rename_owners(*rename, as_json)
         return
     if remove and not orphans:

@@ -16,6 +16,7 @@ import ticker
 from tests.cli.answers import answer
 from tests.factories import engine_on
 from tests.followed import add, leftovers, put
+from tests.sentences import sentence
 from ticker import Wanted, aio, owners
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import Owner
@@ -222,7 +223,7 @@ def test_a_schema_of_the_same_name_can_be_followed_again(followed, db):
 def test_without_a_schema_a_declared_table_has_no_type(database_url):
     owners.per_schema(Channel)
     for call in (owners.type_of, owners.triggers, owners.drop_triggers):
-        with pytest.raises(BadInput, match=r"'channels' exists in each tenant's schema .*; pass table_schema="):
+        with pytest.raises(BadInput, check=sentence("errors.table_of_each_tenant", table="'channels'").within):
             call(Channel)
     context = MigrationContext.configure(
         dialect_name="postgresql", opts={"as_sql": True, "output_buffer": io.StringIO()}
@@ -230,7 +231,7 @@ def test_without_a_schema_a_declared_table_has_no_type(database_url):
     with pytest.raises(BadInput, match="pass table_schema="):
         owners.install(Operations(context), Channel)
     owners.install(Operations(context), Channel, table_schema=A)
-    unfound = pytest.raises(BadInput, match="'channels' is in no schema of the connection's search_path")
+    unfound = pytest.raises(BadInput, check=sentence("errors.in_no_schema", table="'channels'").within)
     with engine_on(database_url).connect() as connection, unfound:
         owners.install(operations(connection), Channel)
     for wrong in ("", 5, None, Channel(id=5)):
@@ -246,7 +247,7 @@ def test_an_object_without_a_session_has_no_type(database_url):
         assert owners.identify(channel) == Owner("pg_temp.channels", "5")
         session.expunge(channel)
         for owner in (channel, Channel(id=5)):
-            with pytest.raises(BadInput, match="'Channel' is in no session, so its schema is unknown"):
+            with pytest.raises(BadInput, check=sentence("errors.in_no_session", owner="'Channel'").within):
                 owners.identify(owner)
 
 

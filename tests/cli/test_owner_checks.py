@@ -117,6 +117,14 @@ def test_an_orphan_whose_row_is_back_keeps_its_tasks(channels, db):
     assert (orphans.remove(db, "ticker", found, "me"), states(db)) == (1, {"1": True, "3": True})
 
 
+def test_a_renamed_table_whose_triggers_were_dropped_in_part_loses_no_task(channels, db):
+    db.execute("ALTER TABLE mail_channels DROP enabled CASCADE; ALTER TABLE mail_channels RENAME TO mailboxes")
+    assert "dropped" in problem()
+    assert answer("owners", "--orphans") == []
+    command("owners", "--orphans", "--remove")
+    assert states(db) == {"1": True, "2": True, "3": True}
+
+
 def test_what_cannot_be_combined_with_orphans_is_refused():
     assert "--remove needs --orphans" in refused("owners", "--remove")
     assert sentence("cli.orphans_alone").within(refused("owners", "--orphans", "--late"))

@@ -482,8 +482,8 @@ def test_statements_of_all_kinds_come_through(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any]
 ) -> None:
     with through.transaction(), through.cursor() as cursor:
-        cursor.executemany("INSERT INTO seen VALUES (%s)", [(number,) for number in range(10)])
-        with cursor.copy("COPY seen FROM STDIN") as copy:
+        cursor.executemany("INSERT INTO public.seen VALUES (%s)", [(number,) for number in range(10)])
+        with cursor.copy("COPY public.seen FROM STDIN") as copy:
             copy.write_row([10])
     with through.pipeline():
         rows = [through.execute("SELECT %s::int", [number]) for number in range(20)]
@@ -533,11 +533,11 @@ def test_the_answer_to_a_matching_statement_is_swallowed(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any], before: int
 ) -> None:
     for number in range(before):
-        through.execute("INSERT INTO seen VALUES (%s)", [number])
-    postgres.swallow_answer(matching=b"INTO seen")
+        through.execute("INSERT INTO public.seen VALUES (%s)", [number])
+    postgres.swallow_answer(matching=b"INTO public.seen")
     through.execute("SELECT 1")
     with pytest.raises(psycopg.OperationalError):
-        through.execute("INSERT INTO seen VALUES (%s)", [100])
+        through.execute("INSERT INTO public.seen VALUES (%s)", [100])
     assert seen(db) == [*range(before), 100]
 
 

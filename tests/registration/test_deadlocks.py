@@ -3,7 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from threading import Barrier
+from threading import Barrier, Event
 
 import psycopg
 import psycopg2
@@ -29,7 +29,7 @@ def sqlalchemy(url):
 
 @pytest.mark.parametrize("connect", [psycopg.connect, psycopg_2, sqlalchemy])
 def test_the_loser_of_a_deadlock_is_told_what_to_do_and_may_repeat_its_transaction(connect, database_url, db):
-    both = Barrier(2, timeout=20)
+    both, one_is_done = Barrier(2, timeout=20), Event()
 
     def registers(owners):
         with connect(database_url) as connection:
@@ -40,10 +40,12 @@ def test_the_loser_of_a_deadlock_is_told_what_to_do_and_may_repeat_its_transacti
                         if owner == owners[0] and attempt == 0:
                             both.wait()
                     connection.commit()
+                    one_is_done.set()
                     return errors
                 except RowLocked as error:
                     errors.append(str(error))
                     connection.rollback()
+                    one_is_done.wait(20)  # otherwise, both might meet again
         return errors
 
     errors = []

@@ -128,7 +128,35 @@ def test_what_is_no_name_of_the_table_is_refused_and_nothing_is_written(channels
         "errors.not_the_table", new="'mailboxes'", old="mail_channels", table="public.mail_channels"
     ).within(said)
     assert sentence("errors.neither_followed", new="'b'", old="a").within(refused("owners", "--rename", "a", "b"))
+    assert sentence("errors.renamed_to_itself", new="'mail_channels'").within(
+        refused("owners", "--rename", "mail_channels", "mail_channels")
+    )
     assert sentence("cli.rename_alone").within(refused(*RENAME, "--orphans"))
     assert states(db) == before
     with pytest.raises(psycopg.errors.UndefinedTable):
         db.execute("SELECT FROM ticker.owner_rows_mailboxes")
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_the_tasks_of_two_living_tables_are_never_mixed(channels, db, is_followed):
+    db.execute("CREATE TABLE phones_2 (id int PRIMARY KEY); INSERT INTO phones_2 VALUES (1)")
+    if is_followed:
+        put(db, owners.triggers("phones_2"))
+    add(db, "phones_2", "1")
+    said = sentence("errors.types_of_two_tables", old="'phones_2'", new="mail_channels", other="public.mail_channels",
+                    table="public.phones_2" if is_followed else "phones_2")  # fmt: skip
+    assert said.within(refused("owners", "--rename", "phones_2", "mail_channels"))
+    assert (states(db), states(db, "phones_2")) == ({"1": True, "2": True, "3": True}, {"1": True})
+
+
+def test_a_condition_comes_along_to_the_letter(db):
+    db.execute(
+        "CREATE TYPE public.address AS (city text); CREATE TABLE mail_channels (id int PRIMARY KEY, a public.address, s text);"
+        " INSERT INTO mail_channels VALUES (1, ROW('x'), '(o).x'), (2, ROW('y'), '(o).x')"
+    )
+    put(db, owners.triggers("mail_channels", active_when="(a).city = 'x' AND s = '(o).x'"))
+    assert [add(db, "mail_channels", id_) for id_ in "12"] == [[(True,)], [(False,)]]
+    db.execute("ALTER TABLE mail_channels RENAME TO mailboxes")
+    assert answer(*RENAME) == {"moved": 2}
+    db.execute("UPDATE mailboxes SET a = ROW('x')")
+    assert states(db, "mailboxes") == {"1": True, "2": True}

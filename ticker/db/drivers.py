@@ -256,6 +256,12 @@ class _Psycopg(_Caller):
         with self.connection.transaction():
             yield
 
+    def _set(self, path: str) -> None:
+        from psycopg import Cursor
+        from psycopg.rows import tuple_row
+
+        Cursor(self.connection, row_factory=tuple_row).execute(path)  # whatever the application has set for its own
+
     def _send(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import RawCursor
         from psycopg.rows import dict_row

@@ -67,11 +67,6 @@ def _misfits(guard: Row) -> Iterator[str]:
     type_, table = guard["type"], guard["relation"]
     if not guard["is_named"]:
         yield f"the table of {type_} is now {table}; {_rename(type_, table.removeprefix('public.'))}"
-    if moving := guard["moving"]:
-        yield (
-            f"table {type_} is partitioned by {moving}, so an UPDATE may move a row to another partition, for which the "
-            f"triggers do not fire; {install(f'triggers that do not use {moving}', type_)}"
-        )
     if guard["planted"]:
         yield (
             f"the triggers of table {type_} use {guard['planted']} of a role that is neither their owner nor a superuser; "
@@ -111,12 +106,13 @@ def without_owner(db: Any, schema: str, type_: str | None = None) -> Iterator[tu
 
     Leaves out types whose triggers were dropped, unless no table has the type's name, in any schema.
     """
-    for guard in sql.on(db, schema)("guards"):
+    execute = sql.on(db, schema)
+    for guard in execute("guards"):
         if type_ in (None, guard["type"]):
             of_type = f"t.owner_type = {quoted(guard['type'], chr(39))}"
             if guard["rows"]:
                 yield guard["type"], f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)"
-            elif not guard["is_table"]:
+            elif not guard["is_table"] and not is_followed(execute, schema, guard["type"]):
                 yield guard["type"], of_type
 
 

@@ -1,9 +1,9 @@
 """Moves the tasks of a type of owner to another type, after its table was renamed or moved to another schema."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from ticker.db import sql
 from ticker.errors import BadInput
@@ -15,9 +15,8 @@ TASKS_AT_A_TIME = 1_000
 KEY_COLUMN = re.compile(r'("(?:[^"]|"")+"|\w+) AS ticker_key_\d+')
 
 
-class Connect(Protocol):
-    def __call__(self) -> AbstractContextManager[Any]:
-        """Returns a context with a connection in a transaction of its own."""
+Connect = Callable[[], AbstractContextManager[Any]]
+"""Returns a context with a connection in a transaction of its own."""
 
 
 def rename(connect: Connect, schema: str, old: str, new: str, by: str) -> Iterator[int]:
@@ -45,27 +44,33 @@ def rename(connect: Connect, schema: str, old: str, new: str, by: str) -> Iterat
         yield row["moved"]
         after = row["last"]
     with connect() as db:
-        if not sql.on(db, schema)("has_owners", type=old):
+        if old not in (row["type"] for row in sql.on(db, schema)("types_of_owners")):
             for statement in owner_triggers.drop_triggers(old, schema=schema):
                 db.execute(statement)
 
 
 def _install(db: Any, schema: str, old: str, new: str) -> None:
-    """Installs the triggers of the new type, with the options of the old ones, unless the table has them."""
-    guards = {row["type"]: row for row in sql.on(db, schema)("guards") if row["rows"]}
-    if new in guards:
-        return
-    if old not in guards:
-        raise BadInput("new", new, f"is not a table with ticker triggers, and neither is {old}; install them {HOW}")
-    table = guards[old]
-    where, name = table["table_schema"], table["table_name"]
-    if new not in (name, table["relation"]):
+    """Installs the triggers of the new type, with the key and the condition of the old ones, unless the table has them."""
+    execute = sql.on(db, schema)
+    guards = {row["type"]: row for row in execute("guards") if row["rows"]}
+    here, there = guards.get(old), guards.get(new)
+    is_table = any(row["type"] == old and row["is_table"] for row in execute("types_of_owners"))
+    if old == new:
+        raise BadInput("new", new, "is the old type, too; nothing was renamed")
+    other = here["relation"] if here else old if is_table else ""
+    if there and other and other != there["relation"]:
         raise BadInput(
-            "new", new, f"is not the name of the table of {old}, {table['relation']}; rename the table first"
+            "old", old, f"is the type of {other}, and {new} that of {there['relation']}; nothing was renamed"
         )
-    given = {"active_when": table["active_when"], "table_schema": where if new == name else None, "schema": schema}
-    keys = [_unquoted(column) for column in KEY_COLUMN.findall(table["definition"])]
-    for statement in owner_triggers.triggers(new, key=keys, **given):
+    if there:
+        return
+    if not here:
+        raise BadInput("new", new, f"is not a table with ticker triggers, and neither is {old}; install them {HOW}")
+    table = here["relation"]
+    if new not in (here["table_name"], table):
+        raise BadInput("new", new, f"is not the name of the table of {old}, {table}; rename the table first")
+    keys = [_unquoted(column) for column in KEY_COLUMN.findall(here["definition"])]
+    for statement in owner_triggers.installation(new, here["quoted"], keys, here["condition"], schema):
         db.execute(statement)
 
 

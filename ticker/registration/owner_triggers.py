@@ -63,17 +63,22 @@ def triggers(
     schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
+    condition = None if active_when is None else _condition(active_when, columns)
+    return installation(type_, relation, keys, condition, schema)
+
+
+def installation(type_: str, relation: str, keys: Sequence[str], condition: str | None, schema: str) -> list[str]:
+    """Returns the statement of `triggers` for a quoted table. The condition is SQL over a row `o`."""
     names = _names(type_, schema)
     parts = {
-        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), **_conditions(active_when, columns),
-        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "moving_columns": rule("moving_columns", schema, "t"),
-        "spelled": rule("spelled", schema, "t"),
+        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), "condition": condition or "true",
+        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "spelled": rule("spelled", schema, "t"),
         "relation": relation, "type": _text(type_), "tasks": f"{quoted(schema)}.tasks",
-        "templates": f"{quoted(schema)}.templates", "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
+        "templates": f"{quoted(schema)}.templates", "lock": "NO KEY UPDATE" if condition else "KEY SHARE",
         "refused": REFUSED, "attempts": str(ATTEMPTS), "relation_name": _text(relation), "schema_name": _text(quoted(schema)),
-        "name_of_id": _text(function_name("id", type_)), "guard_owner_name": _text(f"{quoted(schema)}.guard_owner()"),
-        "id_name": _text(f"{names['id']}({relation})"), "active_name": _text(f"{names['active']}({relation})"),
-        "keys": f"ARRAY[{', '.join(map(_text, keys))}]",
+        "name_of_id": _text(function_name("id", type_)), "functions": _array(_function_names(type_).values()),
+        "guard_owner_name": _text(f"{quoted(schema)}.guard_owner()"), "active_name": _text(f"{names['active']}({relation})"),
+        "keys": _array(keys),
     }  # fmt: skip
     parts |= {"made": _made(**parts), "which": OF_THIS_TYPE.format(**parts)}
     return [INSTALL.format(**parts)]
@@ -114,9 +119,9 @@ def per_schema(*tables: object) -> None:
     Other functions need `table_schema`.
     """
     for table in tables:
-        type_, _, name, *_ = _read(table)
-        check_text("table", name)
-        PER_SCHEMA.update((type_, name))
+        type_ = _read(table)[0]
+        check_text("table", type_)
+        PER_SCHEMA.add(type_)
 
 
 def triggers_on(db: Any, table: object, options: Options) -> list[str]:
@@ -184,25 +189,36 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
 def _names(type_: str, schema: str) -> dict[str, str]:
     """Returns names of at most 63 bytes for the functions, the view and the triggers."""
     where = quoted(schema_name("schema", schema))
-    names = {name: f"{where}.{quoted(function_name(name, type_))}" for name in (*EVENTS, *PARTS, "rows")}
-    names["guard"] = f"{where}.{quoted(guard_name(type_))}"
-    return names | {f"on_{event}": quoted(trigger_name(schema, event, type_)) for event in (*EVENTS, "moved")}
+    names = {name: f"{where}.{quoted(text)}" for name, text in _function_names(type_).items()}
+    names["rows"] = f"{where}.{quoted(function_name('rows', type_))}"
+    return names | {
+        f"on_{event}": quoted(trigger_name(schema, event, type_)) for event in (*EVENTS, "moved", "arrived")
+    }
+
+
+def _function_names(type_: str) -> dict[str, str]:
+    return {name: function_name(name, type_) for name in EVENTS + PARTS} | {"guard": guard_name(type_)}
 
 
 def _text(text: str) -> str:
     return quoted(text, "'")
 
 
+def _array(texts: Iterable[str]) -> str:
+    return f"ARRAY[{', '.join(map(_text, texts))}]"
+
+
 def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
     """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
     names = [f"ticker_key_{n}" for n in range(len(columns))]
-    is_one = len(columns) == 1
+    is_one, fields = len(columns) == 1, [f"o.{column}" for column in columns]
+    text = fields[0] if is_one else f"json_build_array({', '.join(fields)})"
     values = ["owner"] if is_one else [f"owner::json ->> {n}" for n in range(len(columns))]
     answers = [f"{key}(owner)"] if is_one else [f"({key}(owner)).{name}" for name in names]
     return {
-        **{f"id_{row}": _id(columns, row) for row in ("OLD", "NEW", "o")},
-        "values": f"ARRAY[{', '.join(map(_text, answers))}]",
-        "columns": ", ".join(f"o.{column} AS {name}" for name, column in zip(names, columns, strict=True)),
+        "text_of_key": f'({text})::text COLLATE "default"',
+        "values": _array(answers),
+        "columns": ", ".join(f"ticker_o.{column} AS {name}" for name, column in zip(names, columns, strict=True)),
         "declared": ", ".join(
             f"OUT {name} {relation}.{column}%TYPE" for name, column in zip(names, columns, strict=True)
         ),
@@ -210,19 +226,10 @@ def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
     }
 
 
-def _id(columns: tuple[str, ...], row: str) -> str:
-    keys = [f"{row}.{column}" for column in columns]
-    text = keys[0] if len(keys) == 1 else f"json_build_array({', '.join(keys)})"
-    return f'({text})::text COLLATE "default"'
-
-
-def _conditions(condition: str | None, columns: frozenset[str] | None) -> dict[str, str]:
-    """Returns the condition for the row of an owner and for the two rows of a trigger."""
-    rows = ("OLD", "NEW", "o")
-    if condition is None:
-        return {f"active_{row}": "true" for row in rows}
+def _condition(condition: str, columns: frozenset[str] | None) -> str:
+    """Returns the condition over a row `o`. NULL counts as false."""
     _check_condition(condition)
-    return {f"active_{row}": f"(({''.join(_over(row, condition, columns))}) IS TRUE)" for row in rows}
+    return f"(({''.join(_over('o', condition, columns))}) IS TRUE)"
 
 
 def _placed(

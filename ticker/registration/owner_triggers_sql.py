@@ -47,9 +47,9 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 # trigger would not see the task, and the task would not see the change.
 # deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are locked in the
 # order of their ids, as everywhere else.
-# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much. A row
-# that an UPDATE moves to another partition fires no such trigger. So a column by which the table is partitioned must not be in the
-# condition or the key; if it is the whole key, the key must not change (on_moved).
+# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much. An UPDATE
+# that moves a row to another partition fires no AFTER UPDATE trigger for it. So a partitioned table has two more triggers: `arrived`
+# looks at each row that is inserted, and `moved` refuses to change a key.
 # added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
 # first time of a cron or calendar task: the task is created paused until now, by `template`.
 # The last statement updates tasks that were registered earlier or under another condition. It must see every owner, whatever
@@ -80,20 +80,26 @@ IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('owners of the type %s are already the rows of %s; declare a table '
         'that exists once in each schema with owners.per_schema', {type}, names);
 END IF;
+SELECT string_agg(DISTINCT quote_ident(pg_get_userbyid(proowner)), ', ') INTO names FROM pg_proc
+WHERE pronamespace = {schema_name}::regnamespace AND proname = ANY ({functions}) AND pg_get_userbyid(proowner) <> current_user;
+IF names IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('functions of the type %s belong to %s, who may change them; install the '
+        'triggers as that role, or drop them first (owners.drop_triggers)', {type}, names);
+END IF;
 
 FOR attempt IN 1..{attempts} LOOP BEGIN
 PERFORM set_config('lock_timeout', '500ms', true);
 LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE;
 
-CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {id_o};
+CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {text_of_key};
 
 understood := NULL;
 PERFORM set_config('search_path', given_path, true);
-CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
+CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {condition};
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 meant := pg_get_function_sqlbody({active_name}::regprocedure);
 BEGIN
-    CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
+    CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {condition};
     understood := pg_get_function_sqlbody({active_name}::regprocedure);
     why := 'means ' || (SELECT {spelled} FROM (SELECT understood AS body) t);
 EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
@@ -105,15 +111,14 @@ IF understood IS DISTINCT FROM meant THEN
         'active_when=%s', why, (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
 END IF;
 
-SELECT string_agg(quote_ident(c.name), ', '), bool_and(c.name = ANY ({keys})) AND count(*) = cardinality({keys})
-INTO names, is_whole_key
-FROM (SELECT {relation_name}::regclass AS relation, ARRAY[{id_name}, {active_name}]::regprocedure[]::oid[] AS functions) t,
-    LATERAL {moving_columns} c;
+SELECT string_agg(DISTINCT quote_ident(k.attname), ', '), count(DISTINCT k.attname) = cardinality({keys}) INTO names, is_whole_key
+FROM pg_partition_tree({relation_name}::regclass) p
+JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = p.relid AND d.objsubid > 0 AND d.deptype = 'i'
+    AND d.refclassid = 'pg_class'::regclass AND d.refobjid = p.relid AND d.refobjsubid = 0
+JOIN pg_attribute k ON k.attrelid = p.relid AND k.attnum = d.objsubid WHERE k.attname = ANY ({keys});
 IF names IS NOT NULL AND NOT is_whole_key THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s is partitioned by %s, so an UPDATE may move a row to '
-        'another partition, for which the triggers do not fire; leave %2$s out of active_when and of the key (key=''id'' if id '
-        'alone is unique)',
-        {relation_name}::regclass, names);
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s is partitioned by %s, and a key must not change in a partitioned '
+        'table; pass the columns that are unique without it, as in key=''id''', {relation_name}::regclass, names);
 END IF;
 
 CREATE OR REPLACE FUNCTION {key}(owner text, {declared}) LANGUAGE plpgsql STABLE AS $ticker$ BEGIN
@@ -121,7 +126,8 @@ CREATE OR REPLACE FUNCTION {key}(owner text, {declared}) LANGUAGE plpgsql STABLE
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
 END $ticker$;
 
-CREATE OR REPLACE VIEW {rows} AS SELECT {id}(o) AS id, {active}(o) AS active, {columns} FROM {relation} o;
+CREATE OR REPLACE VIEW {rows} AS SELECT {id}(ticker_o) AS id, {active}(ticker_o) AS active, {columns}
+FROM {relation} ticker_o, (SELECT) AS one;
 
 SELECT string_agg(format('v.ticker_key_%s OPERATOR(%s) %s', n - 1, coalesce(e.operator, 'pg_catalog.='), ({values})[n]), ' AND ')
 INTO compared
@@ -161,16 +167,19 @@ END $ticker$;
 CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}
 FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
 
-CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
+CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ DECLARE held text; BEGIN
     IF TG_WHEN = 'BEFORE' THEN
-        RAISE EXCEPTION 'the key of a row cannot change in %, which is partitioned by it: the tasks of the row would not follow',
-            TG_RELID::regclass;
+        RAISE EXCEPTION 'the key of a row in the partitioned table % cannot change, because its tasks would not follow', TG_RELID::regclass;
     END IF;
-    IF {active}(OLD) <> {active}(NEW) THEN
+    IF TG_OP = 'INSERT' OR {active}(OLD) <> {active}(NEW) THEN
+        IF TG_OP = 'INSERT' THEN held := {id}(NEW); ELSE held := {id}(OLD); END IF;
         UPDATE {tasks} t SET owner_active = {active}(NEW), next_run = CASE WHEN {active}(NEW) THEN {resumed} ELSE next_run END
         FROM (SELECT clock_timestamp() AS now) i
         WHERE owner_active <> {active}(NEW) AND id = ANY (ARRAY(SELECT id FROM {tasks}
-            WHERE owner_type = {type} AND owner_id = {id}(OLD) ORDER BY id FOR NO KEY UPDATE));
+            WHERE owner_type = {type} AND owner_id = held ORDER BY id FOR NO KEY UPDATE));
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        RETURN NULL;
     END IF;
     IF {id}(OLD) <> {id}(NEW) THEN
         UPDATE {tasks} SET owner_id = {id}(NEW) WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
@@ -180,11 +189,12 @@ CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BE
 END $ticker$;
 
 CREATE OR REPLACE TRIGGER {on_changed} AFTER UPDATE ON {relation}
-FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
+FOR EACH ROW WHEN ({active}(OLD) <> {active}(NEW) OR {id}(OLD) <> {id}(NEW)) EXECUTE FUNCTION {changed}();
 
-IF names IS NOT NULL THEN
+IF (SELECT relkind = 'p' FROM pg_class WHERE oid = {relation_name}::regclass) THEN
     CREATE OR REPLACE TRIGGER {on_moved} BEFORE UPDATE ON {relation}
-    FOR EACH ROW WHEN ({id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
+    FOR EACH ROW WHEN ({id}(OLD) <> {id}(NEW)) EXECUTE FUNCTION {changed}();
+    CREATE OR REPLACE TRIGGER {on_arrived} AFTER INSERT ON {relation} FOR EACH ROW EXECUTE FUNCTION {changed}();
 END IF;
 
 CREATE OR REPLACE FUNCTION {added}() RETURNS trigger {settings} AS $ticker$ BEGIN
@@ -196,6 +206,7 @@ CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW 
 FOR EACH STATEMENT EXECUTE FUNCTION {added}();
 
 -- Otherwise, any user could attach a trigger function to a table. Only the owner of guard_owner calls the guard.
+GRANT EXECUTE ON FUNCTION {id}({relation}), {active}({relation}) TO PUBLIC;
 REVOKE ALL ON FUNCTION {deleted}(), {truncated}(), {changed}(), {added}(), {guard}(text) FROM PUBLIC;
 EXECUTE (SELECT $ticker_grant$GRANT EXECUTE ON FUNCTION {guard}(text) TO $ticker_grant$ || quote_ident(pg_get_userbyid(proowner))
     FROM pg_proc WHERE oid = {guard_owner_name}::regprocedure);

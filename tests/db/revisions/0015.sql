@@ -103,7 +103,7 @@ CREATE FUNCTION ticker.guard_owner() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '"ticker"'::regnamespace AND prosecdef
-    AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
+    AND pronargs = 1 AND proargtypes[0] = 'text'::regtype AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
 BEGIN
     IF guard IS NOT NULL THEN
         EXECUTE format('SELECT "ticker".%I($1)', guard) INTO NEW.owner_active USING NEW.owner_id::text;

@@ -70,6 +70,7 @@ def check(as_json: bool) -> None:
                 *owner_checks.problems(db, settings.schema),
                 *owner_checks.outlived(db, settings.schema, partitioned=True),
             ]
+            render.warn([*owner_checks.external(db, settings.schema)])
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:

@@ -15,6 +15,8 @@ FROM (SELECT {now} AS now) i, (
     SELECT 'a ticker ticked' AS what, t.last_tick_at AS at, {silent_at t} AS until
     FROM {schema}.tickers t WHERE t.last_report->>'ended' IS NULL
     UNION ALL
+    SELECT 'a run started', r.started_at, r.until FROM {schema}.runs r WHERE r.state = 'running'
+    UNION ALL
     SELECT w.what, w.at, w.at + interval '90 s' FROM (
         SELECT 'a worker started' AS what, f.announced_at AS at FROM {schema}.functions f
         UNION ALL

@@ -6,20 +6,10 @@ EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND (n.nspname || '.' || c.relname = t.type
             OR c.relname = t.type AND (n.nspname = 'public' OR n.nspname = ANY (current_setting('ticker.schemas')::name[]))))
 
--- rule: moving_columns
--- The columns that the functions read and by which the table is partitioned, at any level: an UPDATE of one may move the row.
-(SELECT DISTINCT a.attname AS name
- FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
- WHERE d.classid = 'pg_proc'::regclass AND d.objid = ANY (t.functions) AND d.refclassid = 'pg_class'::regclass AND d.refobjid = t.relation
-    AND a.attname IN (SELECT k.attname FROM pg_partition_tree(t.relation) p
-        JOIN pg_depend i ON i.classid = 'pg_class'::regclass AND i.objid = p.relid AND i.objsubid > 0 AND i.deptype = 'i'
-            AND i.refclassid = 'pg_class'::regclass AND i.refobjid = p.relid AND i.refobjsubid = 0
-        JOIN pg_attribute k ON k.attrelid = p.relid AND k.attnum = i.objsubid))
-
 -- rule: spelled
--- The condition in the body of a function `active`, as a user writes it; NULL if there is none. Deparsed under pg_catalog, it names
+-- The condition in the body of a function `active`, as a user writes it. Deparsed under pg_catalog, it names
 -- all schemas.
-nullif(replace(regexp_replace(t.body, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', ''), 'RETURN true')
+replace(regexp_replace(t.body, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', '')
 
 -- name: trigger_source
 SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
@@ -47,34 +37,29 @@ FROM (SELECT type FROM types WHERE type IS NOT NULL UNION SELECT owner_type FROM
 
 -- name: guards
 -- Lists the types of owners that have a guard, with the view of the table's rows, the table, and whether the table's name is the
--- type. The guard of a dropped table stays. `moving` are the columns whose UPDATE may move the row to another partition, so that
--- the triggers miss it. The key is not among them if a BEFORE trigger refuses its changes. `planted` are objects that the
--- triggers use, and that belong neither to a superuser nor to the triggers' owner.
-SELECT g.type, v.view::regclass::text AS rows, pg_get_viewdef(v.view) AS definition, n.nspname AS table_schema, c.relname AS table_name,
-    n.nspname || '.' || c.relname AS relation,
-    (SELECT {spelled b} FROM (SELECT pg_get_function_sqlbody(oid) AS body FROM pg_proc
-        WHERE oid = ANY (v.functions) AND prorettype = 'boolean'::regtype) b) AS active_when,
+-- type. The guard of a dropped table stays. `condition` is SQL over a row `o`. `planted` are objects that the triggers use, and that
+-- belong neither to a superuser nor to the triggers' owner. Types of the table's own columns are left out.
+SELECT g.type, v.view::regclass::text AS rows, pg_get_viewdef(v.view) AS definition, c.relname AS table_name,
+    n.nspname || '.' || c.relname AS relation, quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS quoted,
+    (SELECT nullif(substr(pg_get_function_sqlbody(oid), length('RETURN ') + 1), 'true') FROM pg_proc
+     WHERE oid = ANY (v.functions) AND prorettype = 'boolean'::regtype) AS condition,
     c.relkind = 'p' AS is_partitioned,
     g.type IN (c.relname, n.nspname || '.' || c.relname) AS is_named,
     EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND g.type IN (c.relname, n.nspname || '.' || c.relname)) AS is_table,
-    (SELECT string_agg(quote_ident(m.name), ', ' ORDER BY m.name)
-     FROM (SELECT v.relation, ARRAY(SELECT oid FROM pg_proc WHERE oid = ANY (v.functions) AND (prorettype = 'boolean'::regtype
-            OR NOT EXISTS (SELECT FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
-                WHERE g.tgrelid = v.relation AND g.tgtype & 2 > 0 AND p.pronamespace = '{schema}'::regnamespace))) AS functions) t,
-        LATERAL {moving_columns} m) AS moving,
     (SELECT string_agg(DISTINCT o.identity, ', ') FROM pg_depend d,
         LATERAL pg_identify_object(d.refclassid, d.refobjid, 0) o, LATERAL (SELECT coalesce(
             (SELECT proowner FROM pg_proc WHERE d.refclassid = 'pg_proc'::regclass AND oid = d.refobjid),
             (SELECT oprowner FROM pg_operator WHERE d.refclassid = 'pg_operator'::regclass AND oid = d.refobjid),
             (SELECT typowner FROM pg_type WHERE d.refclassid = 'pg_type'::regclass AND oid = d.refobjid AND typrelid = 0)) AS owner) w
      WHERE (d.classid, d.objid) IN (SELECT 'pg_proc'::regclass, unnest(v.functions)
-            UNION ALL SELECT 'pg_trigger'::regclass, oid FROM pg_trigger WHERE tgrelid = v.relation)
-        AND NOT (d.refclassid = 'pg_proc'::regclass AND d.refobjid IN (
-            SELECT oid FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND starts_with(proname, 'owner_')))
+            UNION ALL SELECT 'pg_trigger'::regclass, t.oid FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+                WHERE t.tgrelid = v.relation AND p.pronamespace = '{schema}'::regnamespace)
+        AND NOT (d.refclassid = 'pg_type'::regclass AND d.refobjid IN (SELECT atttypid FROM pg_attribute WHERE attrelid = v.relation))
         AND w.owner <> g.proowner AND NOT (SELECT rolsuper FROM pg_roles WHERE oid = w.owner)) AS planted
 FROM (SELECT obj_description(oid, 'pg_proc') AS type, proowner FROM pg_proc
-      WHERE pronamespace = '{schema}'::regnamespace AND starts_with(proname, 'owner_guard_') AND prosecdef) g
+      WHERE pronamespace = '{schema}'::regnamespace AND starts_with(proname, 'owner_guard_')
+          AND prosecdef AND pronargs = 1 AND proargtypes[0] = 'text'::regtype AND obj_description(oid, 'pg_proc') IS NOT NULL) g
 LEFT JOIN (SELECT obj_description(r.ev_class, 'pg_class') AS type, r.ev_class AS view,
                max(d.refobjid) FILTER (WHERE d.refclassid = 'pg_class'::regclass) AS relation,
                array_agg(d.refobjid) FILTER (WHERE d.refclassid = 'pg_proc'::regclass) AS functions
@@ -117,9 +102,6 @@ WITH chosen AS MATERIALIZED (
     UPDATE {schema}.tasks SET owner_type = %(new)s WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING id
 )
 SELECT (SELECT max(id) FROM chosen) AS last, (SELECT count(*) FROM moved) AS moved
-
--- name: has_owners
-SELECT FROM {schema}.tasks WHERE owner_type = %(type)s LIMIT 1
 
 -- name: row_security
 -- Sets `row_security`, and returns the role and the value before. If it is off, PostgreSQL raises an error instead of hiding rows.

@@ -404,7 +404,7 @@ EXECUTE FUNCTION note_change();
 CREATE FUNCTION guard_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND prosecdef
-    AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
+    AND pronargs = 1 AND proargtypes[0] = 'text'::regtype AND proname = 'owner_guard_' || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
 BEGIN
     IF guard IS NOT NULL THEN
         EXECUTE format('SELECT {schema}.%I($1)', guard) INTO NEW.owner_active USING NEW.owner_id::text;

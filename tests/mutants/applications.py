@@ -39,7 +39,7 @@ APPLICATIONS = (
     Mutant(
         "no-trigger-for-a-changed-key",
         "ticker/registration/owner_triggers_sql.py",
-        " OR {id}(OLD) <> {id}(NEW)) EXECUTE",
+        " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
         "Tasks follow their owner's row, even when its key changes.",
         (

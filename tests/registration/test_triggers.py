@@ -369,13 +369,15 @@ def test_the_second_of_two_that_race_waits_for_the_first_and_sees_it(
 )
 def test_a_condition_is_read_over_the_rows_of_the_trigger(text):
     condition, columns = text.replace("R.", ""), frozenset(column.name for column in Channel.__table__.columns)
-    assert (
-        "".join(registered_triggers._over("R", condition, columns))
-        == "".join(registered_triggers._over("R", condition, None))
-        == text
-    )
-    assert "".join(registered_triggers._over("R", 'zone AND "Odd"', frozenset({"zone"}))) == 'R.zone AND "Odd"'
-    assert "".join(registered_triggers._over("R", 'zone AND "Odd"', None)) == 'zone AND R."Odd"'
+    read = registered_triggers._over
+    assert read(condition, columns, "R") == read(condition, None, "R") == f"(({text}) IS TRUE)"
+    assert read('zone AND "Odd"', frozenset({"zone"}), "R") == '((R.zone AND "Odd") IS TRUE)'
+    assert read('zone AND "Odd"', None, "R") == '((zone AND R."Odd") IS TRUE)'
+
+
+def test_a_deparsed_condition_is_read_over_the_rows_of_the_trigger():
+    condition = """(((o)."a b" = '(o).x') AND ((o).c.d = 1) IS TRUE)"""
+    assert registered_triggers.deparsed(condition, "R") == """(((R)."a b" = '(o).x') AND ((R).c.d = 1) IS TRUE)"""
 
 
 @pytest.mark.parametrize(

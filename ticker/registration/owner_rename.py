@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from ticker.db import sql
@@ -70,7 +71,8 @@ def _install(db: Any, schema: str, old: str, new: str) -> None:
     if new not in (here["table_name"], table):
         raise BadInput("new", new, f"is not the name of the table of {old}, {table}; rename the table first")
     keys = [_unquoted(column) for column in KEY_COLUMN.findall(here["definition"])]
-    for statement in owner_triggers.installation(new, here["quoted"], keys, here["condition"], schema):
+    condition = here["condition"] and partial(owner_triggers.deparsed, here["condition"])
+    for statement in owner_triggers.installation(new, here["quoted"], keys, condition, schema):
         db.execute(statement)
 
 

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from sqlalchemy import Table, event, inspect
@@ -30,6 +31,9 @@ from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import PER_SCHEMA, check_text, schema_on
 from ticker.tasks.mapped import base_table
 
+ROWS = ("o", "OLD", "NEW")
+Condition = Callable[[str], str]
+"""Returns the condition as SQL over a row."""
 ATTEMPTS = 20  # to get the locks of an installation, about a second apart
 
 # ------------------------------------------------------------------------------------------------ ways to install
@@ -63,15 +67,15 @@ def triggers(
     schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
-    condition = None if active_when is None else _condition(active_when, columns)
+    condition = None if active_when is None else partial(_over, _checked(active_when), columns)
     return installation(type_, relation, keys, condition, schema)
 
 
-def installation(type_: str, relation: str, keys: Sequence[str], condition: str | None, schema: str) -> list[str]:
-    """Returns the statement of `triggers` for a quoted table. The condition is SQL over a row `o`."""
+def installation(type_: str, relation: str, keys: Sequence[str], condition: Condition | None, schema: str) -> list[str]:
+    """Returns the statement of `triggers` for a quoted table."""
     names = _names(type_, schema)
     parts = {
-        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), "condition": condition or "true",
+        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), **{f"active_{row}": condition(row) if condition else "true" for row in ROWS},
         "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "spelled": rule("spelled", schema, "t"),
         "relation": relation, "type": _text(type_), "tasks": f"{quoted(schema)}.tasks",
         "templates": f"{quoted(schema)}.templates", "lock": "NO KEY UPDATE" if condition else "KEY SHARE",
@@ -211,12 +215,11 @@ def _array(texts: Iterable[str]) -> str:
 def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
     """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
     names = [f"ticker_key_{n}" for n in range(len(columns))]
-    is_one, fields = len(columns) == 1, [f"o.{column}" for column in columns]
-    text = fields[0] if is_one else f"json_build_array({', '.join(fields)})"
+    is_one = len(columns) == 1
     values = ["owner"] if is_one else [f"owner::json ->> {n}" for n in range(len(columns))]
     answers = [f"{key}(owner)"] if is_one else [f"({key}(owner)).{name}" for name in names]
     return {
-        "text_of_key": f'({text})::text COLLATE "default"',
+        **{f"id_{row}": _id(columns, row) for row in ROWS},
         "values": _array(answers),
         "columns": ", ".join(f"ticker_o.{column} AS {name}" for name, column in zip(names, columns, strict=True)),
         "declared": ", ".join(
@@ -226,10 +229,10 @@ def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
     }
 
 
-def _condition(condition: str, columns: frozenset[str] | None) -> str:
-    """Returns the condition over a row `o`. NULL counts as false."""
-    _check_condition(condition)
-    return f"(({''.join(_over('o', condition, columns))}) IS TRUE)"
+def _id(columns: tuple[str, ...], row: str) -> str:
+    keys = [f"{row}.{column}" for column in columns]
+    text = keys[0] if len(keys) == 1 else f"json_build_array({', '.join(keys)})"
+    return f'({text})::text COLLATE "default"'
 
 
 def _placed(
@@ -297,17 +300,25 @@ KEYWORDS = frozenset(
 )
 
 
-def _over(row: str, condition: str, columns: frozenset[str] | None) -> Iterator[str]:
-    """Yields the tokens of the condition with `row` before each column, or before each possible column."""
+def _over(condition: str, columns: frozenset[str] | None, row: str) -> str:
+    """Returns the condition with `row` before each column, or before each possible column. NULL counts as false."""
     tokens = list(TOKEN.finditer(condition))
     solid = ["", *(token[0].lower() for token in tokens if not token[0].isspace()), ""]
-    position = 0
+    position, read = 0, list[str]()
     for token in tokens:
         position += not token[0].isspace()
         before, after = solid[position - 1], solid[position + 1]
         is_name = token["name"] and before not in (".", "::", "as", "collate")
         is_other = after in ("(", ".") or after.endswith("'")  # a function, a schema, a type before its literal
-        yield f"{row}.{token[0]}" if is_name and not is_other and _is_column(token[0], columns) else token[0]
+        read.append(f"{row}.{token[0]}" if is_name and not is_other and _is_column(token[0], columns) else token[0])
+    return f"(({''.join(read)}) IS TRUE)"
+
+
+def deparsed(condition: str, row: str) -> str:
+    """Returns a condition that PostgreSQL has deparsed from a function of a row `o` for another row."""
+    tokens = [token[0] for token in TOKEN.finditer(condition)]
+    rows = {n + 1 for n in range(len(tokens)) if tokens[n : n + 4] == ["(", "o", ")", "."]}
+    return "".join(row if n in rows else token for n, token in enumerate(tokens))
 
 
 def _is_column(name: str, columns: frozenset[str] | None) -> bool:
@@ -316,7 +327,7 @@ def _is_column(name: str, columns: frozenset[str] | None) -> bool:
     return (name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()) in columns
 
 
-def _check_condition(condition: object) -> None:
+def _checked(condition: object) -> str:
     if not isinstance(condition, str) or not condition.strip():
         raise BadInput("active_when", condition, "is not an SQL condition; pass None if owners are always active")
     for refused in (";", "--", "/*", "$$", RESERVED, "\0"):
@@ -324,3 +335,4 @@ def _check_condition(condition: object) -> None:
             raise BadInput("active_when", condition, f"has {refused!r}, which is not allowed in a condition")
     if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):
         raise BadInput("active_when", condition, "has a quote that is not closed")
+    return condition

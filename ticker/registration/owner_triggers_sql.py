@@ -91,15 +91,15 @@ FOR attempt IN 1..{attempts} LOOP BEGIN
 PERFORM set_config('lock_timeout', '500ms', true);
 LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE;
 
-CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {text_of_key};
+CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {id_o};
 
 understood := NULL;
 PERFORM set_config('search_path', given_path, true);
-CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {condition};
+CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 meant := pg_get_function_sqlbody({active_name}::regprocedure);
 BEGIN
-    CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {condition};
+    CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
     understood := pg_get_function_sqlbody({active_name}::regprocedure);
     why := 'means ' || (SELECT {spelled} FROM (SELECT understood AS body) t);
 EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
@@ -189,11 +189,11 @@ CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ DE
 END $ticker$;
 
 CREATE OR REPLACE TRIGGER {on_changed} AFTER UPDATE ON {relation}
-FOR EACH ROW WHEN ({active}(OLD) <> {active}(NEW) OR {id}(OLD) <> {id}(NEW)) EXECUTE FUNCTION {changed}();
+FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
 
 IF (SELECT relkind = 'p' FROM pg_class WHERE oid = {relation_name}::regclass) THEN
     CREATE OR REPLACE TRIGGER {on_moved} BEFORE UPDATE ON {relation}
-    FOR EACH ROW WHEN ({id}(OLD) <> {id}(NEW)) EXECUTE FUNCTION {changed}();
+    FOR EACH ROW WHEN ({id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
     CREATE OR REPLACE TRIGGER {on_arrived} AFTER INSERT ON {relation} FOR EACH ROW EXECUTE FUNCTION {changed}();
 END IF;
 
@@ -206,7 +206,6 @@ CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW 
 FOR EACH STATEMENT EXECUTE FUNCTION {added}();
 
 -- Otherwise, any user could attach a trigger function to a table. Only the owner of guard_owner calls the guard.
-GRANT EXECUTE ON FUNCTION {id}({relation}), {active}({relation}) TO PUBLIC;
 REVOKE ALL ON FUNCTION {deleted}(), {truncated}(), {changed}(), {added}(), {guard}(text) FROM PUBLIC;
 EXECUTE (SELECT $ticker_grant$GRANT EXECUTE ON FUNCTION {guard}(text) TO $ticker_grant$ || quote_ident(pg_get_userbyid(proowner))
     FROM pg_proc WHERE oid = {guard_owner_name}::regprocedure);

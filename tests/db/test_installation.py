@@ -448,6 +448,7 @@ RAN = (
     " SELECT 1, '', '', 'manual', {end}, clock_timestamp(), gen_random_uuid(), '2000-01-01' FROM"
     " (SELECT clock_timestamp() - interval '{ago} s' AS at) a"
 )
+AT_WORK = RAN.replace("clock_timestamp(), gen_random_uuid()", "at + interval '900 s', gen_random_uuid()")
 RUNNING, SUCCEEDED = "'running', NULL, at, NULL::timestamptz", "'ended', 'succeeded', '2000-01-01', at"
 
 
@@ -459,9 +460,10 @@ RUNNING, SUCCEEDED = "'running', NULL, at, NULL::timestamptz", "'ended', 'succee
         (TICKED.format(ago=600, report='{"tick_ms": 300000}'), "a ticker ticked", 600, 900),
         (ANNOUNCED.format(ago=20), "a worker started", 20, 90),
         (RAN.format(ago=30, end=RUNNING), "a run started", 30, 90),
+        (AT_WORK.format(ago=300, end=RUNNING), "a run started", 300, 900),
         (RAN.format(ago=40, end=SUCCEEDED), "a run ended", 40, 90),
     ],
-    ids=["ticker", "slow ticker", "worker", "running", "ended"],
+    ids=["ticker", "slow ticker", "worker", "running", "at work", "ended"],
 )
 @pytest.mark.parametrize("options", [[], ["--resume"]], ids=["copy", "restore"])
 def test_a_live_production_is_not_adopted_without_force(

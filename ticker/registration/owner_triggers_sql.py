@@ -31,29 +31,32 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 
 # One statement, which writes all or nothing, also outside a transaction.
 #
-# search_path: everything is parsed under pg_catalog alone. Under the caller's path, anyone who may create objects in one of its
-# schemas could plant an operator or function, which would run with the rights of the installing role. Only the
-# condition is parsed under both paths, because it may read `status = 'on'` for a citext, whose operator is elsewhere: if the
-# two readings differ, it is refused, with the spelling that means the same everywhere.
+# search_path: everything is parsed under pg_catalog alone. Under the caller's path, anyone who may create objects in
+# one of its schemas could plant an operator or function, which would run with the rights of the installing role. Only
+# the condition is parsed under both paths, because it may read `status = 'on'` for a citext, whose operator is
+# elsewhere: if the two readings differ, it is refused, with the spelling that means the same everywhere.
 # lock_timeout: a session that waits for a table's lock makes all later ones wait, so each attempt gives up soon.
 #
-# id, active: the owner's id, and whether it is active. rows: both for each row, with the columns of the key. PostgreSQL parses
-# them when they are created. So it follows a renamed table or column, refuses to drop one, and inlines them: an index finds an
-# owner by its key. In the text of a function in PL/pgSQL, it would do neither, and the application's next statement would fail.
-# key: the id as values of the key's columns, or NULL if it cannot be one: there is no such owner. No other error is handled.
-# guard: whether the owner with exactly this id is active, or NULL if there is none. The trigger tasks_guard_owner asks it before a
-# task is written. A key is compared as by its index. The lock makes a DELETE wait for the new task, and the new task for the
-# DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled at the same time: the
-# trigger would not see the task, and the task would not see the change.
-# deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are locked in the
-# order of their ids, as everywhere else.
-# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much. An UPDATE
-# that moves a row to another partition fires no AFTER UPDATE trigger for it. So a partitioned table has two more triggers: `arrived`
-# looks at each row that is inserted, and `moved` refuses to change a key.
-# added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
-# first time of a cron or calendar task: the task is created paused until now, by `template`.
-# The last statement updates tasks that were registered earlier or under another condition. It must see every owner, whatever
-# policy the table has. A task that becomes active again is due like a task whose pause ends: the rule `resumed`.
+# id, active: the owner's id, and whether it is active. rows: both for each row, with the columns of the key.
+# PostgreSQL parses them when they are created. So it follows a renamed table or column, refuses to drop one, and
+# inlines them: an index finds an owner by its key. In the text of a function in PL/pgSQL, it would do neither, and
+# the application's next statement would fail.
+# key: the id as values of the key's columns, or NULL if it cannot be one: there is no such owner. No other error is
+# handled.
+# guard: whether the owner with exactly this id is active, or NULL if there is none. The trigger tasks_guard_owner
+# asks it before a task is written. A key is compared as by its index. The lock makes a DELETE wait for the new task,
+# and the new task for the DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner
+# to be disabled at the same time: the trigger would not see the task, and the task would not see the change.
+# deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are
+# locked in the order of their ids, as everywhere else.
+# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times
+# as much. An UPDATE that moves a row to another partition fires no AFTER UPDATE trigger for it. So a partitioned
+# table has two more triggers: `arrived` looks at each row that is inserted, and `moved` refuses to change a key.
+# added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick
+# computes the first time of a cron or calendar task: the task is created paused until now, by `template`.
+# The last statement updates tasks that were registered earlier or under another condition. It must see every owner,
+# whatever policy the table has. A task that becomes active again is due like a task whose pause ends: the rule
+# `resumed`.
 INSTALL = """DO $ticker_install$
 DECLARE
     given_path pg_catalog.text := pg_catalog.current_setting('search_path');
@@ -71,20 +74,22 @@ IF to_regprocedure({guard_owner_name}) IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = 'the tables of this release are missing; run: ticker db upgrade';
 END IF;
 IF to_regclass({relation_name}) IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('there is no table %s; pass table_schema=, or declare a table that '
-        'exists once in each schema with owners.per_schema', {relation_name});
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('there is no table %s; pass table_schema=, or '
+        'declare a table that exists once in each schema with owners.per_schema', {relation_name});
 END IF;
 SELECT p.proargtypes[0]::regtype::text INTO names FROM pg_proc p
-WHERE p.pronamespace = {schema_name}::regnamespace AND p.proname = {name_of_id} AND p.proargtypes[0] <> {relation_name}::regtype;
+WHERE p.pronamespace = {schema_name}::regnamespace AND p.proname = {name_of_id}
+    AND p.proargtypes[0] <> {relation_name}::regtype;
 IF FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('owners of the type %s are already the rows of %s; declare a table '
-        'that exists once in each schema with owners.per_schema', {type}, names);
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('owners of the type %s are already the rows of %s; '
+        'declare a table that exists once in each schema with owners.per_schema', {type}, names);
 END IF;
 SELECT string_agg(DISTINCT quote_ident(pg_get_userbyid(proowner)), ', ') INTO names FROM pg_proc
-WHERE pronamespace = {schema_name}::regnamespace AND proname = ANY ({functions}) AND pg_get_userbyid(proowner) <> current_user;
+WHERE pronamespace = {schema_name}::regnamespace AND proname = ANY ({functions})
+    AND pg_get_userbyid(proowner) <> current_user;
 IF names IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('functions of the type %s belong to %s, who may change them; install the '
-        'triggers as that role, or drop them first (owners.drop_triggers)', {type}, names);
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('functions of the type %s belong to %s, who may change '
+        'them; install the triggers as that role, or drop them first (owners.drop_triggers)', {type}, names);
 END IF;
 
 FOR attempt IN 1..{attempts} LOOP BEGIN
@@ -106,19 +111,20 @@ EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
     why := 'fails: ' || SQLERRM;
 END;
 IF understood IS DISTINCT FROM meant THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('active_when depends on the search_path, which triggers do not '
-        'have; without it, the condition %s; name the schema of each function, operator and type; this session reads it as '
-        'active_when=%s', why, (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('active_when depends on the search_path, which triggers '
+        'do not have; without it, the condition %s; name the schema of each function, operator and type; this session '
+        'reads it as active_when=%s', why, (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
 END IF;
 
-SELECT string_agg(DISTINCT quote_ident(k.attname), ', '), count(DISTINCT k.attname) = cardinality({keys}) INTO names, is_whole_key
+SELECT string_agg(DISTINCT quote_ident(k.attname), ', '), count(DISTINCT k.attname) = cardinality({keys})
+INTO names, is_whole_key
 FROM pg_partition_tree({relation_name}::regclass) p
 JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = p.relid AND d.objsubid > 0 AND d.deptype = 'i'
     AND d.refclassid = 'pg_class'::regclass AND d.refobjid = p.relid AND d.refobjsubid = 0
 JOIN pg_attribute k ON k.attrelid = p.relid AND k.attnum = d.objsubid WHERE k.attname = ANY ({keys});
 IF names IS NOT NULL AND NOT is_whole_key THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s is partitioned by %s, and a key must not change in a partitioned '
-        'table; pass the columns that are unique without it, as in key=''id''', {relation_name}::regclass, names);
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s is partitioned by %s, and a key must not change in a '
+        'partitioned table; pass the columns that are unique without it, as in key=''id''', {relation_name}::regclass, names);
 END IF;
 
 CREATE OR REPLACE FUNCTION {key}(owner text, {declared}) LANGUAGE plpgsql STABLE AS $ticker$ BEGIN
@@ -129,14 +135,16 @@ END $ticker$;
 CREATE OR REPLACE VIEW {rows} AS SELECT {id}(ticker_o) AS id, {active}(ticker_o) AS active, {columns}
 FROM {relation} ticker_o, (SELECT) AS one;
 
-SELECT string_agg(format('v.ticker_key_%s OPERATOR(%s) %s', n - 1, coalesce(e.operator, 'pg_catalog.='), ({values})[n]), ' AND ')
+SELECT string_agg(
+    format('v.ticker_key_%s OPERATOR(%s) %s', n - 1, coalesce(e.operator, 'pg_catalog.='), ({values})[n]), ' AND ')
 INTO compared
 FROM unnest({keys}) WITH ORDINALITY AS column_of_key (name, n) LEFT JOIN LATERAL (
     SELECT format('%I.%s', s.nspname, p.oprname) AS operator
     FROM pg_attribute a JOIN pg_index x ON x.indrelid = a.attrelid AND x.indisunique
     CROSS JOIN LATERAL unnest(x.indkey::int2[], x.indclass::oid[]) AS i (attnum, opclass)
     JOIN pg_opclass c ON c.oid = i.opclass
-    JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype AND m.amopstrategy = 3
+    JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amopstrategy = 3
+        AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype
     JOIN pg_operator p ON p.oid = m.amopopr JOIN pg_namespace s ON s.oid = p.oprnamespace
     WHERE a.attrelid = {relation_name}::regclass AND a.attname = column_of_key.name AND i.attnum = a.attnum
     ORDER BY x.indisprimary DESC LIMIT 1) e ON true;
@@ -169,7 +177,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
 
 CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ DECLARE held text; BEGIN
     IF TG_WHEN = 'BEFORE' THEN
-        RAISE EXCEPTION 'the key of a row in the partitioned table % cannot change, because its tasks would not follow', TG_RELID::regclass;
+        RAISE EXCEPTION 'the key of a row in the partitioned table % cannot change, because its tasks would not follow',
+            TG_RELID::regclass;
     END IF;
     IF TG_OP = 'INSERT' OR {active}(OLD) <> {active}(NEW) THEN
         IF TG_OP = 'INSERT' THEN held := {id}(NEW); ELSE held := {id}(OLD); END IF;
@@ -217,15 +226,15 @@ IF EXISTS (SELECT FROM {tasks} WHERE owner_type = {type}) THEN BEGIN
     WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
     PERFORM set_config('row_security', given_security, true);
 EXCEPTION WHEN insufficient_privilege THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s has tasks, and %s cannot see all of its rows (%s); install the '
-        'triggers as a role that can, such as one with BYPASSRLS', {relation_name}::regclass, current_user, SQLERRM);
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s has tasks, and %s cannot see all of its rows (%s); '
+        'install the triggers as a role that can, such as one with BYPASSRLS', {relation_name}::regclass, current_user, SQLERRM);
 END; END IF;
 
 EXIT;
 EXCEPTION WHEN lock_not_available THEN
     IF attempt = {attempts} THEN
-        RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s, or one of its tasks, is locked by another transaction '
-            '({attempts} attempts failed); install the triggers when that has ended', {relation_name}::regclass);
+        RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s, or one of its tasks, is locked by another '
+            'transaction ({attempts} attempts failed); install the triggers when that has ended', {relation_name}::regclass);
     END IF;
     PERFORM pg_sleep(0.5);
 END; END LOOP;

@@ -85,7 +85,8 @@ UPDATE {schema}.pauses p SET value = %(new)s WHERE scope = 'owner_type' AND valu
 -- Deletes each task of the new type that has the owner's id and the name of one of the next tasks of the old type. The old task
 -- then runs no earlier than the deleted one would have.
 WITH chosen AS MATERIALIZED (
-    SELECT id, owner_id, name FROM {schema}.tasks WHERE owner_type = %(old)s AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s FOR UPDATE
+    SELECT id, owner_id, name FROM {schema}.tasks WHERE owner_type = %(old)s AND id > %(after)s::bigint
+    ORDER BY id LIMIT %(limit)s FOR UPDATE
 ), gone AS (
     DELETE FROM {schema}.tasks t USING chosen c WHERE t.owner_type = %(new)s AND t.owner_id = c.owner_id AND t.name = c.name
         AND set_config('ticker.by', %(by)s, true) IS NOT NULL

@@ -379,3 +379,11 @@ def test_the_path_that_django_tenants_sets_stays(environ: dict[str, str]) -> Non
     command = [sys.executable, "-c", OF_TENANTS]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | environ, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == ["True crm, public"] * 2, done.stderr
+
+
+def test_the_rows_that_an_application_makes_of_its_answers_are_its_own_matter(database_url: str) -> None:
+    def strict(cursor: psycopg.Cursor[Any]) -> Any:
+        raise AssertionError("no statement of the application was sent")
+
+    with psycopg.connect(database_url, row_factory=strict) as connection:
+        assert ticker.register(connection, "poll", every="1m").function == "poll"

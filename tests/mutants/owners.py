@@ -130,8 +130,8 @@ OWNERS = (
     Mutant(
         "owners-that-are-back-lose-their-tasks",
         CHECKS,
-        """f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)\"""",
-        "of_type",
+        """return f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)\"""",
+        "return of_type",
         "Only tasks whose owner has no row are orphans.",
         (f"{CHECKED}test_an_orphan_whose_row_is_back_keeps_its_tasks",),
     ),

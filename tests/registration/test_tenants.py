@@ -287,3 +287,16 @@ def test_tables_that_are_not_declared_are_named_as_before(database_url, db):
     ]  # fmt: skip
     assert '"public"."channels"' in "".join(owners.triggers(Channel))
     assert f'"{A}"."channels"' in "".join(owners.triggers(Channel, table_schema=A))
+
+
+def test_a_declared_table_changes_no_other_of_its_name():
+    class App(DeclarativeBase): ...
+
+    class Elsewhere(App):
+        __tablename__ = "channels"
+        __table_args__ = {"schema": "app"}  # noqa: RUF012 - SQLAlchemy's own way
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    owners.per_schema(Elsewhere)
+    assert owners.type_of("channels") == owners.type_of("channels", "crm") == "channels"
+    assert owners.type_of(Elsewhere, B) == f"{B}.channels"

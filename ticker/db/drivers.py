@@ -125,13 +125,19 @@ def explained(denied: Callable[[str], TickerError] | None = None) -> Iterator[No
     try:
         yield
     except Exception as error:
-        origin: Any = error
-        while inner := getattr(origin, "orig", None) or origin.__cause__:  # of SQLAlchemy; of Django and asyncpg
-            origin = inner
-        state = getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or ""
+        state, text = answer_of(error)
         if explain := denied if state == "42501" else EXPLAINED.get(state):  # insufficient_privilege
-            raise explain(str(origin).partition("\n")[0]) from error
+            raise explain(text) from error
         raise
+
+
+def answer_of(error: BaseException) -> tuple[str, str]:
+    """Returns the SQLSTATE of PostgreSQL's answer, or an empty string if there was none, and the first line of its text."""
+    origin: Any = error
+    while inner := getattr(origin, "orig", None) or origin.__cause__:  # of SQLAlchemy; of Django and asyncpg
+        origin = inner
+    state = getattr(origin, "sqlstate", None) or getattr(origin, "pgcode", None) or ""
+    return state, str(origin).partition("\n")[0]
 
 
 def _bound(session: Any, about: Iterable[Any]) -> Any:

@@ -79,13 +79,14 @@ def outlived(db: Any, schema: str, *, partitioned: bool = False) -> Iterator[str
 
     DROP, DETACH and TRUNCATE of a partition fire no trigger.
     """
-    for guard in sql.on(db, schema)("guards"):
-        if guard["is_partitioned"] or not partitioned:
-            for type_, condition in without_owner(db, schema, guard["type"]):
-                with nothing_hidden(db, schema, type_):
-                    [(tasks,)] = db.execute(f'SELECT count(*) FROM "{schema}".tasks t WHERE {condition}')
-                if tasks:
-                    yield f"tasks of {type_} that outlived their owner: {tasks}; delete them: ticker owners --orphans --remove"
+    execute = sql.on(db, schema)
+    for guard in execute("guards"):
+        if (guard["is_partitioned"] or not partitioned) and (condition := _without_row(execute, schema, guard)):
+            with nothing_hidden(db, schema, guard["type"]):
+                [(tasks,)] = db.execute(f'SELECT count(*) FROM "{schema}".tasks t WHERE {condition}')
+            if tasks:
+                remedy = "delete them: ticker owners --orphans --remove"
+                yield f"tasks of {guard['type']} that outlived their owner: {tasks}; {remedy}"
 
 
 def is_followed(execute: Execute, schema: str, type_: str) -> bool:
@@ -108,12 +109,17 @@ def without_owner(db: Any, schema: str, type_: str | None = None) -> Iterator[tu
     """
     execute = sql.on(db, schema)
     for guard in execute("guards"):
-        if type_ in (None, guard["type"]):
-            of_type = f"t.owner_type = {quoted(guard['type'], chr(39))}"
-            if guard["rows"]:
-                yield guard["type"], f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)"
-            elif not guard["is_table"] and not is_followed(execute, schema, guard["type"]):
-                yield guard["type"], of_type
+        if type_ in (None, guard["type"]) and (condition := _without_row(execute, schema, guard)):
+            yield guard["type"], condition
+
+
+def _without_row(execute: Execute, schema: str, guard: Row) -> str:
+    """Returns the condition over tasks `t` of this type whose owner has no row. It is empty if that cannot be told."""
+    of_type = f"t.owner_type = {quoted(guard['type'], chr(39))}"
+    if guard["rows"]:
+        return f"{of_type} AND NOT EXISTS (SELECT FROM {guard['rows']} o WHERE o.id = t.owner_id)"
+    is_gone = not guard["is_table"] and not is_followed(execute, schema, guard["type"])
+    return of_type if is_gone else ""
 
 
 @contextmanager

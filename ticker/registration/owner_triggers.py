@@ -11,7 +11,7 @@ from sqlalchemy.engine.mock import MockConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Mapper
 
-from ticker.db.connections import first_line
+from ticker.db.drivers import answer_of
 from ticker.db.sql import listed, rule
 from ticker.errors import BadInput
 from ticker.registration.owner_names import function_name, guard_name, quoted, trigger_name
@@ -75,7 +75,8 @@ def installation(type_: str, relation: str, keys: Sequence[str], condition: Cond
     """Returns the statement of `triggers` for a quoted table."""
     names = _names(type_, schema)
     parts = {
-        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]), **{f"active_{row}": condition(row) if condition else "true" for row in ROWS},
+        **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]),
+        **{f"active_{row}": condition(row) if condition else "true" for row in ROWS},
         "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "spelled": rule("spelled", schema, "t"),
         "relation": relation, "type": _text(type_), "tasks": f"{quoted(schema)}.tasks",
         "templates": f"{quoted(schema)}.templates", "lock": "NO KEY UPDATE" if condition else "KEY SHARE",
@@ -181,9 +182,9 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
         try:
             connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
         except DBAPIError as error:
-            if REFUSED not in (getattr(error.orig, name, "") for name in ("sqlstate", "pgcode")):
+            state, problem = answer_of(error)
+            if state != REFUSED:
                 raise
-            problem = first_line(error.orig or error)
             raise BadInput("table", None, problem) from None  # SQLAlchemy's error has the whole statement
 
 

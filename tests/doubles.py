@@ -676,8 +676,8 @@ class MemoryBatch:
             for t in self._tasks.claim(rows)
         ]  # fmt: skip
 
-    def put_back(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        for id_, due in occurrences:
+    def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
+        for id_, due, _ in occurrences:
             row = self._tasks[id_]
             if row.next_run is None or row.next_run >= due:
                 self._tasks.change(id_, waiting=tuple(w for w in row.waiting if w != due), next_run=due, returned=due)

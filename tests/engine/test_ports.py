@@ -934,7 +934,7 @@ def test_after_the_clock_was_set_back_the_end_of_a_pause_does_not_lie_ahead(tabl
 def test_an_occurrence_of_a_paused_task_goes_back_to_the_row(tables, store):
     id_ = tables.add_task(waiting=(NOW - MINUTE, NOW), next_run=NOW + MINUTE)
     with store.batch() as rows:
-        rows.put_back([(id_, NOW)])
+        rows.put_back([(id_, NOW, Reason.POSTPONED)])
     row = tables.task(id_)
     assert (row.waiting, row.next_run, row.returned) == ((NOW - MINUTE,), NOW, NOW)
 
@@ -945,7 +945,7 @@ def test_an_occurrence_that_went_back_has_a_record_if_the_task_becomes_due_at_an
 ):
     id_ = tables.add_task(waiting=(NOW,), next_run=NOW + 5 * MINUTE)
     with store.batch() as rows:
-        rows.put_back([(id_, NOW)])
+        rows.put_back([(id_, NOW, Reason.POSTPONED)])
     tables.put(id_, next_run=moved_to)
     records = [(run.occurrence, run.outcome, run.reason) for run in tables.runs()]
     assert records == [(NOW, Outcome.DROPPED, Reason.SUPERSEDED)] * recorded

@@ -119,8 +119,8 @@ class PostgresBatch:
         self._swept["claim_waiting"] = (rows and rows[0]["upto"]) or 0
         return [_waiting(row) for row in rows]
 
-    def put_back(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        self._columns("put_back", ("ids", "occurrences"), occurrences)
+    def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
+        self._columns("put_back", ("ids", "occurrences", "reasons"), occurrences)
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         names = ("ids", "occurrences", "outcomes", "reasons")

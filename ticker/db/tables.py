@@ -110,6 +110,7 @@ tasks = Table(
     Column("again_at", TIME, info={"domain": "again"}),
     Column("pause_id", BigInteger),
     Column("returned", TIME, info={"domain": "returned"}),
+    Column("wait_reason", Text, info={"domain": "short"}),
     Column("during", Text, nullable=False, server_default="", info={"domain": "during"}),
     Column("unpushed_event", BigInteger),
     UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),

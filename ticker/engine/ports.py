@@ -159,8 +159,8 @@ class Batch(Protocol):
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
 
-    def put_back(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        """Takes (task id, occurrence), each of a different task. Makes the occurrences next runs again that wait for no job."""
+    def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
+        """Takes (task id, occurrence, why), each of a different task. Makes the occurrences next runs again that wait for no job."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start. Records each one that has no record yet."""

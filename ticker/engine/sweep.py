@@ -81,7 +81,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         queue.forget(gone, {due.queue for due in (*expired, *back)})
         receipts = queue.push([job.spec for job in packed])
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
-        rows.put_back([(due.id, due.occurrence) for due in back])
+        rows.put_back([(due.id, due.occurrence, Reason.POSTPONED) for due in back])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
         more = rows.has_more()

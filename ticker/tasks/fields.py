@@ -179,7 +179,7 @@ OF_NEW = (
 class Task:
     """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
 
-    `pause` describes the pause of many tasks that is in force for it. If that pause is over and the task still waits for its turn,
+    `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause of many tasks that is in force for it. If that pause is over and the task still waits for its turn,
     `is_resuming` is True. `unknown_function`: workers have announced functions, but not that of the task, which has not started since
     its last edit.
     """
@@ -212,6 +212,7 @@ class Task:
     push_errors: int
     push_error: str
     push_after: datetime | None
+    wait_reason: str | None
     last_run: datetime | None
     last_occurrence: datetime | None
     running_until: datetime | None

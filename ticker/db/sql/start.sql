@@ -62,6 +62,10 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 -- The refusals that leave no record.
 ('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed')
 
+-- rule: goes_back
+-- The refusals after which an occurrence or a planned run goes back to its row, with this reason: it is pushed again.
+('limited', 'postponed')
+
 -- rule: outlived
 -- The occurrence can wait no longer: a newer one is due, or waits. Or the clock was set back, and the task is due before an
 -- occurrence from ahead. (Cron and calendar come to that time again.)
@@ -78,7 +82,7 @@ WITH asked AS MATERIALIZED (
         AS a (task_id, occurrence, token, job_id)
 ), locked AS MATERIALIZED (
     SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
-        owner_active, queue, group_name, paused_by, paused_until, next_run, returned, waiting, batch_jobs, last_run, last_occurrence, run_token,
+        owner_active, queue, group_name, paused_by, paused_until, next_run, returned, wait_reason, waiting, batch_jobs, last_run, last_occurrence, run_token,
         running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), instant AS MATERIALIZED (
@@ -126,7 +130,8 @@ WITH asked AS MATERIALIZED (
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
-        returned = CASE WHEN j.refusal IN ('limited', 'postponed') THEN j.occurrence ELSE j.returned END,
+        returned = CASE WHEN j.refusal IN {goes_back} THEN j.occurrence ELSE j.returned END,
+        wait_reason = CASE WHEN j.refusal IN {goes_back} THEN j.refusal ELSE j.wait_reason END,
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
                                WHEN j.refusal IS NULL THEN j.occurrence
@@ -138,7 +143,7 @@ WITH asked AS MATERIALIZED (
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-        WHEN j.refusal IN ('limited', 'postponed') THEN least(j.next_run, j.occurrence)
+        WHEN j.refusal IN {goes_back} THEN least(j.next_run, j.occurrence)
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
@@ -228,7 +233,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- rule: final
 -- The decision on a planned run is written: it starts, or is dropped.
-t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided', 'limited', 'postponed'), true)
+t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided') AND t.refusal NOT IN {goes_back}, true)
 
 -- rule: judged_plan
 WITH locked AS MATERIALIZED (
@@ -270,8 +275,8 @@ WITH locked AS MATERIALIZED (
 
 -- rule: decided_plan
 ), put_off AS (
-    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL
-    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND (j.refusal = 'postponed' OR j.refusal = 'limited' AND NOT %(waits)s::boolean)
+    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL, reason = j.refusal
+    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND j.refusal IN {goes_back} AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,

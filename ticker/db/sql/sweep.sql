@@ -285,12 +285,12 @@ ORDER BY id
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: put_back
--- Makes occurrences of different, paused tasks the next runs again, because their jobs are gone. After the clock was set back, a task
--- that is due before its occurrence goes on waiting.
+-- Makes occurrences of different tasks the next runs again, each for a reason: their jobs are gone, or end without them. After the
+-- clock was set back, a task that is due before its occurrence goes on waiting.
 UPDATE {schema}.tasks t SET waiting = array_remove(t.waiting, b.occurrence),
     batch_jobs = nullif(t.batch_jobs - {schema}.micros(b.occurrence), '{}'),
-    next_run = b.occurrence, returned = b.occurrence
-FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS b (id, occurrence)
+    next_run = b.occurrence, returned = b.occurrence, wait_reason = b.reason
+FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(reasons)s::text[]) AS b (id, occurrence, reason)
 WHERE t.id = b.id AND coalesce(t.next_run >= b.occurrence, true)
 
 -- name: settle_waiting

@@ -19,7 +19,7 @@ DROP TRIGGER tasks_note_return ON tasks;
 DROP INDEX tasks_paused;
 DROP INDEX tasks_due;
 DROP INDEX tasks_due_limited;
-ALTER TABLE tasks DROP COLUMN pause_id, DROP COLUMN returned, DROP COLUMN during;
+ALTER TABLE tasks DROP COLUMN pause_id, DROP COLUMN returned, DROP COLUMN wait_reason, DROP COLUMN during;
 CREATE INDEX tasks_paused ON tasks (id) WHERE paused_by IS NOT NULL;
 CREATE INDEX tasks_due ON tasks (next_run)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NULL;

@@ -45,11 +45,12 @@ FOR EACH ROW EXECUTE FUNCTION note_pause();
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_during AS text;
 CREATE DOMAIN ticker_returned AS timestamptz;
--- The pause for which the due task waits. An occurrence whose job ended before it could start: it is the next run again. The hours
--- of the day, and the days of the week, in which the task is due ('' for always).
+-- The pause for which the due task waits. An occurrence whose job ended before it could start, and why: it is the next run again,
+-- and is pushed after `push_after`. The hours of the day, and the days of the week, in which the task is due ('' for always).
 ALTER TABLE tasks
     ADD COLUMN pause_id bigint,
     ADD COLUMN returned ticker_returned,
+    ADD COLUMN wait_reason ticker_short,
     ADD COLUMN during ticker_during DEFAULT '' NOT NULL;
 ALTER DOMAIN ticker_returned ADD CONSTRAINT ticker_returned_check
     CHECK (VALUE BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z') NOT VALID;
@@ -85,6 +86,7 @@ BEGIN
     END IF;
     NEW.dropped := NEW.dropped + added;
     NEW.returned := nullif(NEW.returned, OLD.returned);
+    NEW.wait_reason := CASE WHEN NEW.returned IS NOT NULL THEN NEW.wait_reason END;
     RETURN NEW;
 END $$;
 CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON tasks FOR EACH ROW

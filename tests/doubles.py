@@ -336,7 +336,7 @@ class MemoryStore:
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
-        full: Collection[str] = (), after: tuple[datetime, int] | None = None,
+        full: Collection[str] = (), after: tuple[datetime, int] | None = None, delays: Mapping[str, float] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         pushed = [
             self.tasks[run.task_id]
@@ -930,7 +930,8 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
         task.tolerance_ms, pace_ms=task.pace_ms, during=task.during, resumed_at=task.resumed_at,
-        waiting=len([due for due in task.waiting if due != task.next_run]),
+        waiting=len([due for due in task.waiting if due != task.next_run]), owner_type=task.owner_type, owner_id=task.owner_id,
+        priority=task.priority,
     )  # fmt: skip
 
 

@@ -146,6 +146,13 @@ class DueTask(NamedTuple):
     during: str = ""  # the hours in which an interval task is due
     resumed_at: datetime | None = None  # when it was last resumed, enabled, or let go after a pause of many tasks
     waiting: int = 0  # how many of its other occurrences have a job that waits
+    owner_type: str = ""
+    owner_id: str = ""
+    priority: int = 0
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        return self.owner_type, self.owner_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,29 @@ def test_when_room_is_short_no_owner_takes_all_of_it(environ, db, store, queue):
     assert sum(bool(task.waiting) for task in ticker.list_tasks(db)) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("depths", [{}, {"polling": 400}])
+def test_owners_take_turns_within_one_claim_with_or_without_a_limit(environ, db, store, queue, redis, depths):
+    greedy = [
+        ticker.register(db, "poll", owner="mail:greedy", name=f"{n}", every="1m", priority=n // 19) for n in range(20)
+    ]
+    modest = ticker.register(db, "poll", owner="mail:modest", every="1m")
+    elsewhere = ticker.register(db, "poll", owner="mail:modest", name="elsewhere", every="1m", queue="reports")
+    tick(store, queue, options=TickOptions(depths=depths))
+    pushed = [int(job.split(b"-t")[1].split(b"-")[0]) for job in redis.lrange("rq:queue:polling", 0, -1)]
+    assert pushed == [greedy[19].id, modest.id, *(task.id for task in greedy[:19])]
+    assert ticker.get(db, elsewhere).waiting
+
+
+@pytest.mark.slow
+def test_beyond_one_claim_the_oldest_go_first(environ, db, store, queue, redis):
+    greedy = [ticker.register(db, "poll", owner="mail:greedy", name=f"{n}", every="1m") for n in range(5)]
+    modest = ticker.register(db, "poll", owner="mail:modest", every="1m")
+    tick(store, queue, options=TickOptions(batch=3))
+    pushed = [int(job.split(b"-t")[1].split(b"-")[0]) for job in redis.lrange("rq:queue:polling", 0, -1)]
+    assert pushed == [*(task.id for task in greedy[:4]), modest.id, greedy[4].id]
+
+
 @pytest.mark.parametrize(
     "text", ["polling", "=5", "polling=0", "polling=-1", "polling=x", "polling=1e3", "a=1,b", "polling=9999999999"]
 )

@@ -90,6 +90,7 @@ class TickJob:
         self._heartbeat = Heartbeat(settings.heartbeat_url)
         self._unattended: dict[str, int] = {}
         self._queues: list[str] = []
+        self._delays: Mapping[str, float] = {}
         self._leased: dict[str, str] = {}
         self._passes = 0
         self.alarm: WakeUp | None = None
@@ -108,6 +109,7 @@ class TickJob:
         try:
             report = self._pass()
             self._lease_queues()
+            self._delays = self._queue.ages(self._queues)
             unattended = self._count_workers(report.now).unattended
             self._warn_of_unattended_queues(unattended)
             self._log(report)
@@ -180,6 +182,7 @@ class TickJob:
             depths=settings.queue_depth,
             waiting_jobs=settings.waiting_jobs,
             ahead=LOOK_AHEAD // timedelta(milliseconds=1) if self.alarm else 0,
+            delays=self._delays,
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)

@@ -192,9 +192,11 @@ class PostgresStore:
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
-        full: Collection[str] = (), after: tuple[datetime, int] | None = None,
+        full: Collection[str] = (), after: tuple[datetime, int] | None = None, delays: Mapping[str, float] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
-        which = {"now": now, "limit": limit, "ahead": ahead, "without": list(without), "full": list(full)}
+        which = {
+            "now": now, "limit": limit, "ahead": ahead, "without": list(without), "full": list(full), "delays": json.dumps({**(delays or {})}),
+        }  # fmt: skip
         after_run, after_id = after or BEFORE_ALL
         rows = self.execute("limited_due", **which, look_ahead=look_ahead, after_run=after_run, after_id=after_id)
         rows += self.execute("limited_planned", **which)

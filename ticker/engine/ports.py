@@ -238,12 +238,13 @@ class Store(Protocol):
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
-        full: Collection[str] = (), after: tuple[datetime, int] | None = None,
+        full: Collection[str] = (), after: tuple[datetime, int] | None = None, delays: Mapping[str, float] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
         """Returns due tasks with limits, oldest first, and planned runs of tasks with limits, and whether there are more.
 
         Up to `limit` tasks are returned, none of them of the queues `without` or with a key in `full`. They come after the task
-        `after`, which is a next_run and an id. What will probably be free within `ahead` milliseconds counts as room.
+        `after`, which is a next_run and an id. What will probably be free within `ahead` milliseconds counts as room. So does what
+        may start within the delay of a queue, in seconds, but only at the pace of the limit.
         """
 
     def watched(self, now: datetime, period: int) -> timedelta:

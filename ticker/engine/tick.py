@@ -110,6 +110,8 @@ class TickOptions:
     """The maximum number of waiting jobs of a task."""
     ahead: int = 0
     """Milliseconds ahead, if the loop looks again at keys without room: what will probably be free by then counts."""
+    delays: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which the first job of each queue has waited. Keys get the room that they will have when a job starts."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
     """Calls a `Push` in one or several threads. Returns what each of them pushed."""
 
@@ -202,11 +204,21 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
         return push_planned(work, lambda rows: rows.claim_planned(now, most, None, limited))
 
     def due(most: int) -> Pushed:
-        return push_due(work, lambda rows: rows.claim_due(now, look_ahead, most, limited))
+        return push_due(work, lambda rows: taking_turns(rows.claim_due(now, look_ahead, most, limited)))
 
     by_thread = work.options.push_threads(lambda: in_turns(planned, due, options=work.options))
     all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*by_thread, strict=True))
     return all_planned, all_due
+
+
+def taking_turns(claimed: Sequence[DueTask]) -> list[DueTask]:
+    """Returns the tasks of one claim in the turns of their owners at each queue, so that no owner's tasks delay all others."""
+    tasks = {task.id: task for task in claimed}
+    places = [
+        LimitedTask(task.id, task.occurrence, task.queue, (task.queue,), owner=task.owner, priority=task.priority)
+        for task in claimed
+    ]
+    return [tasks[place.id] for place in key_limits.in_turn(places)]
 
 
 class Keyed(NamedTuple):
@@ -224,7 +236,9 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
     full, after, listed = set[str](), None, options.batch
     while True:
         without = [name for name, room in left.items() if room <= 0]
-        found, more = work.store.limited_due(now, options.look_ahead, listed, options.ahead, without, full, after)
+        found, more = work.store.limited_due(
+            now, options.look_ahead, listed, options.ahead, without, full, after, options.delays
+        )
         choice = key_limits.choose(found, left, now, more)
         of_runs, of_tasks = push_chosen(work, choice.tasks)
         planned, due, looks = planned + of_runs, due + of_tasks, [*looks, choice.look_at]

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from redis import Redis
@@ -241,6 +242,18 @@ class RedisQueue:
                 busy[crew] += state == b"busy"
         waiting = {name: length if isinstance(length, int) else 0 for name, length in zip(known, lengths, strict=True)}
         return Staff(waiting, [Crew(queues, count, busy[queues]) for queues, count in crews.items()])
+
+    def ages(self, names: Sequence[str]) -> dict[str, float]:
+        """Returns for how many seconds the first job of each queue has waited. Leaves out queues without jobs."""
+        with translated():
+            heads = answers(self._connection, [("LINDEX", f"rq:queue:{name}".encode(), "0") for name in names])
+            first = {name: head for name, head in zip(names, heads, strict=True) if isinstance(head, bytes)}
+            times = answers(self._connection, [("HGET", b"rq:job:" + head, "enqueued_at") for head in first.values()])
+        now, ages = clock.python_utc(), {}
+        for name, at in zip(first, times, strict=True):
+            with suppress(ValueError, TypeError, AttributeError):  # no time of RQ
+                ages[name] = max(0.0, (now - datetime.fromisoformat(at.decode())).total_seconds())
+        return ages
 
     def unattended(self) -> dict[str, int]:
         """Returns the queues with waiting jobs and no worker, and the number of their jobs."""

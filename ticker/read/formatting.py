@@ -110,6 +110,7 @@ def state(task: Task) -> str:
         "unknown_function": task.unknown_function,
         "running": task.running_until is not None,
         "waiting": bool(task.waiting),
+        "limited": task.is_held_back,
         "failing": task.failures > 0,
     }
     return next((word for word, is_so in facts.items() if is_so), "ok")

@@ -17,7 +17,7 @@ from ticker.errors import ConfigurationError, Unavailable, start_worker
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import entries, formatting, overview, pauses, tasks, workers
-from ticker.read.explain import span
+from ticker.read.explain import counted, span
 from ticker.read.tasks import TickerStatus
 from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
@@ -68,7 +68,8 @@ class Health:
     `unattended`: how many jobs wait in each of our queues without a worker. `announced`: the queues that workers have announced. `ahead`: the database's clock minus this host's.
     `late`: how many tasks are late; up to 100,000 are counted, and they are no problem by themselves. `last_stop`: says when the
     last ticker stopped, if no other one ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue
-    needs. `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
+    needs. `held`: how many tasks each limit has kept waiting for over an interval. `foreign`: why the tables belong to another
+    installation. `leased`: our queues that another installation has leased.
     """
 
     database_error: str
@@ -84,12 +85,20 @@ class Health:
     late: int = 0
     pauses: tuple[Pause, ...] = ()
     needs: tuple[Need, ...] = ()
+    held: dict[str, int] = field(default_factory=dict)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Returns sentences about queues with too few workers. A restart of a process does not help, so these are no problems."""
+        """Returns sentences about queues with too few workers, and limits that are too tight. No problems: a restart does not help."""
         few = [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
-        return tuple(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few)
+        return (
+            *(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few),
+            *(
+                f"{counted(tasks, 'task')} with the limit {key} {'has' if tasks == 1 else 'have'} waited for room for over an interval; "
+                "raise the limit, or the interval; ticker limits lists the keys without room"
+                for key, tasks in self.held.items()
+            ),
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -204,7 +213,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
-            pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)), late=overview.late(db),
+            pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.held_too_long(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 

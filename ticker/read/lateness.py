@@ -1,4 +1,4 @@
-"""Says which tasks are late. The rules `late_due`, `late_in_queue` and `held_back` (ticker/db/sql/rules.sql) say the same."""
+"""Says which tasks are late. The rule `late` (ticker/db/sql/rules.sql) says the same."""
 
 from datetime import datetime
 
@@ -29,5 +29,5 @@ def late_since(task: Task, now: datetime) -> datetime | None:
     if not task.is_runnable:
         return None
     bound = now - timing.span(late_ms() + max(task.tolerance_ms, LEAST_GRACE))
-    due = (*task.waiting[:1], *([due_since(task.next_run, task)] if task.next_run else []))
+    due = (*task.waiting[:1], *([due_since(task.next_run, task)] if task.next_run and not task.is_held_back else []))
     return min((since for since in due if since < bound), default=None)

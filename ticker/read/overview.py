@@ -32,8 +32,8 @@ class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at least
-    30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: the same for tasks with
-    limits that have not been pushed, which `late` does not count. Usually a key has no room.
+    30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: due tasks with limits
+    that the last tick has not pushed. `late` does not count them.
     """
 
     tasks: int
@@ -123,6 +123,13 @@ def counts() -> Steps[Counts]:
 def late() -> Steps[int]:
     """Counts the late tasks."""
     return int((yield query("late", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST))[0]["late"])
+
+
+@reads
+def held_too_long() -> Steps[dict[str, int]]:
+    """Counts the tasks that a limit has kept waiting for over an interval, by limit."""
+    rows = yield query("limits_held_too_long", now=clock.now(), most=COUNTED_AT_MOST)
+    return {row["key"]: row["tasks"] for row in rows}
 
 
 @reads

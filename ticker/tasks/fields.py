@@ -179,9 +179,10 @@ OF_NEW = (
 class Task:
     """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
 
-    `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause of many tasks that is in force for it. If that pause is over and the task still waits for its turn,
-    `is_resuming` is True. `unknown_function`: workers have announced functions, but not that of the task, which has not started since
-    its last edit.
+    `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause of many tasks
+    that is in force for it. If that pause is over and the task still waits for its turn, `is_resuming` is True. `is_held_back`: a limit
+    kept it from being pushed at the last tick. `unknown_function`: workers have announced functions, but not that of the task, which
+    has not started since its last edit.
     """
 
     id: int
@@ -258,6 +259,7 @@ class Task:
     during: str
     pause: str | None
     is_resuming: bool
+    is_held_back: bool
     unknown_function: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
 

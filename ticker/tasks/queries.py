@@ -8,7 +8,7 @@ from ticker.db.steps import JSON_COLUMNS, Query
 from ticker.tasks.fields import DEFAULTS, Task
 
 COMPUTED = {
-    "pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "unknown_function": "{unknown_function t}", "tick_ms": "{tick_ms}",
+    "pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "is_held_back": "coalesce({held_back t}, false)", "unknown_function": "{unknown_function t}", "tick_ms": "{tick_ms}",
 }  # fmt: skip
 """The columns of `{task}` that are rules, not columns of the table."""
 

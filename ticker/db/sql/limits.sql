@@ -54,6 +54,13 @@ FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
     FROM {schema}.slots WHERE key = k.key) s
 ORDER BY k.waiting DESC, k.key
 
+-- name: limits_held_too_long
+-- Returns the limits of the tasks that a limit has kept waiting for over an interval, and the number of these tasks.
+SELECT k.limited_by AS key, count(DISTINCT t.id)::int AS tasks
+FROM (SELECT id, limits FROM {schema}.tasks t WHERE {held_too_long t} ORDER BY next_run LIMIT %(most)s) t
+    JOIN {schema}.limited_keys k ON k.key = ANY (t.limits)
+WHERE k.limited_by IS NOT NULL GROUP BY k.limited_by ORDER BY k.limited_by
+
 -- rule: runs_of_keys
 -- The oldest active runs with a slot of each key.
 SELECT k.key, h.* FROM unnest(%(keys)s::text[]) AS k (key), LATERAL (

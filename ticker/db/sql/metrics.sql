@@ -67,13 +67,13 @@ SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8
 FROM {schema}.tasks WHERE waiting <> '{}' GROUP BY queue ORDER BY queue
 
 -- name: use_of_limits
--- Adds up the use of each declared limit over its keys in use, for the first limits by key. A task counts as waiting if it is
--- `limited`.
+-- Adds up the use of each declared limit over its keys in use, for the first limits by key. A task counts as waiting if the
+-- limit has kept it for over an interval.
 WITH i AS MATERIALIZED (
     SELECT {now} AS now
 ), waiting AS (
     SELECT u.key, count(*) AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
-    WHERE {held_back t} GROUP BY u.key
+    WHERE {held_too_long t} GROUP BY u.key
 ), used AS (
     SELECT key, count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS starts
     FROM {schema}.slots s JOIN {schema}.limited_keys k USING (key) WHERE s.until > (SELECT now FROM i) GROUP BY key

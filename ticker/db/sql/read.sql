@@ -162,6 +162,9 @@ WITH asked AS MATERIALIZED (
      WHERE {late_due t} AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks t
+     WHERE {late_limited t} AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks t
      WHERE {late_in_queue t} AND (SELECT late FROM asked) LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks

@@ -89,21 +89,36 @@ t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resume
 -- The task t has no limits, and should have been pushed.
 {unlimited t} AND {overdue t}
 
+-- rule: has_limit
+-- A key of the task t has a limit, or is held off, or starts again.
+EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = ANY (t.limits)
+        AND (k.limited_by IS NOT NULL OR k.held_until > (SELECT {now}) OR k.allowed IS NOT NULL))
+
 -- rule: held_back
--- The same for a task with limits: usually, a key has no room.
-{limited t} AND {overdue t}
+-- A limit keeps the task t waiting: it was due at the last tick, which has not pushed it.
+{limited t} AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers) AND t.push_errors = 0 AND {has_limit t}
+
+-- rule: held_too_long
+-- A limit has kept the task t waiting for over an interval, or for 10 minutes if it has none.
+{held_back t} AND t.next_run < (SELECT {now}) - coalesce(nullif({interval_ms t}, 0), 600000) * interval '1 millisecond'
+
+-- rule: late_limited
+-- The task t has keys, but no limit keeps it waiting: it should have been pushed.
+{limited t} AND {overdue t} AND NOT ({held_back t})
 
 -- rule: late_in_queue
 -- A job of the task t should have started.
 t.waiting <> '{}' AND {runnable t} AND t.waiting[1] < {late_before t}
 
 -- rule: late
-coalesce({late_due t} OR {late_in_queue t}, false)
+coalesce({late_due t} OR {late_limited t} OR {late_in_queue t}, false)
 
 -- rule: late_tasks
 -- Up to twice %(most)s late tasks, and since when they have been due.
 (SELECT id, min(since) AS since FROM (
         (SELECT t.id, greatest(t.next_run, t.resumed_at) AS since FROM {schema}.tasks t WHERE {late_due t} ORDER BY t.next_run LIMIT %(most)s + 1)
+        UNION ALL
+        (SELECT t.id, greatest(t.next_run, t.resumed_at) FROM {schema}.tasks t WHERE {late_limited t} ORDER BY t.next_run LIMIT %(most)s + 1)
         UNION ALL
         (SELECT t.id, t.waiting[1] FROM {schema}.tasks t WHERE {late_in_queue t} LIMIT %(most)s + 1)) t GROUP BY id)
 
@@ -217,7 +232,7 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
     {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.during, t.resumed_at,
-    cardinality(array_remove(t.waiting, t.next_run)) AS waiting
+    cardinality(array_remove(t.waiting, t.next_run)) AS waiting, t.owner_type, t.owner_id, t.priority
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.

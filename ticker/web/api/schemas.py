@@ -34,7 +34,7 @@ NAMES: Mapping[type, str] = {
     Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus", Pause: "Pause",
 }  # fmt: skip
 STATES = (
-    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting", "failing", "ok",
+    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting", "limited", "failing", "ok",
 )  # fmt: skip
 
 

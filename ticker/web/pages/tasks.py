@@ -31,6 +31,4 @@ def tasks(here: Site, request: Request) -> Shown:
 
 def overdue(task: Task, now: datetime) -> str:
     """Returns `late`, or `limited` if the task waits for room under its limits. Otherwise returns an empty text."""
-    if late_since(task, now) is None:
-        return ""
-    return "limited" if task.limits and not task.waiting else "late"
+    return "late" if late_since(task, now) is not None else "limited" if task.is_held_back else ""

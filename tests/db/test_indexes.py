@@ -154,7 +154,7 @@ def test_behind_a_clock_step_each_row_is_found_by_its_own_id(db):
     assert "tasks" not in read_whole(found)
 
 
-KEYED = {"now": NOW, "look_ahead": 1000, "limit": 1000, "ahead": 200, "without": []}
+KEYED = {"now": NOW, "look_ahead": 1000, "limit": 1000, "ahead": 200, "without": [], "delays": '{"polling": 2}'}
 
 
 def test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own(crowd):

@@ -22,13 +22,15 @@ from ticker.settings import Settings
 
 
 def test_tasks_are_counted_by_their_state(environ, db, asked):
+    ticked(db)
+    ticker.limit(db, "a", concurrency=1)
     for name, change in {
         "late": "next_run = clock_timestamp() - interval '6 m'",
-        "limited": "next_run = clock_timestamp() - interval '6 m', limits = '{a}'",
+        "limited": "next_run = clock_timestamp() - interval '6 m'",
         "failing": "failures = 2", "paused": "paused_by = 'ann'", "disabled": "enabled = false",
         "waiting": "waiting = ARRAY[clock_timestamp() - interval '7 s']",
     }.items():  # fmt: skip
-        task = ticker.register(db, "poll", name=name, every="1h")
+        task = ticker.register(db, "poll", name=name, every="1h", limits=["a"] * (name == "limited"))
         db.execute(f"UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 h' WHERE id = {task.id}")
         db.execute(f"UPDATE ticker.tasks SET {change} WHERE id = {task.id}")
     ticker.run_now(db, "late")
@@ -42,12 +44,13 @@ def test_tasks_are_counted_by_their_state(environ, db, asked):
 
 
 def test_a_declared_limit_is_measured_over_all_its_keys(environ, db, asked):
+    ticked(db)
     ticker.limit(db, "imap.*", concurrency=3, rate="2/1m", burst=2)
     ticker.limit(db, "unused", concurrency=5)
     for name, key in (("one", "imap.a"), ("two", "imap.b"), ("three", "no.limit"), ("four", "imap.a")):
         ticker.register(db, "poll", name=name, every="1h", limits=[key])
     db.execute(
-        "UPDATE ticker.tasks SET next_run = clock_timestamp() - CASE name WHEN 'four' THEN interval '9 s' ELSE '6 m' END"
+        "UPDATE ticker.tasks SET next_run = clock_timestamp() - CASE name WHEN 'four' THEN interval '9 s' ELSE '61 m' END"
     )
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + CASE n WHEN 1 THEN interval '1 m' ELSE '-1 m' END")
     db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 m' WHERE key <> 'imap.a'")

@@ -54,6 +54,24 @@ CROWDS = (
         ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
+        "oldest-first-within-a-claim",
+        "ticker/engine/tick.py",
+        "taking_turns(rows.claim_due(now, look_ahead, most, limited))",
+        "rows.claim_due(now, look_ahead, most, limited)",
+        "Owners take turns within the tasks of one claim, also in a queue without a limit.",
+        ("tests/engine/test_queue_limits.py::test_owners_take_turns_within_one_claim_with_or_without_a_limit",),
+    ),
+    Mutant(
+        "room-blind-to-the-delay-of-a-queue",
+        "ticker/db/sql/push.sql",
+        "least(ceil(f.pace * p.delay), greatest",
+        "least(0, greatest",
+        "Jobs that wait in a slow queue leave room for those that their key lets start within its delay.",
+        (
+            "tests/engine/test_limits_in_slow_queues.py::test_starts_come_at_the_pace_of_the_limit_however_long_their_queue_is[2-5-limit1]",
+        ),
+    ),
+    Mutant(
         "limited-tasks-beyond-their-room",
         "ticker/engine/key_limits.py",
         "(key, rooms[key] - 1)",

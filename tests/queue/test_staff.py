@@ -1,7 +1,11 @@
 """Which workers listen to which queues, as RQ knows them."""
 
+from datetime import timedelta
+
 import pytest
 
+from ticker import clock
+from ticker.engine import jobs
 from ticker.errors import QueueUnavailable
 from ticker.queue.rq import Crew, RedisQueue
 
@@ -41,3 +45,19 @@ def test_keys_of_another_type_count_as_empty(queue, redis):
 def test_a_server_that_does_not_answer_is_an_error_of_the_queue(closed_port):
     with pytest.raises(QueueUnavailable):
         RedisQueue.from_url(f"redis://127.0.0.1:{closed_port}").staff()
+
+
+def test_the_first_job_of_a_queue_says_for_how_long_it_has_waited(queue, redis, monkeypatch):
+    queue.push(
+        [
+            jobs.JobSpec("t1-1", "polling", (1, 1), 61, 3660, "poll"),
+            jobs.JobSpec("t2-1", "polling", (2, 1), 61, 3660, "poll"),
+        ]
+    )
+    redis.rpush("rq:queue:gone", "x")
+    redis.rpush("rq:queue:foreign", "y")
+    redis.hset("rq:job:y", "enqueued_at", "yesterday")
+    later = clock.python_utc() + timedelta(seconds=10)
+    monkeypatch.setattr(clock, "python_utc", lambda: later)
+    [(name, seconds)] = queue.ages(["polling", "empty", "gone", "foreign"]).items()
+    assert name == "polling" and 10 <= seconds < 70

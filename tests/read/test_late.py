@@ -1,6 +1,8 @@
 """Late tasks: due and not started, wherever they wait. Every screen gives the same number."""
 
+import re
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
@@ -8,9 +10,10 @@ import ticker
 from tests.harness import command
 from tests.sentences import sentence
 from ticker import settings
+from ticker.daemon.loop import TickJob
 from ticker.db import steps
 from ticker.metrics import standing
-from ticker.read import health, lateness, overview
+from ticker.read import formatting, health, lateness, overview
 
 AGO = "clock_timestamp() - interval '{}'"
 NOT_DUE = "next_run = clock_timestamp() + interval '1 m'"
@@ -55,6 +58,48 @@ def numbers(db):
 def test_each_screen_counts_what_is_due_and_has_not_started(poll, db, change, late):
     db.execute(f"UPDATE ticker.tasks SET {change}")
     assert numbers(db) == [late] * 8
+
+
+@pytest.fixture
+def full(environ, db, store, queue):
+    """A tick has pushed the task a and left b, because their key has room for one. The key of c has no limit."""
+    ticker.limit(db, "imap.*", concurrency=1)
+    for name, key in {"a": "imap.x", "b": "imap.x", "c": "free"}.items():
+        ticker.register(db, "poll", name=name, every="1m", limits=[key])
+    TickJob(store, queue, settings.current(), Event())()
+
+
+@pytest.mark.slow
+def test_a_task_that_waits_for_a_limit_says_so_after_its_first_tick(full, db):
+    [task] = ticker.list_tasks(db, state="limited")
+    assert (task.name, formatting.state(task), overview.counts(db).limited) == ("b", "limited", 1)
+    top = next(line for line in command("top", "--once") if re.search(r"\bb\b", line))
+    assert sentence("cli.top_limited", id=task.id).within(top)
+    assert "waits because" in "".join(ticker.why(db, task).next)
+    ticker.unlimit(db, "imap.*")
+    assert ticker.list_tasks(db, state="limited") == []
+
+
+@pytest.mark.slow
+def test_an_overdue_task_whose_key_has_no_limit_is_late(full, db):
+    db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('40 s')}, waiting = '{{}}' WHERE name <> 'a'")
+    assert [[task.name for task in ticker.list_tasks(db, state=state)] for state in ("late", "limited")] == [
+        ["c"],
+        ["b"],
+    ]
+    assert [task.name for task in overview.overview(db).late] == ["c"]
+    db.execute("UPDATE ticker.tickers SET last_tick_at = last_tick_at - interval '1 hour'")  # nobody has looked at it
+    assert [task.name for task in ticker.list_tasks(db, state="late")] == ["b", "c"]
+
+
+@pytest.mark.slow
+def test_a_limit_that_keeps_tasks_waiting_for_over_an_interval_is_reported(full, db):
+    assert health.look(settings.current()).held == {}
+    db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('70 s')}")
+    look = health.look(settings.current())
+    assert look.held == {"imap.*": 2}
+    assert sentence("health.limit_too_tight", count=2, key="imap.*") == look.warnings[0]
+    assert steps.run(db, standing.limits())["ticker_limit_waiting_tasks"] == {("imap.*",): 2}
 
 
 def test_the_longest_overdue_comes_first_wherever_it_waits(environ, db):

@@ -3,13 +3,14 @@
 import pytest
 
 import ticker
+from tests.factories import ticked
 from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.read import tasks
 
 STATES = {
     "failing": "failures = 1", "late": "next_run = '2020-01-01Z'", "paused": "paused_by = 'ann'", "inactive": "enabled = false",
-    "waiting": "waiting = '{2020-01-01Z}'", "limited": "limits = '{imap}', next_run = '2020-01-01Z'",
+    "waiting": "waiting = '{2020-01-01Z}'", "limited": "limits = '{imap}', next_run = '2020-01-01Z'",  # a tick has left it
 }  # fmt: skip
 
 
@@ -22,6 +23,11 @@ def ten(environ, db, monkeypatch):
             db, "mail.fetch" if number % 3 else "feeds.read", name=f"n{number}", owner=f"a:{number // 5}", every="1m"
         )
     db.execute("UPDATE ticker.tasks SET next_run = '2100-01-01Z'")
+    ticker.limit(db, "imap", concurrency=1)
+    db.execute(
+        "INSERT INTO ticker.limited_keys (key, limited_by, concurrency) VALUES ('imap', 'imap', 1) ON CONFLICT DO NOTHING"
+    )
+    ticked(db)
 
 
 def pages(db, **filters):

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import ticker
+from tests.factories import ticked
 from tests.harness import command
 from tests.sentences import sentence
 from tests.web.asking import SCREENS, SCRIPT, text_of
@@ -145,10 +146,12 @@ def test_now_says_what_is_late_and_why(client, db, task):
 
 @pytest.mark.parametrize(("limits", "state"), [([], "late"), (["a"], "limited")])
 def test_an_overdue_task_is_late_and_one_with_limits_is_limited(limits, state, client, db, task):
+    ticker.limit(db, "a", concurrency=1)
     ticker.edit(db, task, limits=limits)
+    ticked(db)
     assert f", {state}" not in text_of(client.get("/tasks"))
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
-    assert f"ok, {state}" in text_of(client.get("/tasks"))
+    assert f"{'ok' if state == 'late' else state}, {state}" in text_of(client.get("/tasks"))
     assert f"1 {state}" in text_of(client.get("/")) and "mail.fetch" in client.get(f"/tasks?state={state}").text
 
 

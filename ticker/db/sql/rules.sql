@@ -89,14 +89,11 @@ t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resume
 -- The task t has no limits, and should have been pushed.
 {unlimited t} AND {overdue t}
 
--- rule: has_limit
--- A key of the task t has a limit, or is held off, or starts again.
-EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.key = ANY (t.limits)
-        AND (k.limited_by IS NOT NULL OR k.held_until > (SELECT {now}) OR k.allowed IS NOT NULL))
-
 -- rule: held_back
--- A limit keeps the task t waiting: it was due at the last tick, which has not pushed it.
-{limited t} AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers) AND t.push_errors = 0 AND {has_limit t}
+-- A limit keeps the task t waiting, or a key that is held off or starts again: it was due at the last tick, which has not pushed it.
+{limited t} AND t.push_errors = 0 AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers) AND EXISTS (
+        SELECT FROM {schema}.limited_keys k WHERE k.key = ANY (t.limits) AND (k.limited_by IS NOT NULL OR k.allowed IS NOT NULL
+            OR k.held_until > (SELECT max(last_tick_at) FROM {schema}.tickers)))
 
 -- rule: held_too_long
 -- A limit has kept the task t waiting for over an interval, or for 10 minutes if it has none.

@@ -7,7 +7,7 @@ from ticker import clock
 from ticker.db.steps import Steps
 from ticker.metrics.families import Figures
 from ticker.queue.rq import RedisQueue
-from ticker.read import lateness, overview, workers
+from ticker.read import overview, workers
 from ticker.read import tasks as read_tasks
 from ticker.read.health import longest_silence
 from ticker.schedules.duration import SECOND
@@ -40,7 +40,7 @@ def tasks() -> Steps[Figures]:
 
 def limits() -> Steps[Figures]:
     """Returns the figures of the first 200 declared limits by key. A limit without a rate has no figures of starts."""
-    rows = yield query("use_of_limits", now=clock.now(), late_ms=lateness.late_ms(), limit=LIMITS_AT_MOST)
+    rows = yield query("use_of_limits", now=clock.now(), limit=LIMITS_AT_MOST)
     return {
         name: {(row["key"],): row[column] for row in rows if row[column] is not None}
         for name, column in OF_LIMITS.items()

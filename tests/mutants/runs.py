@@ -230,4 +230,12 @@ RUNS = (
         "A corrupt job in a registry is put aside, so it does not abort each maintenance of its worker.",
         ("tests/worker/test_corrupt_jobs.py::test_poison_that_may_be_enqueued_does_not_break_off_each_maintenance",),
     ),
+    Mutant(
+        "supervisor-passes-on-any-number",
+        "wrappers/sandbox/supervisor.py",
+        "return info.si_signo if info and info.si_signo in AWAITED else 0",
+        "return info.si_signo if info else 0",
+        "A supervisor that was stopped and continued lives on, though CPython then returns a number that is no signal.",
+        ("tests/worker/test_stopped_processes.py::test_a_number_that_is_not_awaited_is_no_signal",),
+    ),
 )

@@ -41,6 +41,14 @@ SESSIONS = (
         ("tests/db/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
     ),
     Mutant(
+        "dead-connection-lent",
+        "ticker/db/pool.py",
+        "if (connection := self._spare.pop()).is_alive:",
+        "if not (connection := self._spare.pop()).closed:",
+        "The pool lends only living connections, whatever has ended the others between two ticks.",
+        ("tests/web/test_database.py::test_a_spare_connection_that_the_server_has_ended_is_not_lent",),
+    ),
+    Mutant(
         "operation-in-pieces",
         STEPS,
         "with drivers.explained(), driver.transaction(writes=writes):",

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.bad_input.rows import nested
+from tests.running import until
 from tests.sentences import sentence
 from tests.web.asking import API
 from ticker.db import connections
@@ -59,6 +60,18 @@ def test_a_spare_connection_that_another_thread_has_just_taken_costs_a_new_one(d
     pool._spare = Taken()
     with pool.connection() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.slow
+def test_a_spare_connection_that_the_server_has_ended_is_not_lent(database_url: str, db: Db) -> None:
+    pool = Pool(database_url)
+    with pool.connection() as connection:
+        connection.execute("SET idle_session_timeout TO '10ms'")
+        pid = connection.info.backend_pid
+    until(lambda: not db.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone(), "its end")
+    with pool.connection() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    pool.close()
 
 
 def test_what_fails_within_a_change_leaves_nothing_of_it(database_url: str, db: Db) -> None:

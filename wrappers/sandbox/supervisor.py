@@ -111,9 +111,12 @@ def mind_orphans(close_record: CloseRecord) -> None:
 
 
 def awaited_signal() -> int:
-    """Returns the next signal; 0 if none came for a while. Empties the pipes of a run's output if the worker does not."""
+    """Returns the next signal; 0 if none came for a while. Empties the pipes of a run's output if the worker does not.
+
+    If this process is stopped in the call, and continued after the timeout, CPython returns an uninitialised number.
+    """
     info = signal.sigtimedwait(AWAITED, SOON if output_pipes.relieve() else LOOK)
-    return info.si_signo if info else 0
+    return info.si_signo if info and info.si_signo in AWAITED else 0
 
 
 def is_overdue() -> bool:

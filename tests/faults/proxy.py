@@ -95,6 +95,10 @@ class Proxy:
         """
         self._call(self._change, only_new, delay=seconds, jitter=jitter)
 
+    def vanish(self) -> None:
+        """All present connections lead nowhere for ever, and nobody says so; new ones work."""
+        self._call(self._vanish)
+
     def cut(self, direction: str = "both", *, only_new: bool = False) -> None:
         """Bytes of that direction ("to_server", "to_client", "both") vanish, closing too; connections stay open.
 
@@ -250,6 +254,10 @@ class Proxy:
         self._conditions = replace(self._conditions, **changes)
         for link in () if only_new else self.links:
             link.conditions = replace(link.conditions, **changes)
+
+    def _vanish(self) -> None:
+        for link in self.links:
+            link.conditions = replace(link.conditions, cut=DIRECTIONS["both"])
 
     def _cut(self, directions: frozenset[Any], only_new: bool) -> None:
         self._stop_flapping()

@@ -286,6 +286,11 @@ def is_answer(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", None) is not None
 
 
+def refuses_writes(error: Exception) -> bool:
+    """Returns whether PostgreSQL reported that it accepts no writes, as a standby does. Nothing was written."""
+    return isinstance(error.__cause__, psycopg.errors.ReadOnlySqlTransaction)
+
+
 def first_line(error: BaseException) -> str:
     """Returns an error's own text on one line, without the hints after it."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")

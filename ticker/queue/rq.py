@@ -2,6 +2,7 @@
 
 import logging
 import re
+import socket
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.connection import Connection
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from rq import Queue
@@ -29,6 +31,7 @@ log = logging.getLogger("ticker")
 
 OLDEST_REDIS = (6, 2)
 SOCKET_TIMEOUT = 2  # seconds: row locks are held during calls to Redis
+KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}  # as for PostgreSQL; not every system has them
 LEASE = 300  # seconds: ten ticks of the default rhythm
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
 _RECEIPTS = {b"stored": STORED, b"held": HELD}
@@ -47,9 +50,9 @@ def connect(url: str, *, retries: int = 1) -> Redis:
     Callers that only read pass `retries=0`, because each retry costs another two seconds if Redis hangs.
     """
     try:
-        client = Redis.from_url(
+        client = kept_alive(Redis.from_url(
             url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), retries)
-        )
+        ))  # fmt: skip
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # not connected; the first place where an unknown ?option fails
         pool.connection_kwargs.get("host", "").encode("idna")  # as a socket does
@@ -57,6 +60,15 @@ def connect(url: str, *, retries: int = 1) -> Redis:
         raise ConfigurationError(
             "REDIS_URL cannot be read: check its host, port and options, and write special characters in a password as %XX"
         ) from None
+    return client
+
+
+def kept_alive(client: Redis) -> Redis:
+    """Makes the kernel end each TCP connection whose other side has vanished, within 20 s. No answer may be awaited on it."""
+    pool = client.connection_pool
+    if issubclass(pool.connection_class, Connection):  # of TCP, also with TLS
+        options = {getattr(socket, name): value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
+        pool.connection_kwargs.update(socket_keepalive=True, socket_keepalive_options=options)
     return client
 
 

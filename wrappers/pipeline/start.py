@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from ticker import clock
 from ticker.db import sql
+from ticker.db.connections import refuses_writes
 from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.model import TEXT_AT_MOST, Outcome, Reason, RunKind
@@ -61,10 +62,12 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     token = str(uuid4())
     shared_state.write(call.task_id, token)
     give_up_at = clock.monotonic() + PATIENCE
-    patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
-    began, since, verdict = patiently(
-        lambda: while_locked(lambda: decide(call, token)), RowLocked, give_up_at, when_it_waits
-    )
+
+    def decided() -> tuple[float, float, Mapping[str, Any]]:
+        patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
+        return while_locked(lambda: decide(call, token))
+
+    began, since, verdict = patiently(decided, RowLocked, give_up_at, when_it_waits)
     if verdict["refusal"]:
         shared_state.clear()
         return drop(call, verdict)
@@ -93,7 +96,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
     patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
     first = clock.monotonic(), limits.now()
     try:
-        verdicts = verdicts_on(calls, tokens)
+        verdicts = patiently(lambda: verdicts_on(calls, tokens), RowLocked, give_up_at, lambda: None)
     except DatabaseUnavailable as error:
         log.warning("%s starts are requested once more: %s", len(calls), error, extra={"event": "start_delayed"})
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
@@ -159,15 +162,12 @@ def verdicts_again(calls: Sequence[Call], tokens: Sequence[str], first: tuple[fl
 def patiently(
     step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
 ) -> T:
-    """Repeats the step until `give_up_at` while the server is unavailable or the row is locked.
-
-    Nothing was written in these cases.
-    """
+    """Repeats the step until `give_up_at` while there is this trouble, or the server is a standby. Nothing was written then."""
     while True:
         try:
             return step()
-        except trouble as error:
-            if clock.monotonic() > give_up_at:
+        except DatabaseUnavailable as error:
+            if clock.monotonic() > give_up_at or not (isinstance(error, trouble) or refuses_writes(error)):
                 raise
             when_it_waits()
             log.warning("the start waits: %s", error, extra={"event": "start_delayed"})

@@ -84,6 +84,8 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden(
             "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "waiting ends are tried while the worker waits for jobs"
         ),
+        overridden("_set_connection", "connection", "TCP keepalive detects a connection that has vanished"),
+        used("worker_ttl", "a worker waits for a job for 15 s less, and RQ drops it from its list a minute later"),
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),
         overridden("maintain_heartbeats", "job [execution]", "a run continues if the key of its job changed its type"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),

@@ -5,10 +5,12 @@ import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
+from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, worker_registration
 from rq.exceptions import InvalidJobOperation, StopRequested
@@ -18,6 +20,7 @@ from rq.worker import WorkerStatus
 
 from ticker import clock
 from ticker.queue import bulk
+from ticker.queue.rq import kept_alive
 from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
@@ -27,6 +30,7 @@ from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.held_signals import stop_signals_held
 from wrappers.rq.open_jobs import OpenJobs, deadline_of
 from wrappers.rq.phase import Phase
+from wrappers.rq.poison import is_trouble_of_the_server
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.stops import Stops
 from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer, shared_state, subreaper
@@ -34,6 +38,7 @@ from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer,
 log = logging.getLogger("ticker.run")
 
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
+TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an answer of Redis for up to 70
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 
 
@@ -67,7 +72,11 @@ class Worker(SurvivingWorker):
         self._prepares_starts = not incompatibilities_of_newer()
         self.moved_at = clock.monotonic()
         self.reaches_redis = False
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs | {"worker_ttl": min(kwargs.get("worker_ttl") or TTL, TTL)})
+
+    def _set_connection(self, connection: Redis) -> Redis:
+        """Overrides RQ's method to keep the connection alive, while the worker waits for a job and for commands."""
+        return super()._set_connection(kept_alive(connection))
 
     @property
     def is_stopping(self) -> bool:
@@ -208,13 +217,24 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue, *execution)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's method, which waits for minutes, to try waiting ends every second.
+        """Overrides RQ's method to try waiting ends every second, and to wait also for a Redis that refuses calls.
 
-        A worker that stays idle closes its connection to PostgreSQL.
+        RQ's worker ends if its Redis becomes a replica, or is full. A worker that stays idle closes its connection to PostgreSQL.
         """
         self._idle_since = clock.monotonic()
         try:
-            return self._dequeue(timeout, max_idle_time)
+            while True:
+                try:
+                    return self._dequeue(timeout, max_idle_time)
+                except RedisError as error:
+                    if not is_trouble_of_the_server(error):
+                        raise
+                    log.error(
+                        "the worker waits, because Redis (REDIS_URL) refuses its calls: %s",
+                        error,
+                        extra={"event": "redis_refuses"},
+                    )
+                    time.sleep(self.max_connection_wait_time)
         finally:
             self._idle_since = math.inf
 

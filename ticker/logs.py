@@ -17,6 +17,8 @@ from ticker.errors import escaped
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
+OURS = ("ticker", "ticker.run", "ticker.notify", "ticker.web", "rq", "rq.worker")
+
 _PLACEHOLDER = re.compile(r"(?:(\w+)=)?%[-#0 +]*\d*(?:\.\d+)?([a-zA-Z%])")
 _PLAIN = (str, int, float, dict, type(None))
 
@@ -61,8 +63,23 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value if isinstance(value, _PLAIN) else str(value) for name, value in shown.items()}
 
 
+class LastingLogger(logging.Logger):
+    """A logger that `logging.config` does not disable. By default, it disables all loggers that it does not configure."""
+
+    disabled = property(lambda self: False, lambda self, _: None)
+
+
+def keep_enabled() -> None:
+    """Keeps our loggers enabled, whatever a module of the application configures, before or after this call."""
+    for name in OURS:
+        logger = logging.getLogger(name)
+        if type(logger) is logging.Logger:
+            logger.__class__ = LastingLogger
+
+
 def to_stdout(form: str, level: int = logging.INFO) -> None:
     """Sends the messages of the loggers `ticker` and `ticker.run` to standard output. Leaves other loggers as they are."""
+    keep_enabled()
     logger = logging.getLogger("ticker")
     send(logger, form)
     logger.setLevel(level)

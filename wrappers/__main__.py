@@ -130,11 +130,23 @@ def prepare(queues: tuple[str, ...]) -> str:
         raise ConfigurationError(
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
+    refuse_cooperative_threads()
     keep_names()  # the worker logs runs, too
     load(config)
     checks.check(config, queues or (DEFAULTS["queue"],))
     announce(queues or (DEFAULTS["queue"],))
     return with_connect_timeout(config.require_redis())
+
+
+def refuse_cooperative_threads() -> None:
+    """Raises ConfigurationError if a module has replaced what the worker waits with: it would hang or end at its first job."""
+    for library, test in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
+        is_patched = getattr(sys.modules.get(library), test, lambda name: False)
+        if any(map(is_patched, ("select", "socket", "thread", "threading"))):
+            raise ConfigurationError(
+                f"--tasks (TICKER_TASKS): {library.partition('.')[0]} has patched the standard library in this process, and a "
+                "patched worker cannot supervise runs; import no module that patches it"
+            )
 
 
 def announce(queues: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """The function that RQ calls for every task: `wrappers.run`."""
 
 import asyncio
+import inspect
 import logging
 import os
 import sys
@@ -26,7 +27,7 @@ from wrappers.pipeline import fan_out, foreign_jobs, registry, start
 from wrappers.pipeline.chain import chain
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.database import Database
-from wrappers.pipeline.invoke import called, note
+from wrappers.pipeline.invoke import awaited, called, note
 from wrappers.pipeline.registry import Step
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import SoftLimit
@@ -193,10 +194,11 @@ def call_function(call: Call) -> str:
 def generate(call: Call, step: Step) -> None:
     """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's limits."""
     pieces = fan_out.Pieces(lambda texts: keep(call, texts))
-    if step.is_async and step.yields:
-        asyncio.run(within(call, pieces.collect_async(called(call, step))))
+    answer = called(call, step)
+    if inspect.isasyncgen(answer):
+        asyncio.run(within(call, pieces.collect_async(answer)))
     else:
-        pieces.collect(invoke(call, step))
+        pieces.collect(complete(call, answer))
     call.answer.pieces, call.answer.made = pieces.last(), pieces.made
 
 
@@ -208,18 +210,22 @@ def keep(call: Call, texts: str) -> None:
 
 
 def invoke(call: Call, step: Step, *piece: Any) -> Any:
-    answer = called(call, step, *piece)
-    return asyncio.run(within(call, answer)) if step.is_async else answer
+    return complete(call, called(call, step, *piece))
 
 
-async def within(call: Call, coroutine: Any) -> Any:
+def complete(call: Call, answer: Any) -> Any:
+    """Returns the answer of a function, which is awaited if it is an awaitable."""
+    return asyncio.run(within(call, answer)) if inspect.isawaitable(answer) else answer
+
+
+async def within(call: Call, awaitable: Any) -> Any:
     """Awaits the function. Cancels it a quarter of the grace after its box, before the soft limit interrupts it."""
     assert call.run is not None and call.start is not None
     grace = call.start.grace_ms / 1000
     limit = asyncio.timeout(call.run.quota.remaining + grace / 4)
     try:
         async with limit:
-            return await coroutine
+            return await awaited(awaitable)
     except TimeoutError as error:
         if limit.expired():
             raise SoftLimit("the function was still waiting at the end of its time box") from error

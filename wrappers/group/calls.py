@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from wrappers.group.loop import Noted
 from wrappers.group.threads import Interruptible
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
-from wrappers.pipeline.invoke import called, note
+from wrappers.pipeline.invoke import awaited, called, note
 from wrappers.sandbox import limits, shared_state
 from wrappers.sandbox.limits import SoftLimit, Stopped
 
@@ -38,9 +39,10 @@ class Calls:
         watched = asyncio.get_running_loop().call_later(
             left + call.start.grace_ms / 4000, self._when_it_ignores, call.task_id
         )
-        place = self._on_loop if function.step.is_async else self._in_thread
         try:
-            return await place(slot, call, function.step, left)
+            if function.step.is_async:
+                return await self._on_loop(slot, call, called(call, function.step), left)
+            return await self._in_thread(slot, call, function.step, left)
         finally:
             watched.cancel()
 
@@ -52,12 +54,12 @@ class Calls:
                 with suppress(RuntimeError):  # its soft limit has just been reached
                     interrupt()
 
-    async def _on_loop(self, slot: int, call: Call, step: registry.Step, left: float) -> bool:
+    async def _on_loop(self, slot: int, call: Call, answer: Any, left: float) -> bool:
         limit = asyncio.timeout(left)
         try:
             async with limit:
                 with self._stopping(slot, call, partial(limit.reschedule, 0)):
-                    note(call, await Noted(called(call, step), slot))
+                    note(call, await Noted(awaited(answer), slot))
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -81,6 +83,8 @@ class Calls:
             interrupted.cancel()
             interruptible.interrupt()  # if its thread could not start, another thread would call the function later
             call.answer.stopped = interruptible.is_interrupted and is_stopped(slot, call)
+        if inspect.isawaitable(returned):
+            return await self._on_loop(slot, call, returned, call.soft_at - limits.now())
         note(call, returned)
         return interruptible.is_interrupted
 

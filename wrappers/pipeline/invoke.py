@@ -1,5 +1,7 @@
 """Calls a task's function, and stores its answer."""
 
+import inspect
+from collections.abc import Awaitable
 from typing import Any
 
 from wrappers.pipeline import fan_out, serialize
@@ -14,8 +16,22 @@ def called(call: Call, step: Step, *piece: Any) -> Any:
     return step.call(*arguments, **call.start.kwargs)
 
 
+async def awaited(answer: Awaitable[Any]) -> Any:
+    """Awaits an answer until it is no awaitable: decorators may pass on the coroutine of an `async def`, which has not begun."""
+    result = await answer
+    while inspect.isawaitable(result):
+        result = await result
+    return result
+
+
 def note(call: Call, returned: Any) -> None:
-    """Stores what the function returned in the call's answer."""
+    """Stores what the function returned in the call's answer. Raises TypeError if it is a generator that has not begun."""
+    has_not_begun = inspect.isgenerator(returned) and inspect.getgeneratorstate(returned) == inspect.GEN_CREATED
+    if inspect.isasyncgen(returned) or (has_not_begun and returned.gi_code.co_name != "<genexpr>"):
+        raise TypeError(
+            f"the function returned the generator {returned.__qualname__}, which nothing iterates over, so its body did not run; "
+            "iterate over it in the function, or yield pieces of work in a class's generate"
+        )
     call.answer.nothing_to_do = returned is fan_out.NOTHING_TO_DO
     if not call.answer.nothing_to_do:
         result, call.answer.note = serialize.as_json(returned)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from ticker import logs
 from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.model import BATCH_AT_MOST
 
@@ -171,6 +172,7 @@ def limits() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
 
 def load(modules: Iterable[str]) -> None:
     """Imports the modules that register the functions. Raises ConfigurationError if one is missing or fails."""
+    logs.keep_enabled()
     for module in modules:
         import_named("--tasks (TICKER_TASKS)", module)
 

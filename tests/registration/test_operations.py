@@ -207,6 +207,12 @@ def test_registering_while_others_unregister_gives_a_task_each_time(database_url
         list(pool.map(one, range(4)))
 
 
+def test_an_argument_with_the_name_of_the_run_is_refused(db):
+    with pytest.raises(BadInput, match="kwargs: 'run' is no argument of a task"):
+        ticker.register(db, "poll", every="1m", kwargs={"run": 5})
+    assert ticker.list_tasks(db) == []
+
+
 def test_a_deploy_does_not_undo_what_an_operator_did(db):
     said = {"every": "1m", "kwargs": {"a": 1}, "queue": "mail", "box": 20}
     poll(db, **said)

@@ -9,7 +9,7 @@ import pytest
 from tests.schedules.expressions import REFUSED
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.schedules import cron, kinds, once, zones
+from ticker.schedules import calendar, cron, kinds, once, zones
 from ticker.tasks import checks, fields
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
@@ -119,6 +119,21 @@ def test_a_single_time_has_a_zone_and_lies_between_1970_and_2199(value):
 def test_a_single_time_may_be_a_fraction_of_seconds():
     read = once.parse(1772355600.25, zones.zone("zone", "UTC"))
     assert read.text == "2026-03-01T09:00:00.250000Z"
+
+
+@pytest.mark.parametrize("text", ["1772355600.25", " 1772355600250.0 "])
+def test_a_text_may_name_a_fraction_of_seconds(text):
+    assert once.parse(text, zones.zone("zone", "UTC")).text == "2026-03-01T09:00:00.250000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [(name, "*-01,07-01 00:00:00") for name in ("semi-annually", "Semi-Annually", "biannually", "bi-annually")]
+    + [("anually", "*-01-01 00:00:00"), ("*-*-* 09:00 Utc", "*-*-* 09:00:00"), ("daily utc", "*-*-* 00:00:00")],
+)
+def test_a_calendar_event_has_all_spellings_of_systemd(text, normal):
+    read = calendar.parse(text, None)
+    assert (read.text, read.zone.key) == (normal, "UTC")
 
 
 def test_words_say_what_a_schedule_means():

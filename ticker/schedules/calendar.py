@@ -19,7 +19,8 @@ LONGEST = 200  # characters
 SPECIALS = {
     "minutely": "*-*-* *:*:00", "hourly": "*-*-* *:00:00", "daily": "*-*-* 00:00:00", "weekly": "Mon *-*-* 00:00:00",
     "monthly": "*-*-01 00:00:00", "quarterly": "*-01,04,07,10-01 00:00:00", "semiannually": "*-01,07-01 00:00:00",
-    "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00",
+    "semi-annually": "*-01,07-01 00:00:00", "biannually": "*-01,07-01 00:00:00", "bi-annually": "*-01,07-01 00:00:00",
+    "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00", "anually": "*-01-01 00:00:00",
 }  # fmt: skip
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FROM_END = "day from the end of the month"
@@ -105,7 +106,7 @@ def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | N
     last = parts[-1]
     if len(parts) == 1 or not last[0].isalpha() or last.lower() in SPECIALS or _is_days(last):
         return parts, None
-    return parts[:-1], zone_named(f"{field} zone", last)
+    return parts[:-1], zone_named(f"{field} zone", "UTC" if last.upper() == "UTC" else last)  # systemd reads utc, too
 
 
 def _is_days(part: str) -> bool:

@@ -14,6 +14,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)
 MILLISECONDS_FROM = 10**11  # in seconds, this is the year 5138; in milliseconds, it is March 1973
 _HOW = "is not a time; write 2026-05-01T09:00:00+02:00, or seconds or milliseconds since 1970"
+_NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -66,8 +67,8 @@ def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
 def _read(field: str, value: object) -> datetime:
     if isinstance(value, datetime):
         return _with_offset(field, value, value)
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
-        value = int(value.strip())  # strip() removes more characters than int() accepts
+    if isinstance(value, str) and len(value) < 40 and _NUMBER.fullmatch(text := value.strip()):
+        value = float(text) if "." in text else int(text)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadInput(field, value, _HOW)
     if isinstance(value, int | float):

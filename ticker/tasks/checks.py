@@ -61,6 +61,14 @@ def json_object(field: str, value: object) -> dict[str, Any]:
     return dict(json_text.stored(text))
 
 
+def arguments(field: str, value: object) -> dict[str, Any]:
+    """Checks the arguments of a function, whose first parameter gets the run if it is named `run`."""
+    checked = json_object(field, value)
+    if "run" in checked:
+        raise BadInput(field, "run", "is no argument of a task: the worker passes the run itself; use another name")
+    return checked
+
+
 def _text(field: str, value: object, *, least: int, most: int) -> str:
     if not isinstance(value, str):
         raise BadInput(field, value, "is not a string")

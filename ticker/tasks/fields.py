@@ -77,7 +77,7 @@ class TaskFields(TypedDict, total=False):
         column="within_ms")]
     queue: Annotated[str | None, Field(sorts.NAME, "Queue", HOW, "The RQ queue; defaults to polling.", default="polling")]
     kwargs: Annotated[Mapping[str, Any] | None, Field(
-        sorts.OBJECT, "Arguments", "",
+        sorts.ARGUMENTS, "Arguments", "",
         "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
     tolerance: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than its interval a run may start.",

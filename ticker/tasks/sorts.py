@@ -82,6 +82,7 @@ NAME = Sort({"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, "NAME
 LABEL = Sort({"type": "string", "maxLength": NAME_AT_MOST}, "NAME", checks.label)
 PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose)
 OBJECT = Sort({"type": "object"}, "JSON", checks.json_object)
+ARGUMENTS = Sort({"type": "object"}, "JSON", checks.arguments)
 FLAG = Sort({"type": "boolean"}, "", checks.flag)
 HOURS = Sort({"type": "string", "examples": ["9-17 mon-fri", "22-6 sat,sun"]}, "HOURS", checks.during)
 BOUND = Sort(TIME, "TIME", checks.bound)

@@ -37,6 +37,7 @@ def test_the_door_of_wrappers_is_this_and_no_more():
         "SlowDown",
         "SoftLimit",
         "NOTHING_TO_DO",
+        "shared",
         "run",
         "run_batch",
         "Worker",

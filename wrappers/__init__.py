@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wrappers.entry import run, run_batch
+    from wrappers.group.begun import shared
     from wrappers.pipeline.context import HoldLost, Quota, Run
     from wrappers.pipeline.fan_out import NOTHING_TO_DO
     from wrappers.pipeline.hold_off import SlowDown
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from wrappers.sandbox.limits import SoftLimit
 
 __all__ = [
-    "task", "limit", "Run", "Quota", "HoldLost", "SlowDown", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker",
+    "task", "limit", "Run", "Quota", "HoldLost", "SlowDown", "SoftLimit", "NOTHING_TO_DO", "shared", "run", "run_batch", "Worker",
 ]  # fmt: skip
 
 _HOMES = {
     "entry": ("run", "run_batch"),
+    "group.begun": ("shared",),
     "pipeline.context": ("HoldLost", "Quota", "Run"),
     "pipeline.fan_out": ("NOTHING_TO_DO",),
     "pipeline.hold_off": ("SlowDown",),

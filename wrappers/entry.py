@@ -7,10 +7,12 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import RedisError
+from rq import Worker as RqWorker
 from rq import get_current_job
 from rq.exceptions import StopRequested
 from rq.job import Job
@@ -54,6 +56,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     refuse_without_a_horse(config)
     with closing(Database(config.require_database(), config.schema)) as database:
         if asked is None:
+            warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
             asked = new_call(task_id, occurrence, planned, job=job, database=database, config=config)
         return chain(LAYERS, call_function)(replace(asked, database=database))
@@ -74,6 +77,7 @@ def run_batch(*numbers: int) -> str:
     answers: Counter[str] = Counter()
     with closing(_offered or Database(config.require_database(), config.schema)) as database:
         if database is not _offered:
+            warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
         if (function := grouped_function(job)) is not None:
             from wrappers.group.group import Group  # imported here, because other jobs do not need it
@@ -113,6 +117,23 @@ def refuse_without_a_horse(config: Settings) -> None:
             "this worker does not fork its jobs, so a hard limit would kill the worker: "
             "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
         )
+
+
+_imported_by = os.getpid()
+
+
+def warn_of_imports(job: Job | None) -> None:
+    """Warns, once for each stock worker, that it did not import us before it forked. RQ's own hash of the worker notes that."""
+    if job is None or os.getpid() != _imported_by or not in_a_horse():
+        return
+    key = RqWorker.redis_worker_namespace_prefix + os.environ.get("RQ_WORKER_ID", "")
+    with suppress(RedisError):
+        if job.connection.hsetnx(key, "imports_again", 1):
+            log.warning(
+                "each run imports wrappers again, which takes several times the CPU of the run itself: start this worker with "
+                "`rq worker -c wrappers.entry`, or use `ticker worker`",
+                extra={"event": "imported_in_each_run"},
+            )
 
 
 _offered: Database | None = None

@@ -32,6 +32,16 @@ async def group100() -> int:
     return await poll_async()
 
 
+@task("polls.group500", batch=500, concurrency=500)
+async def group500() -> int:
+    return await poll_async()
+
+
+@task("polls.group1000", batch=1000, concurrency=1000)
+async def group1000() -> int:
+    return await poll_async()
+
+
 @task("polls.threads", batch=200, concurrency=20)
 def threads() -> int:
     return poll()

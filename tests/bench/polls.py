@@ -6,7 +6,7 @@ seconds (`--mix-seconds` in the mix) after it has warmed up:
 
 job each   a job and a process for each poll
 batch      50 polls in one job, one after another
-group      50 or 100 coroutines at the same time, 500 in one job
+group      50, 100, 500 or 1,000 coroutines at the same time; at least 500 in one job
 threads    20 threads at the same time, 200 in one job
 
 The other arms are other libraries (`uv run --group bench`), with and without a record of each poll; ours is always recorded.
@@ -233,7 +233,7 @@ def ticks(rounds: Sequence[dict[str, Measured]]) -> Iterator[Figure]:
 
 def limits(uniform: Sequence[dict[str, Measured]], mix: Sequence[dict[str, Measured]]) -> Iterator[Figure]:
     """Yields the figures that have a limit."""
-    group, threads = "group of 100", "20 threads"
+    group, largest, threads = "group of 100", "group of 1000", "20 threads"
     for of in uniform:
         for name, least in ((group, 40), (threads, 12)):
             if name in of and "job each" in of:
@@ -249,10 +249,16 @@ def limits(uniform: Sequence[dict[str, Measured]], mix: Sequence[dict[str, Measu
             )
             yield Figure("sessions of its worker", one.used.sessions, "", None, "at most 2")
             yield Figure("connections to Redis of its worker", one.used.connections, "", None, "at most 2")
+        if largest in of:
+            yield Figure("polls of a group of 1000", of[largest].rate, "/s", None, "at least 1200")
+        for name in OURS:
+            if name in of and name.startswith("group"):
+                yield Figure(f"CPU of the worker per poll, {name}", of[name].cpu("worker"), "ms", None, "at most 0.45")
     for of in mix:
         if group in of:
             share = of[group].rate / allowed("mix", OURS[group].concurrency)
             yield Figure("mix, group of 100, of what its slots allow", 100 * share, "%", None, "at least 80")
+            yield Figure("mix, CPU of PostgreSQL per run", of[group].cpu("PostgreSQL"), "ms", None, "at most 0.3")
 
 
 def chosen(only: str) -> dict[str, Ours | Peer]:
@@ -290,7 +296,8 @@ def main() -> None:
     uniform, mix, memory = [], [], []
     with polled() as server, stage(TASKS, *QUIET) as on:
         kinds = {kind: partial(Bench, on, server, kind) for kind in ("200", "mix")}
-        assert max(kinds["mix"](options.mix_seconds).due(100), kinds["200"](options.seconds).due(100)) <= on.tasks
+        most = max(arm.concurrency for arm in arms.values())
+        assert max(kinds["mix"](options.mix_seconds).due(most), kinds["200"](options.seconds).due(most)) <= on.tasks
         for _ in range(options.rounds):
             uniform.append(play(kinds["200"](options.seconds), arms))
             if options.mix_seconds:

@@ -5,17 +5,18 @@ import contextvars
 import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 from ticker.errors import ConfigurationError
+from wrappers.group.begun import Begun
 from wrappers.group.loop import Noted
 from wrappers.group.threads import Interruptible
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.invoke import awaited, called, note
-from wrappers.sandbox import limits, shared_state
+from wrappers.sandbox import child_processes, limits, shared_state
 from wrappers.sandbox.limits import SoftLimit, Stopped
 
 
@@ -39,20 +40,28 @@ class Calls:
         watched = asyncio.get_running_loop().call_later(
             left + call.start.grace_ms / 4000, self._when_it_ignores, call.task_id
         )
+        begun = Begun(call.start.run_id, call.task_id)
         try:
-            if function.step.is_async:
-                return await self._on_loop(slot, call, called(call, function.step), left)
-            return await self._in_thread(slot, call, function.step, left)
+            with begun, begun.cancellable() if function.step.is_async else nullcontext():
+                if function.step.is_async:
+                    return await self._on_loop(slot, call, called(call, function.step), left)
+                return await self._in_thread(slot, call, function.step, left)
         finally:
+            child_processes.exit_if_forked()
+            call.answer.cancelled_by = begun.cancelled_by
+            call.answer.left = await begun.end()
             watched.cancel()
 
     def stop(self) -> None:
         """Interrupts the calls whose runs somebody stops."""
-        for slot, (call, interrupt) in [*self._stoppable.items()]:
+        for slot, (call, _) in [*self._stoppable.items()]:
             if is_stopped(slot, call):
-                del self._stoppable[slot]
-                with suppress(RuntimeError):  # its soft limit has just been reached
-                    interrupt()
+                self._interrupt(slot)
+
+    def _interrupt(self, slot: int) -> None:
+        _, interrupt = self._stoppable.pop(slot)
+        with suppress(RuntimeError):  # its soft limit has just been reached
+            interrupt()
 
     async def _on_loop(self, slot: int, call: Call, answer: Any, left: float) -> bool:
         limit = asyncio.timeout(left)
@@ -92,7 +101,8 @@ class Calls:
     def _stopping(self, slot: int, call: Call, interrupt: Callable[[], None]) -> Iterator[None]:
         """Interrupts the call if somebody stops its run during the block, or has already done so."""
         self._stoppable[slot] = call, interrupt
-        self.stop()
+        if is_stopped(slot, call):
+            self._interrupt(slot)
         try:
             yield
         finally:

@@ -6,12 +6,14 @@ event loop of this process's main thread, and plain functions in one thread each
 
 import asyncio
 import logging
+import math
 import os
 import signal
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
@@ -19,6 +21,7 @@ from uuid import uuid4
 from ticker.engine.jobs import instant
 from ticker.model import NO_FAILURE
 from wrappers.group import streams
+from wrappers.group.begun import make_task, watch
 from wrappers.group.calls import Calls
 from wrappers.group.full_keys import FullKeys
 from wrappers.group.loop import Watch
@@ -39,7 +42,7 @@ from wrappers.sandbox.limits import SoftLimit
 log = logging.getLogger("ticker.run")
 
 LOOK = 1.0  # seconds between two checks for a request to stop, while tasks are unstarted
-COLLECT = 0.02  # seconds for which free slots are collected before the next starts are requested
+COLLECT = 0.02  # seconds for which free slots are collected, from the first on, before the next starts are requested
 
 
 @dataclass
@@ -60,6 +63,7 @@ class Group:
         self._template = calls[0]
         self._refill = further_jobs and Refill(further_jobs, self._take_in)
         self._changed = asyncio.Event()
+        self._free_at = math.inf  # since this instant of `limits.now`, a slot is free for which no start was requested
         self._at_work: set[asyncio.Task[None]] = set()
         self._slots = Slots(concurrency, kills=calls[0].settings.hard_limit != "off")
         self._keeps_output = calls[0].settings.output == "keep"
@@ -81,7 +85,9 @@ class Group:
         """
         child_processes.adopt()
         watch_sockets()
+        watch()
         with streams.Streams() if self._keeps_output else nullcontext(), Watch(), asyncio.Runner() as runner:
+            runner.get_loop().set_task_factory(make_task)
             try:
                 runner.run(self._work())
             except BaseException:  # the runner now cancels the runs, and the worker records their ends
@@ -95,7 +101,8 @@ class Group:
         loop = asyncio.get_running_loop()
         if self._refill:
             loop.add_reader(self._refill.fileno(), self._refill.take)
-        signal.signal(limits.STOP_SIGNAL, lambda *_: loop.call_soon_threadsafe(self._calls.stop))
+        ours = copy_context()  # the signal may come during a step of a run
+        signal.signal(limits.STOP_SIGNAL, lambda *_: loop.call_soon_threadsafe(self._calls.stop, context=ours))
         try:
             await self._work_until_all_have_ended()
         finally:
@@ -121,10 +128,11 @@ class Group:
             if self._failure is not None:
                 raise self._failure
             if self._unstarted:
-                await asyncio.sleep(COLLECT)
+                await asyncio.sleep(min(self._free_at - limits.now(), 0.0) + COLLECT)
 
     def _note_end(self, run: asyncio.Task[None]) -> None:
         self._at_work.discard(run)
+        self._free_at = min(self._free_at, limits.now())
         self._failure = self._failure or (None if run.cancelled() else run.exception())
         self._changed.set()
 
@@ -179,6 +187,7 @@ class Group:
 
     async def _start(self) -> list[tuple[int, Call, streams.Output]]:
         """Requests a start for each free slot. Returns the slots, calls and outputs of the tasks that may begin."""
+        self._free_at = math.inf
         if not (calls := self._next_calls(len(self._slots))):
             return []
         tokens = [str(uuid4()) for _ in calls]
@@ -258,6 +267,7 @@ class Group:
         call = replace(call, run=new_run(call, begun.box_ms))
         with apart():
             end = await self._outcome(slot, call)
+        end = replace(end, reason="; ".join(filter(None, (end.reason, call.answer.left))))
         if self._is_torn:
             return
         log_end(call, end.outcome, end.reason)

@@ -68,6 +68,9 @@ def end_of_error(call: Call, error: BaseException) -> End:
         except BadInput as wrong:
             return End(Outcome.FAILED, f"SlowDown: {wrong}", traceback=serialize.trace(error))
         return End(Outcome.HELD_OFF, f"{key} is held off for a while", held_key=key, held_ms=error.for_ms)
+    if call.answer.cancelled_by is not None and not isinstance(error, SoftLimit):
+        reason = f"it was cancelled by the code of task {call.answer.cancelled_by}"
+        return End(Outcome.INTERRUPTED, reason, traceback=serialize.trace(error))
     return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
 
 

@@ -60,6 +60,8 @@ class Answer:
 
     `note`: says how the result was changed, if it was.
     `stopped`: the function was interrupted because its run was stopped.
+    `cancelled_by`: the id of the task whose run cancelled this run, in a group.
+    `left`: a sentence about the threads that the function left, in a group.
     """
 
     result: str | None = None
@@ -68,6 +70,8 @@ class Answer:
     pieces: str | None = None
     made: int = 0  # pieces that are already recorded
     stopped: bool = False
+    cancelled_by: int | None = None
+    left: str = ""
 
 
 class Quota:

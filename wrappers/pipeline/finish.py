@@ -85,7 +85,7 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
     overdue = min(begun, key=lambda other: other.deadline)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
         reason = f"its process ended while {len(begun)} runs were active in it: {cause}"
-        return End(Outcome.INTERRUPTED, reason, alone=True)
+        return End(Outcome.INTERRUPTED, reason, alone=cause != deaths.BY_WORKER)
     guilty = next((other for other in begun if kept_from_its_end(overdue, other)), overdue)
     if run != guilty:
         return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")

@@ -39,6 +39,7 @@ log = logging.getLogger("ticker.run")
 
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
 TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an answer of Redis for up to 70
+COLLECT = 0.02  # seconds for which the ends of a group's runs are collected after others were written
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 
 
@@ -65,6 +66,7 @@ class Worker(SurvivingWorker):
         self._open_jobs: OpenJobs | None = None  # of the current process, if it is a group
         self._forget: Any = None
         self._is_limited = False  # by --max-jobs
+        self._wrote_at = 0.0  # an instant of `limits.now`
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
         self._stops = Stops(self)
@@ -336,7 +338,10 @@ class Worker(SurvivingWorker):
         return ended
 
     def _serve(self) -> None:
+        if self._open_jobs is not None:
+            time.sleep(max(self._wrote_at + COLLECT - limits.now(), 0.0))
         self._write_left()
+        self._wrote_at = limits.now()
         if self._open_jobs is not None:
             self._open_jobs.serve()
         self._stops.serve()
@@ -374,7 +379,7 @@ class Worker(SurvivingWorker):
             signal.signal(signum, signal.SIG_IGN)
         ended = super().wait_for_horse()
         with closing(Database.from_environment()) as database:
-            self._clean_up(database, ended)
+            self._clean_up(database, ended, by_worker=True)
             self._unwritten.drain(database, limits.now())
         if self._open_jobs is not None:
             self._open_jobs.close(keep_first=False)
@@ -385,11 +390,16 @@ class Worker(SurvivingWorker):
         if self._unwritten:
             self._unwritten.write(self._connected())
 
-    def _clean_up(self, database: Database, ended: Any) -> None:
-        """Kills all processes of a dead horse's run, and writes the run's end, or keeps it until it can be written."""
+    def _clean_up(self, database: Database, ended: Any, by_worker: bool = False) -> None:
+        """Kills all processes of a dead horse's run, and writes the run's end, or keeps it until it can be written.
+
+        `by_worker`: this worker has just killed the horse, unless the horse was dead before.
+        """
         died_at, (_, status, _) = limits.now(), ended
         code = None if status is None else os.waitstatus_to_exitcode(status)
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
+        if by_worker and cause == deaths.KILLED:
+            cause = deaths.BY_WORKER
         left = subreaper.kill_new_children(self._before)
         if left:
             log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})

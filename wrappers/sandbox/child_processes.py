@@ -1,16 +1,25 @@
-"""Kills the processes that a function leaves running, before the run's end is written and its hold is freed.
+"""Finds and kills the processes that a function leaves running, before the run's end is written and its hold is freed.
 
 The worker's own clean-up would be too late: RQ calls Redis between the run's end and the horse's exit, and may hang
 there. That clean-up handles horses that die before the run's end. Under a stock worker, this module does nothing.
 """
 
+import _posixsubprocess
 import logging
 import os
+import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from wrappers.sandbox import limits, shared_state, subreaper
 
 log = logging.getLogger("ticker.run")
+
+MARK = "TICKER_RUN"
+HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # one of each serves all runs
 
 
 def adopt() -> None:
@@ -28,12 +37,64 @@ def kill() -> None:
     Children of another user (a set-uid program) stay. Threads stay, too, and die with the horse. If the function forked
     a process, and that process leaves the function (by `sys.exit`), it exits here: it must not write the run's end.
     """
+    exit_if_forked()
+    if _is_a_horse_of_ours() and subreaper.has_children():
+        log_killed(subreaper.kill_new_children(set(), patience=shared_state.deadline() - limits.now()))
+
+
+def exit_if_forked() -> None:
+    """Exits in a process that the function forked."""
     if shared_state.horse() and not _is_a_horse_of_ours():
         os._exit(_exit_code(sys.exception()))
-    if _is_a_horse_of_ours() and subreaper.has_children():
-        left = subreaper.kill_new_children(set(), patience=shared_state.deadline() - limits.now())
-        if left:
-            log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
+
+
+def log_killed(number: int) -> None:
+    if number:
+        log.warning("killed %s process(es) that a job left behind", number, extra={"event": "processes_killed"})
+
+
+def mark(run_of: Callable[[], int | None]) -> None:
+    """Marks each process that a run begins from now on: by its environment after an exec, by its name after a fork.
+
+    `run_of` returns the id of the run that begins a process. A program that was begun without Python's help, as by `os.system`,
+    or that drops its environment, has no mark. It lives until this process ends. The helpers of multiprocessing get none.
+    """
+    fork_exec, posix_spawn = _posixsubprocess.fork_exec, os.posix_spawn
+
+    def marked_fork_exec(*given: Any) -> int:
+        run, arguments = run_of(), [*given]
+        if run is not None and not any(helper in str(arguments[0]) for helper in HELPERS):
+            env = arguments[5] or [b"%s=%s" % pair for pair in os.environb.items()]
+            arguments[5] = [*env, f"{MARK}={run}".encode()]
+        return fork_exec(*arguments)
+
+    def marked_posix_spawn(path: Any, argv: Any, env: Any, **options: Any) -> int:
+        run = run_of()
+        return posix_spawn(path, argv, env if run is None else {**env, MARK: str(run)}, **options)
+
+    def name() -> None:
+        if (run := run_of()) is not None:
+            with suppress(OSError):
+                Path("/proc/self/comm").write_text(_name(run))
+
+    setattr(subprocess, "_fork_exec", marked_fork_exec)  # noqa: B010 - unknown to type checkers
+    _posixsubprocess.fork_exec = marked_fork_exec
+    os.posix_spawn = marked_posix_spawn
+    os.register_at_fork(before=run_of, after_in_child=name)
+
+
+def belongs(pid: int, run: int) -> bool:
+    """Returns whether a process has the mark of this run. A process of another user shows none."""
+    process, mark = Path(f"/proc/{pid}"), f"{MARK}={run}".encode()
+    with suppress(OSError):
+        if (process / "comm").read_text(errors="replace").strip() == _name(run):
+            return True
+        return mark in (process / "environ").read_bytes().split(b"\0")
+    return False
+
+
+def _name(run: int) -> str:
+    return f"run {run:x}"  # the kernel keeps 15 bytes
 
 
 def _exit_code(error: BaseException | None) -> int:

@@ -9,6 +9,8 @@ from wrappers.sandbox import limits, shared_state
 
 CGROUPS = Path("/sys/fs/cgroup")
 AT_LIMIT = "killed at "
+KILLED = "killed by SIGKILL"
+BY_WORKER = "killed by its worker, which got a second signal to stop"
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
@@ -32,8 +34,8 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
         return f"{AT_LIMIT}{limit}"
     after = oom_kills()
     if oom_kills_before is not None and after is not None and after > oom_kills_before:
-        return "killed by SIGKILL, out of memory"
-    return f"killed by SIGKILL, which the worker saw after {limit}" if is_past_limit else "killed by SIGKILL"
+        return f"{KILLED}, out of memory"
+    return f"{KILLED}, which the worker saw after {limit}" if is_past_limit else KILLED
 
 
 def oom_kills() -> int | None:

@@ -31,7 +31,8 @@ class Peer:
 
 OURS = {
     "job each": Ours("polls.one", 1), "batch of 50": Ours("polls.batch", 1), "group of 50": Ours("polls.group50", 50),
-    "group of 100": Ours("polls.group100", 100), "20 threads": Ours("polls.threads", 20),
+    "group of 100": Ours("polls.group100", 100), "group of 500": Ours("polls.group500", 500),
+    "group of 1000": Ours("polls.group1000", 1000), "20 threads": Ours("polls.threads", 20),
 }  # fmt: skip
 
 CELERY = f"celery -A {__name__}.celery_polls worker --loglevel ERROR --without-mingle"

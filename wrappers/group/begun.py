@@ -1,0 +1,218 @@
+"""Ends the asyncio tasks and the processes that a run of a group leaves behind, and names the threads.
+
+    with Begun(run_id, task_id) as begun:
+        await function()
+    await begun.end()
+
+The context of the caller decides to which run something belongs. Coroutines, `asyncio.to_thread` and forks inherit that context.
+"""
+
+import asyncio
+import contextvars
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
+from functools import cache
+from typing import Any
+
+from wrappers.pipeline import serialize
+from wrappers.sandbox import child_processes, subreaper
+
+log = logging.getLogger("ticker.run")
+
+PAUSE = 0.002  # seconds between two looks at dying processes
+
+
+class _Place:
+    """What the context of one coroutine says about its run, which may change: another run may take the coroutine over."""
+
+    def __init__(self, begun: "Begun | None") -> None:
+        self.begun = begun
+
+
+_SHARED = _Place(None)
+_place: ContextVar[_Place | None] = ContextVar("ticker_place", default=None)  # None: outside of all functions
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Lets what is begun in the block outlive the run: asyncio tasks, threads and child processes.
+
+    Use it where a run of a group begins something for all runs of its process, such as a client with a task of its own, or
+    a pool of processes. Without a group, the process ends with its run, and this changes nothing.
+    """
+    token = _place.set(_SHARED)
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+class OwnedTask(asyncio.Task[Any]):
+    """A task on the event loop of a group. It notes which other run cancels it. No run can cancel a task of our own code."""
+
+    place: _Place | None = None
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        by = _place.get()
+        if by is not None and self.place is None:
+            return False
+        if by is not None and by.begun and self.place and self.place.begun and by.begun is not self.place.begun:
+            self.place.begun.note_cancellation(by.begun)
+        return super().cancel(msg)
+
+
+def make_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: contextvars.Context | None = None, **options: Any,
+) -> OwnedTask:  # fmt: skip
+    """Creates a task, as the task factory of a group's event loop. A task with a context of its own belongs to no run."""
+    place = _place.get()
+    if place is not None:
+        begun = place.begun if context is None else None
+        place = _Place(begun) if begun else _SHARED
+        context = context or contextvars.copy_context()
+        with suppress(RuntimeError):  # the context is being used
+            context.run(_place.set, place)
+    task = OwnedTask(coroutine, loop=loop, context=context, **options)
+    task.place = place
+    if place is not None and place.begun:
+        place.begun.tasks.add(task)
+        task.add_done_callback(_forget)
+    return task
+
+
+def _forget(task: OwnedTask) -> None:
+    if task.place is not None and task.place.begun is not None:
+        task.place.begun.tasks.discard(task)
+
+
+class Begun:
+    """What one run has begun."""
+
+    def __init__(self, run_id: int, task_id: int) -> None:
+        self.run_id, self.task_id = run_id, task_id
+        self.tasks: set[OwnedTask] = set()
+        self.threads: list[threading.Thread] = []
+        self.has_forked = False
+        self.is_active = True
+        self.cancelled_by: int | None = None
+        """The id of the task whose run cancelled a coroutine of this run."""
+
+    def __enter__(self) -> "Begun":
+        self._before: Token[_Place | None] = _place.set(_Place(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _place.reset(self._before)
+
+    @contextmanager
+    def cancellable(self) -> Iterator[None]:
+        """Lets other runs cancel this run's coroutine in the block. They may cancel whatever they find on the event loop."""
+        task = asyncio.current_task()
+        assert isinstance(task, OwnedTask)
+        task.place = _place.get()
+        try:
+            yield
+        finally:
+            task.place = None
+
+    def note_cancellation(self, by: "Begun") -> None:
+        if self.cancelled_by is None and self.is_active:
+            self.cancelled_by = by.task_id
+            log.warning(
+                "task=%s cancels a coroutine of task=%s",
+                by.task_id,
+                self.task_id,
+                extra={"event": "neighbour_cancelled"},
+            )
+
+    async def end(self) -> str:
+        """Returns when the run's tasks and processes have ended. Returns a sentence about its threads, if any are left."""
+        self.is_active = False
+        self._hand_over()
+        if self.tasks:
+            names = ", ".join(sorted(task.get_name() for task in self.tasks))
+            log.warning("task=%s left asyncio tasks: %s", self.task_id, names, extra={"event": "coroutines_cancelled"})
+        while self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.wait(self.tasks)
+        if self.has_forked:
+            await self._kill()
+        return self._threads_left()
+
+    def _hand_over(self) -> None:
+        """Gives each task that another active run awaits to that run, and then the tasks that those tasks await."""
+        while awaited := [(task, run) for task in self.tasks if (run := _awaiting(task)) is not None]:
+            for task, run in awaited:
+                assert task.place is not None
+                task.place.begun = run
+                self.tasks.discard(task)
+                run.tasks.add(task)
+
+    async def _kill(self) -> None:
+        killed: set[int] = set()
+        while mine := {
+            pid for pid in subreaper.children() if pid in killed or child_processes.belongs(pid, self.run_id)
+        }:
+            for pid in mine - killed:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= mine
+            await asyncio.sleep(PAUSE)  # lets the event loop reap those that it watches
+            for pid in mine:
+                subreaper.reap(pid)
+        child_processes.log_killed(len(killed))
+
+    def _threads_left(self) -> str:
+        left = [thread.name for thread in self.threads if thread.is_alive() and not _is_of_executor(thread)]
+        if not left:
+            return ""
+        names = serialize.visible(serialize.clean(", ".join(sorted(left))))[: serialize.REPR_AT_MOST]
+        log.warning("task=%s left threads: %s", self.task_id, names, extra={"event": "threads_left"})
+        return f"it left threads: {names}"
+
+
+def _awaiting(task: asyncio.Task[Any]) -> Begun | None:
+    """Returns another active run that awaits this task, directly or by a task of that run. Otherwise, returns None."""
+    for _, context in task._callbacks or ():
+        place = context.get(_place)
+        if place is not None and place.begun is not None and place.begun.is_active:
+            return place.begun
+    return None
+
+
+def _is_of_executor(thread: threading.Thread) -> bool:
+    target = getattr(thread, "_target", None) or type(thread)
+    return thread.daemon or (getattr(target, "__module__", "") or "").startswith("concurrent.")
+
+
+@cache
+def watch() -> None:
+    """Notes each thread that a function starts, and marks each process that it begins, from now on."""
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        if (begun := _current()) is not None:
+            begun.threads.append(thread)
+        start(thread)
+
+    threading.Thread.start = noted  # type: ignore[method-assign]
+    child_processes.mark(_forking)
+
+
+def _forking() -> int | None:
+    """Returns the id of the run that is about to fork or to spawn a process. Returns None outside of all runs."""
+    if (begun := _current()) is None:
+        return None
+    begun.has_forked = True
+    return begun.run_id
+
+
+def _current() -> Begun | None:
+    place = _place.get()
+    return place and place.begun

@@ -101,7 +101,7 @@ class Ticking:
         return code
 
 
-def stock_worker(*queues: str, patch: str = "") -> "subprocess.CompletedProcess[str]":
+def stock_worker(*arguments: str, patch: str = "") -> "subprocess.CompletedProcess[str]":
     """RQ's own `rq worker --burst`, which only knows TICKER_TASKS; `patch` runs before."""
     command = [
         sys.executable,
@@ -110,7 +110,7 @@ def stock_worker(*queues: str, patch: str = "") -> "subprocess.CompletedProcess[
         "--burst",
         "--url",
         os.environ["REDIS_URL"],
-        *(queues or ["polling"]),
+        *(arguments or ["polling"]),
     ]
     environ = os.environ | {"TICKER_TASKS": "tests.sample_tasks"}
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=True)

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/worker/test_groups.py::"
 ALONE = "tests/worker/test_groups_alone.py::"
+LEFT = "tests/worker/test_left_behind.py::"
 
 GROUPS = (
     Mutant(
@@ -47,9 +48,41 @@ GROUPS = (
         (f"{TESTS}test_a_function_whose_thread_could_not_start_is_not_called_after_its_run_has_failed",),
     ),
     Mutant(
+        "coroutines-outlive-their-run",
+        "wrappers/group/begun.py",
+        "        while self.tasks:\n",
+        "        while not self:\n",
+        "The coroutines that a run of a group leaves behind end with it.",
+        (f"{LEFT}test_coroutines_end_with_their_run_unless_they_are_shared_or_awaited_by_another_run",),
+    ),
+    Mutant(
+        "awaited-coroutines-cancelled",
+        "wrappers/group/begun.py",
+        "        self._hand_over()\n",
+        "        pass\n",
+        "A coroutine that another active run awaits does not end with the run that began it.",
+        (f"{LEFT}test_coroutines_end_with_their_run_unless_they_are_shared_or_awaited_by_another_run",),
+    ),
+    Mutant(
+        "processes-outlive-their-run",
+        "wrappers/group/begun.py",
+        "        if self.has_forked:\n",
+        "        if not self:\n",
+        "The processes that a run of a group leaves behind end with it, however they were begun.",
+        (f"{LEFT}test_processes_end_with_their_run_and_those_of_neighbours_and_shared_ones_stay",),
+    ),
+    Mutant(
+        "cancelled-by-a-neighbour-is-a-failure",
+        "wrappers/layers/record.py",
+        "    if call.answer.cancelled_by is not None and not isinstance(error, SoftLimit):\n",
+        "    if False:\n",
+        "A run that the code of another run cancels is interrupted, and its reason names the task of that run.",
+        (f"{LEFT}test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_is_named",),
+    ),
+    Mutant(
         "death-without-a-culprit-without-consequence",
         "wrappers/pipeline/finish.py",
-        "return End(Outcome.INTERRUPTED, reason, alone=True)",
+        "return End(Outcome.INTERRUPTED, reason, alone=cause != deaths.BY_WORKER)",
         "return End(Outcome.INTERRUPTED, reason)",
         "If a process dies of an unknown cause, each task whose run was active runs alone next time.",
         (f"{ALONE}test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty",),

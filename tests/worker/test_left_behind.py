@@ -280,6 +280,7 @@ def test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_
 
 def test_a_thousand_polls_share_clients_a_token_and_a_pool_and_none_is_disturbed(db, store, queue, polled, monkeypatch):
     monkeypatch.setenv("POLLED", polled)
+    monkeypatch.setenv("TICKER_TICK", "10m")  # nothing is given back
     register(db, "polls", *map(str, range(1000)), every="1d", box="1h")
     tick(store, queue)
     work(patch=FUNCTIONS + PLEASANT)

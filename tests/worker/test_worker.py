@@ -411,3 +411,15 @@ def test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box
     work(patch=LEAVES_CHILDREN)
     [pids] = traced("leaves.children")
     assert not any(is_alive(pid) for pid in pids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "warnings"), [([], 1), (["-c", "wrappers.entry", "polling"], 0)])
+def test_a_stock_worker_that_imports_us_in_each_run_warns_once(arguments, warnings, traced, db, store, queue):
+    for name in ("first", "second"):
+        ticker.register(db, "plain", name=name, every="1h")
+    tick(store, queue)
+    done = stock_worker(*arguments)
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 2
+    lines = (done.stdout + done.stderr).splitlines()
+    assert sum(sentence("logs.imported_in_each_run").within(line) for line in lines) == warnings

@@ -201,7 +201,7 @@ def watch() -> None:
             begun.threads.append(thread)
         start(thread)
 
-    threading.Thread.start = noted  # type: ignore[method-assign]
+    threading.Thread.start = noted  # type: ignore[method-assign, assignment]
     child_processes.mark(_forking)
 
 
@@ -215,4 +215,4 @@ def _forking() -> int | None:
 
 def _current() -> Begun | None:
     place = _place.get()
-    return place and place.begun
+    return place.begun if place is not None else None

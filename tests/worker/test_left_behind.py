@@ -176,10 +176,11 @@ async def polls(run, deed):
             KEPT["pool"].submit(int, 1)
     number = int(deed)
     assert await token() == "answer"
-    assert (await KEPT["http"].get(os.environ["POLLED"])).text == "answer"
     assert await KEPT["redis"].ping()
-    assert await asyncio.to_thread(abs, -number) == number
-    if number % 50 == 0:
+    if number % 5 == 0:
+        assert (await KEPT["http"].get(os.environ["POLLED"])).text == "answer"
+        assert await asyncio.to_thread(abs, -number) == number
+    if number % 100 == 0:
         assert await asyncio.wrap_future(KEPT["pool"].submit(abs, -number)) == number
         subprocess.Popen(["sleep", "1000"])
     if number % 10 == 0:
@@ -263,7 +264,7 @@ def test_threads_that_outlive_their_run_are_named_and_those_of_executors_and_dae
     done = work(patch=FUNCTIONS)
     [run] = [run for run in ticker.list_runs(db) if run.task_name == "0 threads"]
     assert (run.outcome, run.reason) == ("succeeded", sentence("why.threads_left", names="follower"))
-    assert sentence("logs.threads_left", task=run.task_id, names="follower").within(done.stdout)
+    assert sentence("why.threads_left", names="follower").within(done.stdout)
 
 
 def test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_is_named(db, store, queue):
@@ -275,15 +276,16 @@ def test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_
     runs = {run.task_name: run for run in ticker.list_runs(db)}
     by = runs["0 cancels all"].task_id
     assert runs["1 sleeps"].reason == sentence("why.cancelled_by_a_neighbour", task=by)
-    assert sentence("logs.cancels_a_neighbour", task=by, other=runs["1 sleeps"].task_id).within(done.stdout)
+    assert sentence("why.cancelled_by_a_neighbour", task=by).within(done.stdout)
 
 
 def test_a_thousand_polls_share_clients_a_token_and_a_pool_and_none_is_disturbed(db, store, queue, polled, monkeypatch):
     monkeypatch.setenv("POLLED", polled)
     monkeypatch.setenv("TICKER_TICK", "10m")  # nothing is given back
-    register(db, "polls", *map(str, range(1000)), every="1d", box="1h")
+    with db.transaction():
+        register(db, "polls", *map(str, range(1000)), every="1d", box="1h")
     tick(store, queue)
-    work(patch=FUNCTIONS + PLEASANT)
+    work(patch=FUNCTIONS + PLEASANT, timeout=110)
     ended = ticker.list_runs(db, limit=1000)
     assert {(run.outcome, run.reason) for run in ended} == {("succeeded", "")} and len(ended) == 1000
 

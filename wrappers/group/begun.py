@@ -1,6 +1,7 @@
 """Ends the asyncio tasks and the processes that a run of a group leaves behind, and names the threads.
 
-    with Begun(run_id, task_id) as begun:
+    begun = Begun(run_id, task_id)
+    with begun.by(asyncio.current_task()):
         await function()
     await begun.end()
 
@@ -15,7 +16,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -58,11 +59,11 @@ class OwnedTask(asyncio.Task[Any]):
     place: _Place | None = None
 
     def cancel(self, msg: Any | None = None) -> bool:
-        by = _place.get()
-        if by is not None and self.place is None:
+        by, mine = _place.get(), self.place
+        if by is not None and mine is None:
             return False
-        if by is not None and by.begun and self.place and self.place.begun and by.begun is not self.place.begun:
-            self.place.begun.note_cancellation(by.begun)
+        if by is not None and by.begun and mine is not None and mine.begun and by.begun is not mine.begun:
+            mine.begun.cancelled_by = by.begun.task_id
         return super().cancel(msg)
 
 
@@ -102,33 +103,19 @@ class Begun:
         self.cancelled_by: int | None = None
         """The id of the task whose run cancelled a coroutine of this run."""
 
-    def __enter__(self) -> "Begun":
-        self._before: Token[_Place | None] = _place.set(_Place(self))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _place.reset(self._before)
-
     @contextmanager
-    def cancellable(self) -> Iterator[None]:
-        """Lets other runs cancel this run's coroutine in the block. They may cancel whatever they find on the event loop."""
-        task = asyncio.current_task()
-        assert isinstance(task, OwnedTask)
-        task.place = _place.get()
+    def by(self, coroutine: asyncio.Task[Any] | None) -> Iterator[None]:
+        """Notes what the block begins. Other runs can cancel the coroutine meanwhile; None for a run in a thread."""
+        place = _Place(self)
+        before = _place.set(place)
+        if isinstance(coroutine, OwnedTask):
+            coroutine.place = place
         try:
             yield
         finally:
-            task.place = None
-
-    def note_cancellation(self, by: "Begun") -> None:
-        if self.cancelled_by is None and self.is_active:
-            self.cancelled_by = by.task_id
-            log.warning(
-                "task=%s cancels a coroutine of task=%s",
-                by.task_id,
-                self.task_id,
-                extra={"event": "neighbour_cancelled"},
-            )
+            if isinstance(coroutine, OwnedTask):
+                coroutine.place = None
+            _place.reset(before)
 
     async def end(self) -> str:
         """Returns when the run's tasks and processes have ended. Returns a sentence about its threads, if any are left."""
@@ -170,11 +157,8 @@ class Begun:
 
     def _threads_left(self) -> str:
         left = [thread.name for thread in self.threads if thread.is_alive() and not _is_of_executor(thread)]
-        if not left:
-            return ""
         names = serialize.visible(serialize.clean(", ".join(sorted(left))))[: serialize.REPR_AT_MOST]
-        log.warning("task=%s left threads: %s", self.task_id, names, extra={"event": "threads_left"})
-        return f"it left threads: {names}"
+        return names and f"it left threads: {names}"
 
 
 def _awaiting(task: asyncio.Task[Any]) -> Begun | None:

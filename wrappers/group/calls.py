@@ -5,7 +5,7 @@ import contextvars
 import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,7 @@ class Calls:
         )
         begun = Begun(call.start.run_id, call.task_id)
         try:
-            with begun, begun.cancellable() if function.step.is_async else nullcontext():
+            with begun.by(asyncio.current_task() if function.step.is_async else None):
                 if function.step.is_async:
                     return await self._on_loop(slot, call, called(call, function.step), left)
                 return await self._in_thread(slot, call, function.step, left)

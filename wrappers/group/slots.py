@@ -20,7 +20,6 @@ class Slots:
         self._free = list(reversed(range(count)))
         self._limits: dict[int, tuple[float, float, int]] = {}  # by slot: the deadline, the hard limit, the slot
         self._ordered: list[tuple[float, float, int]] = []  # a heap of the same, and of some that have ended
-        self._armed = math.inf, 0.0  # what the timer is set to
         self._at_most = shared_state.deadline()  # RQ's deadline for the whole process
         self._timer: KillTimer | None = None
         if kills:
@@ -65,7 +64,7 @@ class Slots:
     def extend(self, deadline: float) -> None:
         """Moves RQ's deadline for the process, which has taken a further job."""
         self._at_most = max(self._at_most, deadline)
-        self._write_deadline()
+        self._arm()
 
     def close(self) -> None:
         """Deletes the timer. No run may be open."""
@@ -73,18 +72,11 @@ class Slots:
             self._timer.close()
 
     def _arm(self) -> None:
-        """Sets the timer to the first deadline, if that has changed."""
         while self._ordered and self._limits.get(self._ordered[0][-1]) is not self._ordered[0]:
             heapq.heappop(self._ordered)
         if len(self._ordered) > 2 * shared_state.SLOTS:  # many short runs have ended after a long one began
             self._ordered = sorted(self._limits.values())
-        first = self._ordered[0][:2] if self._ordered else (math.inf, 0.0)
-        if first != self._armed:
-            self._armed = first
-            self._write_deadline()
-            if self._timer is not None:
-                self._timer.set(first[0])
-
-    def _write_deadline(self) -> None:
-        first, hard_limit = self._armed
+        first, hard_limit, _ = self._ordered[0] if self._ordered else (math.inf, 0.0, 0)
         shared_state.write_deadline(min(first, self._at_most), hard_limit)
+        if self._timer is not None:
+            self._timer.set(first)

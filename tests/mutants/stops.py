@@ -125,8 +125,8 @@ STOPS = (
     Mutant(
         "whole-group-stopped",
         "wrappers/group/calls.py",
-        "            if is_stopped(slot, call):\n                del",
-        "            if True:\n                del",
+        "            if is_stopped(slot, call):\n                self._interrupt",
+        "            if True:\n                self._interrupt",
         "Of a group, only the run that it is meant for is stopped.",
         (f"{WORKER}test_a_coroutine_is_stopped_and_its_neighbour_goes_on",),
     ),

@@ -31,6 +31,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 LONGEST_DELAY = timedelta(minutes=61)  # no back-off lies further ahead
 DAY = timedelta(days=1)
+YOUNG = timedelta(minutes=10)
 THOROUGH_EVERY = 120  # as the real store's
 Uptime = tuple[str | None, int | None]  # which boot of which host, and microseconds since
 NOWHERE: Uptime = (None, None)
@@ -392,6 +393,9 @@ class MemoryStore:
         with self.batch() as rows:
             return rows.withhold(now, look_ahead, limit, after)
 
+    def probe(self, now: datetime, period: int) -> None:
+        self._answers()  # no worker of the doubles refuses a function for good: `tests/engine/test_unknown_functions.py`
+
     def grant_budget(
         self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
     ) -> int | None:
@@ -676,6 +680,12 @@ class MemoryBatch:
             for t in self._tasks.claim(rows)
         ]  # fmt: skip
 
+    def claim_unknown(self, now: datetime, limit: int) -> Sequence[DueTask]:
+        return []
+
+    def note_expired(self, task_ids: Sequence[int], words: str, now: datetime) -> None:
+        """The doubles keep no events of jobs."""
+
     def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
         for id_, due, _ in occurrences:
             row = self._tasks[id_]
@@ -713,7 +723,11 @@ class MemoryBatch:
     def claim_pushed(self, limit: int, now: datetime | None = None) -> Sequence[PlannedRun]:
         pushed = [run for run in self._runs.free() if run.state == "pushed" and self._tasks.exists(run.task_id)]
         pushed = [run for run in pushed if self.may_be_pushed(run, now)]
-        return [self._planned(run) for run in self._runs.claim(self._next("pushed", pushed, limit))]
+        claimed = self._runs.claim(self._next("pushed", pushed, limit))
+        return [
+            replace(self._planned(run), is_young=bool(run.due_at and now and run.due_at > now - YOUNG))
+            for run in claimed
+        ]
 
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
         for id_ in run_ids:

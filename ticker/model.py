@@ -63,14 +63,14 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 class Reason(StrEnum):
     """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
-    Four are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited` or
-    `postponed` starts later.
+    Five are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`,
+    `postponed` or `unknown_here` starts later.
     """
 
     GONE = "gone"
     REDELIVERED = "redelivered"  # its occurrence, or its planned run, already has a record
     STALE = "stale"  # the task does not wait for it: it stems from another state of the tables
-    UNKNOWN_FUNCTION = "unknown_function"
+    UNKNOWN_FUNCTION = "unknown_function"  # set by the ticker, too: no worker has known its function for ten minutes
     PAUSED = "paused"
     DONE = "done"
     CLOCK = "clock"
@@ -80,6 +80,7 @@ class Reason(StrEnum):
     TOO_EARLY = "too_early"
     LIMITED = "limited"  # a key of the task has no room: it starts later
     POSTPONED = "postponed"  # the task is paused: it starts later
+    UNKNOWN_HERE = "unknown_here"  # this worker does not know its function: it starts later, where another one does
     SUPERSEDED = "superseded"  # a key of the task has no room, or the task is paused, and a newer occurrence waits
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
@@ -114,6 +115,7 @@ class EventKind(StrEnum):
     ADOPTED = "adopted"
     UNKNOWN_FUNCTION = "unknown_function"
     UNPUSHED = "unpushed"
+    EXPIRED = "expired"
 
 
 class DueTask(NamedTuple):
@@ -287,3 +289,4 @@ class PlannedRun:
     function: str
     box_ms: int
     grace_ms: int
+    is_young: bool = False  # due for less than ten minutes: if its job died before the start, it is pushed again

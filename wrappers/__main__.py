@@ -20,8 +20,7 @@ if __name__ == "__main__":
 
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import click
 from click.core import ParameterSource
@@ -29,7 +28,6 @@ from rq.cli.cli import main as rq
 from rq.cli.helpers import read_config_file
 
 from ticker import logs, settings
-from ticker.db.connections import translated
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError
 from ticker.numbers import whole
 from ticker.probes import serving
@@ -38,7 +36,7 @@ from ticker.tasks.fields import DEFAULTS
 from wrappers.layers.sentry import keep_names
 from wrappers.layers.trace import load
 from wrappers.pipeline import registry
-from wrappers.pipeline.database import Database
+from wrappers.pipeline.database import announce
 from wrappers.rq import log_lines, options, probes
 
 CONNECT_TIMEOUT = 5  # seconds, for Redis
@@ -147,20 +145,6 @@ def refuse_cooperative_threads() -> None:
                 f"--tasks (TICKER_TASKS): {library.partition('.')[0]} has patched the standard library in this process, and a "
                 "patched worker cannot supervise runs; import no module that patches it"
             )
-
-
-def announce(queues: Sequence[str]) -> None:
-    """Announces the functions and queues of this worker, and how a job may run the tasks of each function."""
-    known = registry.functions().values()
-    with translated(), closing(Database.from_environment()) as database:
-        database.execute(
-            "announce",
-            names=[function.name for function in known],
-            batches=[function.batch for function in known],
-            concurrencies=[function.concurrency for function in known],
-            repeatables=[function.repeatable for function in known],
-            queues=list(queues),
-        )
 
 
 def with_connect_timeout(url: str) -> str:

@@ -210,12 +210,10 @@ class Ticks:
         if found != TAKEN and occurrence < row.waiting[-1] and occurrence < now - expiry:
             return "expired"
         newest = occurrence == row.waiting[-1]
-        if found == MISSING and self.rules.sweep_pushes_again:
-            return "again" if newest else "expired"
-        if found == DEAD:
-            again = newest and now < occurrence + expiry and self.rules.sweep_pushes_again
-            return "again" if again else "lost"
-        return ""
+        if found in (MISSING, DEAD) and self.rules.sweep_pushes_again:
+            is_lost = found == DEAD and now >= occurrence + expiry
+            return "expired" if not newest else "lost" if is_lost else "again"
+        return "lost" if found == DEAD else ""
 
     def push_again(self, state: State, number: int, ticker: Ticker) -> Step:
         """Waiting occurrences that Redis does not hold, under the lock that was taken before it was asked."""
@@ -237,9 +235,7 @@ class Ticks:
             found = state_of(row, PLANNED)
             if row.plan[0] != SENT or any(t.at == PLAN_PUSHED for t in state.tickers):
                 continue
-            if found == DEAD:
-                return put(state, task, row._replace(plan=(NO_PLAN, 0))), ", the planned run is lost"
-            if found == MISSING and row.alive:
+            if found in (MISSING, DEAD) and row.alive:  # no job dies for ten minutes here: then the run would be lost
                 row = row._replace(jobs=tuple(job for job in row.jobs if job[0] != PLANNED))
                 return put(state, task, stored(row, PLANNED, self.rules)), ", pushes the planned run again"
         return state, ""

@@ -95,15 +95,16 @@ def test_one_notice_for_each_function_a_minute_after_the_last_change_of_its_task
 
 
 @pytest.mark.slow
-def test_drops_of_an_unknown_function_do_not_touch_failures(play):
+def test_refusals_of_an_unknown_function_do_not_touch_failures(play):
     announce(play.db, ["mail.fetch"])
     ticker.register(play.db, "mail.fech", every="1m", pause_after=1, stretch="1h")
     play.at(0)
     play.tick()
     [taken] = play.take()
-    assert taken.refusal == "unknown_function"
-    play.at(60)
-    play.tick()
+    assert taken.refusal == "unknown_here"
+    for seconds in (60, 660):
+        play.at(seconds)
+        play.tick()
     task = ticker.get(play.db, 1)
     assert (task.failures, task.stretched_ms, task.paused_by, task.dropped) == (0, None, None, 1)
 

@@ -119,6 +119,13 @@ class PostgresBatch:
         self._swept["claim_waiting"] = (rows and rows[0]["upto"]) or 0
         return [_waiting(row) for row in rows]
 
+    def claim_unknown(self, now: datetime, limit: int) -> Sequence[DueTask]:
+        return [_due(row) for row in self._execute("claim_unknown", now=now, limit=limit)]
+
+    def note_expired(self, task_ids: Sequence[int], words: str, now: datetime) -> None:
+        if task_ids:
+            self._execute("note_expired", ids=list(task_ids), words=words, now=now)
+
     def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
         self._columns("put_back", ("ids", "occurrences", "reasons"), occurrences)
 

@@ -102,6 +102,9 @@ class PostgresStore:
         which = {"now": now, "look_ahead": look_ahead, "limit": limit, "after_run": after_run, "after_id": after_id}
         return next(((row["next_run"], row["id"]) for row in self.execute("withhold", **which)), None)
 
+    def probe(self, now: datetime, period: int) -> None:
+        self.execute("probe", now=now, period_ms=period)
+
     def grant_budget(
         self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
     ) -> int | None:

@@ -224,6 +224,7 @@ events = Table(
     Index("events_at", "at"),
     Index("events_untold", "id"),
     Index("events_unknown_function", "function", unique=True),
+    Index("events_expired", "function", "at", unique=True),
 )
 
 notices = Table(
@@ -302,6 +303,7 @@ pauses = Table(
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("scope", Text, nullable=False),
     Column("value", Text, nullable=False, server_default="", info={"domain": "short"}),
+    Column("of_queue", Text, nullable=False, server_default="", info={"domain": "short"}),
     Column("by", Text, nullable=False, server_default="", info={"domain": "short"}),
     Column("reason", Text, nullable=False, server_default="", info={"domain": "prose"}),
     Column("paused_at", TIME, nullable=False, server_default=text("clock_timestamp()"), info={"domain": "moment"}),
@@ -312,7 +314,7 @@ pauses = Table(
     Column("granted_at", TIME, info={"domain": "moment"}),
     Column("done_at", TIME, info={"domain": "moment"}),
     Column("mark", Text, nullable=False, server_default=FetchedValue()),
-    Index("pauses_in_force", "scope", "value", unique=True),
+    Index("pauses_in_force", "scope", "value", "of_queue", unique=True),
     Index("pauses_open", "id"),
 )
 

@@ -1,4 +1,4 @@
-"""Reports functions of tasks that no worker has announced. Such jobs are dropped, which is no failure of their tasks."""
+"""Reports functions of tasks that no worker has announced, or that a worker did not know."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -12,14 +12,22 @@ NAMED = 10  # functions or queues named in a warning, the most similar first
 
 
 def report_unknown(store: Store, now: datetime) -> int:
-    """Records an event for each function of tasks that no worker has announced, once. Returns how many it found."""
+    """Records an event for each function of tasks that no worker knows, once. Returns how many it found."""
     with store.batch() as rows:
         if unreported := rows.unreported_functions(now):
             known = rows.announced_functions()
             rows.record_events(
-                [Note(id_, EventKind.UNKNOWN_FUNCTION, unknown_function(name, known)) for id_, name in unreported], now
+                [
+                    Note(id_, EventKind.UNKNOWN_FUNCTION, unknown_function(name, known) or not_known(name))
+                    for id_, name in unreported
+                ],
+                now,
             )
     return len(unreported)
+
+
+def not_known(function: str) -> str:
+    return f"a worker took a job of the function {quoted(function)} and does not know it: see --tasks"
 
 
 def unknown_function(function: str, announced: Collection[str]) -> str:

@@ -13,6 +13,7 @@ class JobVerdict(Enum):
 
     WAITS = "waits"
     EXPIRED = "expired"
+    NEVER_STARTED = "never started"
     AGAIN = "pushed again"
     GIVEN_UP = "given up"
     PUT_BACK = "put back"
@@ -21,20 +22,21 @@ class JobVerdict(Enum):
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
     """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to the row. Only the newest occurrence is pushed again. Otherwise, after Redis was
-    wiped, all older occurrences would be queued before the tasks that are due now, only to be dropped.
+    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to the row.
+    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued before the
+    tasks that are due now, only to be dropped.
     """
     newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_paused else JobVerdict.AGAIN
     if state is JobState.TAKEN:
         return JobVerdict.WAITS
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):
         return JobVerdict.EXPIRED
-    if state is JobState.MISSING:
-        return again if due.occurrence == newest else JobVerdict.EXPIRED
-    if state is JobState.DEAD:
-        is_young = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
-        return again if is_young else JobVerdict.GIVEN_UP
-    return JobVerdict.WAITS
+    if state is JobState.WAITING:
+        return JobVerdict.WAITS
+    if due.occurrence != newest:
+        return JobVerdict.NEVER_STARTED
+    is_old = now >= due.occurrence + timing.span(timing.LEAST_EXPIRY)
+    return JobVerdict.GIVEN_UP if state is JobState.DEAD and is_old else again
 
 
 def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:

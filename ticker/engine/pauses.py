@@ -1,4 +1,7 @@
-"""Applies pauses of many tasks: due tasks wait for a pause, and go when it is over, within a budget in each tick."""
+"""Applies pauses of many tasks: due tasks wait for a pause, and go when it is over, within a budget in each tick.
+
+So do tasks whose function a worker did not know. One of them goes in each tick, and its start ends their wait.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,8 @@ def apply(work: "Pass") -> None:
     pauses = work.store.open_pauses(work.now)
     if pauses.in_force or pauses.over:
         withhold(work)
+    if pauses.in_force:
+        work.store.probe(work.now, work.options.period)
     if pauses.over:
         let_go(work)
 

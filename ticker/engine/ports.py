@@ -159,6 +159,12 @@ class Batch(Protocol):
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
 
+    def claim_unknown(self, now: datetime, limit: int) -> Sequence[DueTask]:
+        """Returns tasks whose occurrences have waited for over ten minutes for a worker that knows their function."""
+
+    def note_expired(self, task_ids: Sequence[int], words: str, now: datetime) -> None:
+        """Counts occurrences of these tasks whose jobs never started: one event for each function and minute."""
+
     def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
         """Takes (task id, occurrence, why), each of a different task. Makes the occurrences next runs again that wait for no job."""
 
@@ -213,6 +219,9 @@ class Store(Protocol):
         Those for which a pause of many tasks is in force wait for it. So do those that were due before the end of such a pause
         and have not been let go since. Returns the last task that was examined, or None if no more follow.
         """
+
+    def probe(self, now: datetime, period: int) -> None:
+        """Lets one due task of each function and queue go for which tasks wait for a worker that knows it, once in a period."""
 
     def grant_budget(
         self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()

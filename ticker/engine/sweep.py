@@ -17,6 +17,9 @@ from ticker.model import Outcome, Reason
 
 IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
+NEVER_STARTED = (
+    "their jobs ended or were gone before the start, and newer ones waited; RQ's failed registry may say why"
+)
 
 
 class Counts:
@@ -71,10 +74,17 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
         states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
-        expired, again, lost, back = (
+        old, never_started, again, lost, back = (
             [due for decision, due in verdicts if decision is wanted]
-            for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP, JobVerdict.PUT_BACK)
+            for wanted in (
+                JobVerdict.EXPIRED,
+                JobVerdict.NEVER_STARTED,
+                JobVerdict.AGAIN,
+                JobVerdict.GIVEN_UP,
+                JobVerdict.PUT_BACK,
+            )
         )
+        expired = [*old, *never_started]
         packed = queue.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
         # but no job that also carries other tasks
         gone = [*(job_id(store.installation, due) for due in (*expired, *back)), *(job.spec.job_id for job in packed)]
@@ -84,6 +94,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         rows.put_back([(due.id, due.occurrence, Reason.POSTPONED) for due in back])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
+        rows.note_expired([due.id for due in never_started], NEVER_STARTED, now)
         more = rows.has_more()
     refused = sum(len(job.tasks) for job, receipt in zip(packed, receipts, strict=True) if receipt.error)
     repushed = sum(len(job.tasks) for job in packed) - refused
@@ -91,14 +102,16 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Pushes lost jobs of planned runs again, and records runs as lost if their jobs died before the start."""
+    """Pushes lost jobs of planned runs again, for ten minutes also those that died before the start. Then it records them as lost."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
         specs = [jobs.for_planned(store.installation, run) for run in runs]
         states = queue.states([e.job_id for e in specs])
-        missing = queue.fitting([e for e, state in zip(specs, states, strict=True) if state is JobState.MISSING])
+        dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD and not run.is_young]
+        gone = zip(runs, specs, states, strict=True)
+        again = [e for run, e, state in gone if state in (JobState.MISSING, JobState.DEAD) and run.id not in dead]
+        missing = queue.fitting(again)
         queue.forget([e.job_id for e in missing])
-        dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD]
         receipts = queue.push(missing)
         rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
         more = rows.has_more()

@@ -26,11 +26,11 @@ from typing import NamedTuple
 from ticker.engine import jobs, key_limits, pauses, timing
 from ticker.engine.follow_up import Followed, follow_up
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import Batch, Queue, Store
+from ticker.engine.ports import Batch, Queue, Settled, Store
 from ticker.engine.queue_limit import Room
 from ticker.engine.sweep import Counts, Swept, sweep
-from ticker.errors import BadInput
-from ticker.model import DueTask, Kind, PlannedRun, Reason
+from ticker.errors import BadInput, quoted
+from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason
 from ticker.schedules import kinds
 from ticker.schedules.hours import in_hours
 
@@ -157,6 +157,7 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     queue.stop(stopping)
     work = Pass(store, Room(queue, options.depths), now, options)
     pauses.apply(work)
+    drop_unknown(work)
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
@@ -334,6 +335,25 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
     saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
     return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved, len(unpushed))
+
+
+def drop_unknown(work: Pass) -> None:
+    """Drops occurrences that have waited for ten minutes for a worker that knows their function. A single time has failed."""
+    for _ in range(pauses.STEPS_IN_VAIN):
+        with work.store.batch() as rows:
+            tasks = rows.claim_unknown(work.now, work.options.batch)
+            due, put_off, _ = with_next_times(tasks, work.now, work.options.beat)
+            rows.settle([unknown(task) for task, _ in (*due, *put_off)], work.now)
+            rows.reschedule([*due, *put_off])
+        if len(tasks) < work.options.batch or work.options.stop():
+            return
+
+
+def unknown(task: DueTask) -> Settled:
+    if task.kind is not Kind.ONCE:
+        return Settled(task.id, task.occurrence, Outcome.DROPPED, Reason.UNKNOWN_FUNCTION)
+    why = f"for ten minutes, no worker of the queue {task.queue} started the function {quoted(task.function)}: see --tasks"
+    return Settled(task.id, task.occurrence, Outcome.FAILED, why)
 
 
 def must_wait(task: DueTask) -> bool:

@@ -13,6 +13,7 @@ NOTIFIED = (
     EventKind.AUTO_PAUSED,
     EventKind.DEAD_MAN,
     EventKind.UNKNOWN_FUNCTION,
+    EventKind.EXPIRED,
 )
 """The events that become notices; all others are only recorded."""
 
@@ -112,6 +113,8 @@ def _sentence(notice: Notice) -> str:
             return f"{_whose(notice)} is late{_after_colon(notice.words or f'no success{since}')}"
         case EventKind.UNKNOWN_FUNCTION:
             return f"{_whose(notice)} cannot run{_after_colon(notice.words)}"
+        case EventKind.EXPIRED:
+            return f"tasks of the function {notice.function} did not start, three times in a row{_after_colon(notice.words)}"
     return f"test notice from the ticker on {notice.host}, schema {notice.schema}: this channel works"
 
 

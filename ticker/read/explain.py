@@ -200,7 +200,10 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.DUPLICATE:
             return duplicate(run)
         case Reason.SUPERSEDED:
-            return "a limit or a pause kept it waiting, and a newer occurrence was waiting" + last_start(run)
+            return (
+                "a limit, a pause or an unknown function kept it waiting, and a newer occurrence was waiting"
+                + last_start(run)
+            )
         case Reason.OVERLAP:
             return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:
@@ -212,7 +215,8 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.DONE:
             return "the task has had all its runs"
         case Reason.UNKNOWN_FUNCTION:
-            return f"worker {run.worker or '?'} on {run.host or '?'} does not know the function {run.function!r}; see --tasks"
+            where = f"; worker {run.worker} on {run.host} does not know it" if run.worker else ""
+            return f"no worker has started the function {run.function!r} for ten minutes{where}; see --tasks"
     return "the job was taken, but not run"
 
 
@@ -244,7 +248,7 @@ def expired(run: "RunRecord") -> str:
     limit = timing.expiry(run.every_ms or 0)
     if age > timing.span(limit):
         return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer occurrence was waiting"
-    return f"Redis no longer had its job, {span(age)} after it was due, and a newer occurrence was waiting"
+    return f"its job had ended before its start, or Redis no longer had it, {span(age)} after it was due, and a newer occurrence was waiting"
 
 
 def passed(run: "RunRecord") -> str:

@@ -278,6 +278,7 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
         yield f"due at {time_of_day(due, now)}{shown_there(task, due)}, in {span(due - now)}"
     else:
         since = due_since(task.next_run, task)
+        waits = waits or (f"no worker is known to have its function {task.function!r}" if task.unknown_function else "")
         pushed = "" if task.push_errors else f"; it waits because {waits}" if waits else ": the next tick pushes it"
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}{pushed}"
 

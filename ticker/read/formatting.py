@@ -101,7 +101,7 @@ def line_data(line: "JournalEntry") -> dict[str, Any]:
 def state(task: Task) -> str:
     """Returns the first word that applies to the task: why nothing will run, or else what the task is doing."""
     facts = {
-        "done": task.next_run is None,
+        "done": task.next_run is None and not (task.kind == Kind.ONCE and task.failures),
         "disabled": not task.enabled,
         "owner_inactive": not task.owner_active,
         "paused": task.paused_by is not None or (task.pause is not None and not task.is_resuming),

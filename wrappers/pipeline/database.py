@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from ticker.db import sql
 from ticker.db.connections import Connection, connect, first_line, translated
 from ticker.errors import RowLocked
 from ticker.model import Outcome
+from wrappers.pipeline import registry
 from wrappers.sandbox import limits
 from wrappers.sandbox.handoff import PendingEnd
 
@@ -206,3 +207,17 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def announce(queues: Sequence[str]) -> None:
+    """Announces the functions and queues of this worker, and how a job may run the tasks of each function."""
+    known = registry.functions().values()
+    with translated(), closing(Database.from_environment()) as database:
+        database.execute(
+            "announce",
+            names=[function.name for function in known],
+            batches=[function.batch for function in known],
+            concurrencies=[function.concurrency for function in known],
+            repeatables=[function.repeatable for function in known],
+            queues=list(queues),
+        )

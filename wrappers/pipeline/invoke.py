@@ -13,7 +13,18 @@ def called(call: Call, step: Step, *piece: Any) -> Any:
     """Calls the step with the run if it takes one, the piece if there is one, and the task's arguments."""
     assert call.start is not None
     arguments = (call.run, *piece) if step.takes_run else piece
-    return step.call(*arguments, **call.start.kwargs)
+    try:
+        return step.call(*arguments, **call.start.kwargs)
+    except TypeError as error:
+        signature = inspect.signature(step.call)
+        try:
+            signature.bind(*arguments, **call.start.kwargs)
+        except TypeError:
+            given = ", ".join(call.start.kwargs) or "none"
+            raise TypeError(
+                f"the task's kwargs ({given}) do not fit {call.start.function}{signature}: {error}"
+            ) from None
+        raise
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:

@@ -260,7 +260,7 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
     if reason in (Reason.LIMITED, Reason.POSTPONED):
         log.info("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "run_postponed"})
         return f"{reason}: {detail}"
-    if reason in (Reason.REDELIVERED, Reason.STALE):
+    if reason in (Reason.REDELIVERED, Reason.STALE, Reason.UNKNOWN_HERE):
         log.warning("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "job_refused"})
         return f"{reason}: {detail}"
     log.warning(
@@ -286,7 +286,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return f"another run holds the task for {_span(verdict['running_until'] - now)} more"
         case Reason.CLOCK:
             return f"the clock was set back by {_span(last_run - now)} or more"
-        case Reason.UNKNOWN_FUNCTION:
+        case Reason.UNKNOWN_FUNCTION | Reason.UNKNOWN_HERE:
             return f"this worker knows no function {verdict['function']!r}; see --tasks"
         case Reason.GONE:
             return "the task was deleted"
@@ -311,7 +311,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.POSTPONED:
             return "the task is paused; it is pushed again after the pause"
         case Reason.SUPERSEDED:
-            return "a limit or a pause kept it waiting, and a newer occurrence waits"
+            return "a limit, a pause or an unknown function kept it waiting, and a newer occurrence waits"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

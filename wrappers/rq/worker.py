@@ -19,10 +19,11 @@ from rq.utils import now
 from rq.worker import WorkerStatus
 
 from ticker import clock
+from ticker.errors import DatabaseUnavailable
 from ticker.queue import bulk
 from ticker.queue.rq import kept_alive
 from wrappers.pipeline import finish
-from wrappers.pipeline.database import Database
+from wrappers.pipeline.database import Database, announce
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
 from wrappers.rq import probes
 from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
@@ -40,6 +41,7 @@ log = logging.getLogger("ticker.run")
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
 TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an answer of Redis for up to 70
 COLLECT = 0.02  # seconds for which the ends of a group's runs are collected after others were written
+ANNOUNCED_EVERY = 3600  # seconds; announcements are forgotten after three hours
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 
 
@@ -72,7 +74,7 @@ class Worker(SurvivingWorker):
         self._stops = Stops(self)
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
-        self.moved_at = clock.monotonic()
+        self.moved_at = self._announced_at = clock.monotonic()
         self.reaches_redis = False
         super().__init__(*args, **kwargs | {"worker_ttl": min(kwargs.get("worker_ttl") or TTL, TTL)})
 
@@ -282,6 +284,10 @@ class Worker(SurvivingWorker):
         """
         self.moved_at = clock.monotonic()
         self._mind_database()
+        if not self.is_horse and self.moved_at - self._announced_at >= ANNOUNCED_EVERY:
+            self._announced_at = self.moved_at
+            with suppress(DatabaseUnavailable):
+                announce(self.queue_names())
         try:
             self._beat(timeout, pipeline)
         except RedisError:

@@ -1,14 +1,19 @@
 -- Functions: what workers have announced, and which functions of tasks no worker has announced. If none has announced any, nothing
 -- is known about them. A start since its last edit shows that a worker knows the function of a task.
 
+-- rule: announcements
+-- What workers have announced. They announce again every hour: what they have not is forgotten.
+(SELECT * FROM {schema}.functions WHERE announced_at > clock_timestamp() - interval '3 hours')
+
 -- rule: unknown_function
-(NOT EXISTS (SELECT FROM {schema}.functions f WHERE f.name = t.function) AND EXISTS (SELECT FROM {schema}.functions f)
+-- Either a worker did not know the function, and the task waits for one that does.
+({waits_for_worker t} OR NOT EXISTS (SELECT FROM {announcements} f WHERE f.name = t.function) AND EXISTS (SELECT FROM {announcements} f)
     AND coalesce(t.last_run < t.updated_at, true))
 
 -- rule: unknown_queue
 -- Workers have announced queues, but not that of the task.
-(NOT EXISTS (SELECT FROM {schema}.functions f WHERE t.queue = ANY (f.queues))
-    AND EXISTS (SELECT FROM {schema}.functions f WHERE f.queues <> '{}'))
+(NOT EXISTS (SELECT FROM {announcements} f WHERE t.queue = ANY (f.queues))
+    AND EXISTS (SELECT FROM {announcements} f WHERE f.queues <> '{}'))
 
 -- rule: unknown_functions
 -- The names of functions of tasks that no worker has announced. Reads the index once for each of the first 1,000 names.
@@ -18,10 +23,11 @@
     SELECT (SELECT o.function FROM {schema}.tasks o WHERE o.function > names.function ORDER BY o.function LIMIT 1)
     FROM names WHERE function IS NOT NULL)
 SELECT function FROM (SELECT function FROM names WHERE function IS NOT NULL LIMIT 1000) n
-WHERE EXISTS (SELECT FROM {schema}.functions f) AND NOT EXISTS (SELECT FROM {schema}.functions f WHERE f.name = n.function))
+WHERE EXISTS (SELECT FROM {announcements} f) AND NOT EXISTS (SELECT FROM {announcements} f WHERE f.name = n.function))
 
 -- rule: of_unknown_function
-(t.function = ANY (ARRAY{unknown_functions}) AND {unknown_function t})
+(t.function = ANY (ARRAY(SELECT p.value FROM {schema}.pauses p WHERE p.scope = 'unknown' AND p.resumed_at IS NULL
+        UNION {unknown_functions})) AND {unknown_function t})
 
 -- name: announce
 -- Announces the functions of a worker. States for each how many tasks one job may carry, how many of them run at the same
@@ -36,15 +42,20 @@ ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.
 
 -- name: functions
 -- Returns the functions that workers have announced.
-SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {schema}.functions ORDER BY name
+SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {announcements} f ORDER BY name
 
 -- rule: missing_functions
--- Functions that no worker has announced, each with a task that has been waiting for it for a minute. A deployment may start its
--- workers last.
-(SELECT w.id, w.function, w.declared_in FROM {unknown_functions} u, LATERAL (
-    SELECT o.id, o.function, o.declared_in FROM {schema}.tasks o
-    WHERE o.function = u.function AND {runnable o} AND {unknown_function o}
-      AND o.updated_at < {now} - interval '1 minute' LIMIT 1) w)
+-- Functions that no worker has announced, or that a worker did not know, each with a task that has been waiting for it for a minute. A
+-- deployment may start its workers last.
+(SELECT DISTINCT ON (w.function) w.* FROM (
+    SELECT o.* FROM {unknown_functions} u, LATERAL (
+        SELECT o.id, o.function, o.declared_in FROM {schema}.tasks o
+        WHERE o.function = u.function AND NOT {inactive o} AND o.paused_by IS NULL AND (o.pause_id IS NULL OR {waits_for_worker o})
+          AND {unknown_function o} AND o.updated_at < {now} - interval '1 minute' LIMIT 1) o
+    UNION ALL
+    SELECT o.* FROM {schema}.pauses p, LATERAL (
+        SELECT t.id, t.function, t.declared_in FROM {schema}.tasks t WHERE t.pause_id = p.id ORDER BY t.next_run LIMIT 1) o
+    WHERE p.scope = 'unknown' AND p.resumed_at IS NULL AND p.paused_at < {now} - interval '1 minute') w ORDER BY w.function)
 
 -- name: missing_functions
 SELECT function, declared_in FROM {missing_functions} m ORDER BY function

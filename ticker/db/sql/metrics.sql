@@ -57,7 +57,7 @@ SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(great
     ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
 
 -- name: use_of_pauses
-SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,
+SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p} AND p.scope <> 'unknown') AS in_force,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE pause_id IS NOT NULL LIMIT %(most)s) t) AS waiting
 
 -- name: waiting_in_queues

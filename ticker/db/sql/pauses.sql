@@ -7,7 +7,7 @@
 -- and that of the end.
 INSERT INTO {schema}.pauses AS p (scope, value, by, reason, paused_at, until)
 VALUES (%(scope)s, %(value)s, coalesce(%(by)s, {author}), %(reason)s, {now}, %(until)s::timestamptz)
-ON CONFLICT (scope, value) WHERE resumed_at IS NULL DO UPDATE SET by = excluded.by, reason = excluded.reason,
+ON CONFLICT (scope, value, of_queue) WHERE resumed_at IS NULL DO UPDATE SET by = excluded.by, reason = excluded.reason,
     until = excluded.until, paused_at = CASE WHEN {in_force p} AND p.by = excluded.by THEN p.paused_at ELSE excluded.paused_at END
 RETURNING {pause p}
 
@@ -20,7 +20,7 @@ RETURNING {pause p}
 -- name: list_pauses
 -- Lists the pauses that are in force, and those that are over and for which tasks still wait, oldest first.
 SELECT {pause p} FROM {schema}.pauses p
-WHERE done_at IS NULL AND ({in_force p} OR {waits_for p}) ORDER BY id
+WHERE done_at IS NULL AND scope <> 'unknown' AND ({in_force p} OR {waits_for p}) ORDER BY id
 
 -- name: has_paused_tasks
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {covers t}) AS has_tasks FROM {schema}.pauses p WHERE id = %(id)s
@@ -51,7 +51,7 @@ t.id, t.scope, t.value, t.by, t.reason, t.paused_at, t.until, t.resumed_at, t.re
 -- has ended it: statements that read tasks do not know the time.
 (SELECT concat_ws(': ', {pause_words p} || ' by ' || p.by || coalesce(', over since ' || to_char(p.resumed_at AT TIME ZONE 'UTC', {second}),
         ' until ' || to_char(p.until AT TIME ZONE 'UTC', {second}), ''), nullif(p.reason, ''))
-    FROM {schema}.pauses p WHERE p.id = coalesce({unended_pause t}, t.pause_id))
+    FROM {schema}.pauses p WHERE p.id = coalesce({unended_pause t}, t.pause_id) AND (p.scope <> 'unknown' OR p.resumed_at IS NOT NULL))
 
 -- rule: second
 'YYYY-MM-DD HH24:MI:SSZ'
@@ -61,17 +61,17 @@ t.id, t.scope, t.value, t.by, t.reason, t.paused_at, t.until, t.resumed_at, t.re
 
 -- rule: is_resuming
 -- The task waits for a pause that is over, and no other is for it.
-(t.pause_id IS NOT NULL AND {unended_pause t} IS NULL)
+(t.pause_id IS NOT NULL AND {unended_pause t} IS NULL AND NOT {waits_for_worker t})
 
 -- rule: covering
 -- The first pause that is in force for the task, or NULL.
-(SELECT min(p.id) FROM {schema}.pauses p WHERE {in_force p} AND {covers t})
+(SELECT min(p.id) FROM {schema}.pauses p WHERE {in_force p} AND {keeps t})
 
 -- rule: backlog
 -- The first pause that is over and not done, and before whose end the task was due, or NULL. A task that was let go since is not part
 -- of it.
 (SELECT min(p.id) FROM {schema}.pauses p WHERE {over p} AND t.next_run < p.resumed_at
-        AND coalesce(t.resumed_at < p.resumed_at, true) AND {covers t})
+        AND coalesce(t.resumed_at < p.resumed_at, true) AND {keeps t})
 
 -- rule: over
 t.resumed_at IS NOT NULL AND t.done_at IS NULL
@@ -118,7 +118,7 @@ WITH examined AS MATERIALIZED (
     ORDER BY next_run, id LIMIT %(limit)s
 ), held AS MATERIALIZED (
     SELECT id FROM {schema}.tasks t WHERE id = ANY (ARRAY(SELECT id FROM examined)) AND {runnable t}
-        AND ({covered t} OR (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})) AND {backlog t} IS NOT NULL)
+        AND ({covered t} OR {gated t} OR (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})) AND {backlog t} IS NOT NULL)
     FOR NO KEY UPDATE SKIP LOCKED
 ), withheld AS (
     UPDATE {schema}.tasks t SET pause_id = coalesce({covering t}, {backlog t}) FROM held h WHERE t.id = h.id
@@ -129,6 +129,35 @@ WHERE (SELECT count(*) FROM examined) = %(limit)s ORDER BY next_run DESC, id DES
 -- rule: examinable
 t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'
   AND (t.next_run, t.id) > (%(after_run)s::timestamptz, %(after_id)s::bigint)
+
+-- name: probe
+-- Lets one due task of each function and queue go for which tasks wait for a worker, once in a period: its start shows that there is one.
+WITH chosen AS MATERIALIZED (
+    SELECT p.id, o.task_id FROM {schema}.pauses p, LATERAL (
+        SELECT t.id AS task_id FROM {schema}.tasks t
+        WHERE t.pause_id = p.id AND t.next_run <= %(now)s AND NOT {unknown_for_long t} AND NOT {inactive t} AND t.paused_by IS NULL
+        ORDER BY t.next_run LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) o
+    WHERE p.scope = 'unknown' AND p.resumed_at IS NULL AND NOT {just_granted p} FOR NO KEY UPDATE OF p SKIP LOCKED
+), granted AS (
+    UPDATE {schema}.pauses p SET granted_at = %(now)s FROM chosen c WHERE p.id = c.id
+)
+UPDATE {schema}.tasks t SET pause_id = NULL FROM chosen c WHERE t.id = c.task_id
+
+-- rule: longest_unknown
+-- After so long without a start, what waits for a worker that knows its function is dropped.
+interval '10 minutes'
+
+-- rule: unknown_for_long
+-- The task t, with its pause p, has waited for so long.
+(t.next_run <= %(now)s::timestamptz - {longest_unknown} AND p.paused_at <= %(now)s::timestamptz - {longest_unknown})
+
+-- name: claim_unknown
+-- Claims tasks whose occurrences have waited for a worker that knows their function for too long.
+SELECT {claimed t}
+FROM {schema}.pauses p JOIN {schema}.tasks t ON t.pause_id = p.id {announced t}
+WHERE p.scope = 'unknown' AND p.resumed_at IS NULL AND {unknown_for_long t} AND NOT {inactive t} AND t.paused_by IS NULL
+ORDER BY t.next_run LIMIT %(limit)s
+FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- rule: least_budget
 1000
@@ -169,7 +198,7 @@ SELECT {least_budget} WHERE {waits_in_vain} AND NOT EXISTS (SELECT FROM {schema}
 coalesce(t.granted_at BETWEEN %(now)s::timestamptz - 0.9 * %(period_ms)s * interval '1 millisecond' AND %(now)s, false)
 
 -- rule: of_an_ended_pause
-EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} AND {covers t})
+EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} AND {keeps t})
 
 -- name: let_go
 -- Lets tasks go that have waited for longest for pauses that are over. A task for which another pause is in force waits for that

@@ -98,8 +98,8 @@ WITH gone AS (
 DELETE FROM {schema}.slots WHERE key IN (SELECT key FROM gone)
 
 -- name: prune_pauses
--- Deletes pauses of many tasks that were done so long ago. People make them: they are few.
-DELETE FROM {schema}.pauses WHERE done_at < {now} - %(keep_ms)s::bigint * interval '1 millisecond'
+-- Deletes pauses of many tasks that were done so long ago. People make them: they are few. Workers make others.
+DELETE FROM {schema}.pauses WHERE done_at < {now} - CASE scope WHEN 'unknown' THEN interval '1 hour' ELSE %(keep_ms)s::bigint * interval '1 millisecond' END
 
 -- name: next_run
 -- Returns the first run of a walk. If its page takes too long, the walk continues after it.

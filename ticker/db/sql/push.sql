@@ -103,7 +103,7 @@ WITH due AS MATERIALIZED (
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
                      FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-                     WHERE p.state = 'processing' AND {offered t} AND t.pause_id IS NULL AND NOT {kept_waiting t}) m, LATERAL (
+                     WHERE p.state = 'processing' AND {offered t} AND {not_withheld t}) m, LATERAL (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
@@ -201,7 +201,11 @@ WHERE t.id = b.id
 -- rule: may_be_pushed
 -- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused. A retry
 -- of a task that waits for its turn after a pause waits with it.
-NOT {all_paused} AND (r.kind = 'manual' OR t.pause_id IS NULL AND NOT {kept_waiting t})
+NOT {all_paused} AND (r.kind = 'manual' OR {not_withheld t})
+
+-- rule: not_withheld
+-- No pause keeps the task waiting. Planned runs look for a worker that knows their function by themselves.
+((t.pause_id IS NULL OR {waits_for_worker t}) AND NOT {kept_waiting t})
 
 -- name: claim_planned
 -- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
@@ -220,7 +224,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-    WHERE p.state = 'processing' AND t.limits IS NULL AND t.pause_id IS NULL AND NOT {kept_waiting t}
+    WHERE p.state = 'processing' AND t.limits IS NULL AND {not_withheld t}
       AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ), chosen AS MATERIALIZED (
     SELECT c.id, c.turn FROM made m, LATERAL (

@@ -33,8 +33,8 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL AND t.pause_id IS NULL
 (t.paused_by IS NOT NULL AND (t.paused_until IS NULL OR t.paused_until > (SELECT {now})))
 
 -- rule: is_paused
--- The task is paused by itself, or waits for a pause of many tasks. `tasks_paused` has the same condition.
-(t.paused_by IS NOT NULL OR t.pause_id IS NOT NULL)
+-- The task is paused by itself, or waits for a pause of many tasks. The condition of `tasks_paused` follows from it.
+(t.paused_by IS NOT NULL OR t.pause_id IS NOT NULL AND NOT {waits_for_worker t})
 
 -- rule: in_force
 -- The pause of many tasks is in force.
@@ -48,6 +48,22 @@ t.resumed_at IS NULL AND (t.until IS NULL OR t.until > (SELECT {now}))
 -- rule: marks
 -- The marks of the pauses that may be for the task, but for those of limits.
 ARRAY['all', 'group ' || t.group_name, 'function ' || t.function, 'queue ' || t.queue, 'owner_type ' || t.owner_type]
+
+-- rule: gate
+-- The mark of the pause for which the task waits while no worker of its queue knows its function.
+('unknown ' || t.queue || ' ' || t.function)
+
+-- rule: gated
+-- A worker of its queue did not know the function of the task, and no run of it has started there since.
+({gate t} = ANY (ARRAY(SELECT p.mark FROM {schema}.pauses p WHERE p.scope = 'unknown' AND p.resumed_at IS NULL)))
+
+-- rule: waits_for_worker
+-- The task waits for a worker that knows its function.
+EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unknown' AND p.resumed_at IS NULL)
+
+-- rule: keeps
+-- The pause p is for the task t, or the task waits with it for a worker that knows its function.
+({covers t} OR p.mark = {gate t})
 
 -- rule: covered
 -- A pause of many tasks that is in force is for the task. The pauses are read once for all tasks.
@@ -64,8 +80,9 @@ ARRAY['all', 'group ' || t.group_name, 'function ' || t.function, 'queue ' || t.
 (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'all' AND {in_force p}))
 
 -- rule: any_paused
--- There may be a pause of many tasks that is in force.
-(SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.resumed_at IS NULL))
+-- There may be a pause of many tasks that is in force, or a start may end the wait for a worker that knows the function.
+((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.resumed_at IS NULL))
+        AND ((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.resumed_at IS NULL AND p.scope <> 'unknown')) OR {gated t}))
 
 -- rule: unlimited
 -- The runnable tasks without limits. Limited tasks have an index of their own, so that those that are blocked delay nothing else.

@@ -60,17 +60,36 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 
 -- rule: unrecorded
 -- The refusals that leave no record.
-('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed')
+('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed', 'unknown_here')
 
 -- rule: goes_back
 -- The refusals after which an occurrence or a planned run goes back to its row, with this reason: it is pushed again.
-('limited', 'postponed')
+('limited', 'postponed', 'unknown_here')
 
 -- rule: outlived
 -- The occurrence can wait no longer: a newer one is due, or waits. Or the clock was set back, and the task is due before an
 -- occurrence from ahead. (Cron and calendar come to that time again.)
 (t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)
         OR t.kind = 'interval' AND t.next_run < t.occurrence)
+
+-- rule: undecided
+-- The limited statement decides: on limits and pauses, and on a function that this worker does not know.
+(t.own_verdict IS NULL AND (t.limits IS NOT NULL OR {any_paused t}) OR t.own_verdict = 'unknown_function')
+
+-- rule: noted_workers
+-- If this worker does not know a function, its tasks in the queue wait for one that does. The first start ends that. Later refusals,
+-- as from an old worker next to a new one, are no cause to wait again, for ten minutes.
+unknown AS (
+    INSERT INTO {schema}.pauses (scope, value, of_queue, by, reason, paused_at)
+    SELECT DISTINCT 'unknown', j.function, j.queue, left(%(worker)s, 200), 'a worker did not know it', j.now FROM ruled j
+    WHERE j.own_verdict = 'unknown_function' AND NOT EXISTS (SELECT FROM {schema}.pauses p
+        WHERE p.mark = {gate j} AND p.resumed_at BETWEEN j.now - {longest_unknown} AND j.now)
+    ON CONFLICT DO NOTHING
+), known AS (
+    UPDATE {schema}.pauses p SET resumed_at = o.now, resumed_by = left(%(worker)s, 200) FROM (
+        SELECT p.id, j.now FROM {schema}.pauses p JOIN ruled j ON j.refusal IS NULL AND p.mark = {gate j}
+        WHERE p.scope = 'unknown' AND p.resumed_at IS NULL FOR NO KEY UPDATE OF p SKIP LOCKED) o
+    WHERE p.id = o.id
 
 -- rule: put_off
 -- The refusal of a start that a pause keeps waiting: only the newest occurrence waits.
@@ -208,18 +227,19 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 ), ruled AS MATERIALIZED (
     SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at, r.refusal,
         r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
-    FROM judged_alone j, LATERAL (SELECT CASE WHEN j.own_verdict IS NULL AND (j.limits IS NOT NULL OR {any_paused}) THEN 'undecided'
-        ELSE j.own_verdict END AS refusal OFFSET 0) r
+    FROM judged_alone j, LATERAL (SELECT CASE WHEN {undecided j} THEN 'undecided' ELSE j.own_verdict END AS refusal OFFSET 0) r
 {decided_starts t}
 
 -- name: start_limited
 -- Decides the same about tasks that may have limits, while pauses may be in force. A task that may start also needs a slot of each of its keys, all or none.
 -- If it has not got them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested
 -- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
--- goes back: an older one is dropped as `superseded`.
+-- goes back: an older one is dropped as `superseded`. If this worker does not know the function, another worker may: the occurrence
+-- goes back (`unknown_here`), and ticks drop it after ten minutes without a start of the function.
 {judged_starts t}
 ), judged AS MATERIALIZED (
-    SELECT j.*, CASE WHEN j.own_verdict IS NULL AND {covered j} THEN {put_off j} ELSE j.own_verdict END AS verdict FROM judged_alone j
+    SELECT j.*, CASE WHEN j.own_verdict = 'unknown_function' THEN CASE WHEN {outlived j} THEN 'superseded' ELSE 'unknown_here' END
+        WHEN j.own_verdict IS NULL AND {covered j} THEN {put_off j} ELSE j.own_verdict END AS verdict FROM judged_alone j
 {found_slots}
 ), ruled AS MATERIALIZED (
     SELECT j.*, s.full_key, s.retry_at, r.refusal,
@@ -229,6 +249,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
         WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal OFFSET 0) r
 ), taken AS (
     {take_slots}
+), {noted_workers}
 {decided_starts t}
 
 -- rule: final
@@ -275,7 +296,8 @@ WITH locked AS MATERIALIZED (
 
 -- rule: decided_plan
 ), put_off AS (
-    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL, reason = j.refusal
+    UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL, reason = j.refusal,
+        due_at = CASE j.refusal WHEN 'unknown_here' THEN j.now + interval '30 seconds' ELSE r.due_at END
     FROM ruled j WHERE r.id = j.run_id AND j.fresh AND j.refusal IN {goes_back} AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
 ), changed AS (
     UPDATE {schema}.tasks t SET
@@ -331,17 +353,20 @@ FROM ruled j LEFT JOIN taken ON true
 {judged_plan t}
 ), ruled AS MATERIALIZED (
     SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at,
-        CASE WHEN j.own_verdict IS NULL AND (j.limits IS NOT NULL OR {any_paused}) THEN 'undecided' ELSE j.own_verdict END AS refusal
+        CASE WHEN {undecided j} THEN 'undecided' ELSE j.own_verdict END AS refusal
     FROM judged_alone j
 {decided_plan t}
 
 -- name: start_planned_limited
 -- Decides the same about the planned run of a task that may have limits, while pauses may be in force. It takes the same slots as a
 -- scheduled run. If there is no room (`limited`), or a pause keeps it waiting (`postponed`), it is planned again, and a tick pushes it
--- when it may start. With `waits`, nothing is written if there is no room.
+-- when it may start. With `waits`, nothing is written if there is no room. The same happens half a minute after a worker did not know
+-- the function (`unknown_here`), until no run of it has started for ten minutes: then it is dropped.
 {judged_plan t}
 ), judged AS MATERIALIZED (
     SELECT j.*, CASE WHEN j.own_verdict IS NULL AND ({all_paused} OR j.run_kind <> 'manual' AND {covered j}) THEN 'postponed'
+        WHEN j.own_verdict = 'unknown_function' AND NOT EXISTS (SELECT FROM {schema}.pauses p
+            WHERE p.mark = {gate j} AND p.resumed_at IS NULL AND p.paused_at <= j.now - {longest_unknown}) THEN 'unknown_here'
         ELSE j.own_verdict END AS verdict FROM judged_alone j
 {found_slots}
 ), ruled AS MATERIALIZED (
@@ -349,4 +374,5 @@ FROM ruled j LEFT JOIN taken ON true
     FROM judged j LEFT JOIN short s ON s.id = j.id
 ), slots_taken AS (
     {take_slots}
+), {noted_workers}
 {decided_plan t}

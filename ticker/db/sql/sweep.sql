@@ -84,7 +84,7 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
     OR (SELECT id FROM {schema}.tasks WHERE alarm_at <= i.now AND {runnable}
         ORDER BY alarm_at LIMIT 1) IS NOT NULL
     OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
-    OR EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} OR p.resumed_at IS NULL AND p.until <= i.now)
+    OR EXISTS (SELECT FROM {schema}.pauses p WHERE {over p} OR p.resumed_at IS NULL AND (p.until <= i.now OR p.scope = 'unknown'))
     OR {waits_in_vain}
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN {good_outcomes})
@@ -303,7 +303,7 @@ WITH settled AS MATERIALIZED (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
         reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue, follow_up)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
-        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue, s.outcome = 'lost'
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue, s.outcome <> 'dropped'
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
     ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
     RETURNING task_id, outcome
@@ -313,18 +313,33 @@ UPDATE {schema}.tasks t SET
         SELECT w FROM unnest(t.waiting) w
         WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
     batch_jobs = nullif(t.batch_jobs - f.keys, '{}'),
-    last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
-    last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
-    failures = least(t.failures + f.lost, 1000000), failed = t.failed + f.lost, dropped = t.dropped + f.dropped
+    last_outcome = coalesce(f.failure, t.last_outcome), last_ended_at = CASE WHEN f.failed > 0 THEN %(now)s ELSE t.last_ended_at END,
+    failures = least(t.failures + f.failed, 1000000), failed = t.failed + f.failed, dropped = t.dropped + f.dropped
 FROM (SELECT s.id, array_agg({schema}.micros(s.occurrence)) AS keys,
-          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'lost')::int AS lost,
+          (SELECT max(r.outcome) FROM recorded r WHERE r.task_id = s.id AND r.outcome <> 'dropped') AS failure,
+          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome <> 'dropped')::int AS failed,
           (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'dropped')::int AS dropped
       FROM settled s GROUP BY s.id) f
 WHERE t.id = f.id
 
+-- name: note_expired
+-- Counts occurrences of these tasks that were dropped because their jobs ended or were lost before the start: one event for each
+-- function and minute. The third in a row within an hour becomes a notice, if no run of the function started between them.
+INSERT INTO {schema}.events AS e (at, task_id, task_name, function, owner_type, owner_id, what, by, count, until, words, told)
+SELECT m.at, t.id, t.name, t.function, t.owner_type, t.owner_id, 'expired', 'ticker', c.count, %(now)s, %(words)s,
+    2 <> (SELECT count(*) FROM {schema}.events b WHERE b.what = 'expired' AND b.function = t.function
+        AND b.at < m.at AND b.at >= m.at - interval '1 hour' AND NOT EXISTS (SELECT FROM {schema}.minutes s
+            WHERE s.at BETWEEN b.at AND m.at AND s.function = b.function AND s.started > 0))
+FROM (SELECT date_trunc('minute', %(now)s::timestamptz, 'UTC') AS at) m, (
+    SELECT min(t.id) AS id, count(*)::integer FROM unnest(%(ids)s::bigint[]) AS d (id) JOIN {schema}.tasks t ON t.id = d.id
+    GROUP BY t.function) c JOIN {schema}.tasks t ON t.id = c.id
+ORDER BY t.function
+ON CONFLICT (function, at) WHERE what = 'expired' DO UPDATE SET count = e.count + excluded.count, until = excluded.until
+
 -- name: claim_pushed
--- Claims planned runs that were pushed and have not started, with locks, for the same call to Redis.
-SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+-- Claims planned runs that were pushed and have not started, with locks, for the same call to Redis. A young one, whose job died, is
+-- pushed again.
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, r.due_at > %(now)s::timestamptz - interval '10 minutes' AS is_young
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
 WHERE r.state = 'pushed' AND r.id > %(after)s AND {may_be_pushed t}
 ORDER BY r.id

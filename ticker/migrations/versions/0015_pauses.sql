@@ -3,11 +3,13 @@
 
 -- A pause is in force from its commit until it is resumed, or until `until`. Then the tasks that wait are let go, up to `budget`
 -- in each tick (`granted_at`). It is done when none waits. It stays as a record of the past. A task carries the marks of all scopes
--- but that of limits.
+-- but that of limits. If the scope is `unknown`, a worker did not know the function `value` in the queue `of_queue`: its tasks wait for one that
+-- does. The first start of the function there ends the wait.
 CREATE TABLE pauses (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     scope text NOT NULL,
     value ticker_short DEFAULT '' NOT NULL,
+    of_queue ticker_short DEFAULT '' NOT NULL,
     by ticker_short DEFAULT '' NOT NULL,
     reason ticker_prose DEFAULT '' NOT NULL,
     paused_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
@@ -17,16 +19,18 @@ CREATE TABLE pauses (
     budget integer,
     granted_at ticker_moment,
     done_at ticker_moment,
-    mark text GENERATED ALWAYS AS (CASE scope WHEN 'all' THEN scope ELSE scope || ' ' || value::text END) STORED NOT NULL,
-    CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit')),
+    mark text GENERATED ALWAYS AS (CASE scope WHEN 'all' THEN scope WHEN 'unknown' THEN scope || ' ' || of_queue::text || ' ' || value::text
+        ELSE scope || ' ' || value::text END) STORED NOT NULL,
+    CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit', 'unknown')),
     CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = '')),
     CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL)
 );
-CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value) WHERE resumed_at IS NULL;
+CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value, of_queue) WHERE resumed_at IS NULL;
 CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
 
 CREATE FUNCTION words_of_pause(scope text, value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE scope WHEN 'all' THEN 'all tasks' WHEN 'owner_type' THEN 'tasks of owners of type ' || value
+    WHEN 'unknown' THEN 'tasks of the unknown function ' || value
     ELSE 'tasks of the ' || scope || ' ' || value END;
 
 -- A pause of many tasks is an event of the installation, whoever writes the row.
@@ -40,7 +44,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON pauses
-FOR EACH ROW EXECUTE FUNCTION note_pause();
+FOR EACH ROW WHEN (NEW.scope <> 'unknown') EXECUTE FUNCTION note_pause();
 
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_during AS text;

@@ -1,5 +1,6 @@
--- Removes the events of occurrences that were not pushed.
-DELETE FROM events WHERE what = 'unpushed';
+-- Removes the events that count occurrences.
+DELETE FROM events WHERE what IN ('unpushed', 'expired');
+DROP INDEX events_expired;
 ALTER DOMAIN ticker_what DROP CONSTRAINT ticker_what_check;
 ALTER DOMAIN ticker_what ADD CONSTRAINT ticker_what_check CHECK (VALUE IN (
     'paused', 'auto_paused', 'resumed', 'disabled', 'enabled', 'owner_inactive', 'owner_active', 'edited', 'deleted',

@@ -1,0 +1,119 @@
+"""A function that a worker does not know, tick by tick: its tasks wait, one is tried in each tick, and a start lets the others go."""
+
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from tests.harness import WORKER, start_planned
+from ticker.engine.tick import TickOptions, tick
+from ticker.read import overview
+
+OLD, NEW = ["poll"], ["poll", "fetch"]
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def fleet(play, monkeypatch):
+    """Workers that know these functions take the jobs."""
+    return lambda functions: monkeypatch.setitem(WORKER, "functions", functions)
+
+
+def turn(play, seconds):
+    """A tick there, and then the workers. Returns what was refused, or began, by task."""
+    play.at(seconds)
+    tick(play.store, play.queue, play.now, TickOptions(period=30_000))
+    return {taken.task_id: taken.refusal for taken in play.take()}
+
+
+@pytest.mark.promise("L2")
+def test_a_single_time_that_an_old_worker_refuses_starts_in_a_new_one(play, fleet):
+    task = ticker.register(play.db, "fetch", at=play.begin + timedelta(seconds=1))
+    fleet(OLD)
+    assert [turn(play, seconds) for seconds in (1, 31)] == [{task.id: "unknown_here"}] * 2
+    task = ticker.get(play.db, task)
+    assert (task.next_run, task.wait_reason, task.dropped) == (play.begin + timedelta(seconds=1), "unknown_here", 0)
+    fleet(NEW)
+    assert turn(play, 61) == {task.id: None}
+
+
+def test_one_task_of_each_function_and_queue_is_tried_in_a_tick_and_a_start_lets_the_others_go(play, fleet):
+    ids = [ticker.register(play.db, "fetch", name=str(n), every="1h").id for n in range(4)]
+    other = ticker.register(play.db, "poll", every="1h").id
+    fleet(OLD)
+    assert turn(play, 0) == {other: None, **dict.fromkeys(ids, "unknown_here")}
+    assert [*turn(play, 30).values()] == ["unknown_here"]
+    assert turn(play, 31) == {}  # a tick that was woken tries no other
+    fleet(NEW)
+    [(tried, refusal)] = turn(play, 60).items()
+    assert refusal is None
+    ids.remove(tried)
+    fleet(OLD)
+    assert turn(play, 90) == dict.fromkeys(ids, "unknown_here")
+    fleet(NEW)
+    assert turn(play, 120) == dict.fromkeys(ids)  # an old worker next to a new one closes nothing
+
+
+def test_after_ten_minutes_without_a_start_it_is_dropped_and_a_single_time_has_failed(play, fleet):
+    once = ticker.register(play.db, "fetch", name="once", at=play.begin + timedelta(seconds=1))
+    every = ticker.register(play.db, "fetch", name="every", every="1m")
+    fleet(OLD)
+    for seconds in (1, 300, 590):
+        turn(play, seconds)
+        assert play.runs() == []
+    turn(play, 620)
+    outcomes = {run.task_name: (run.outcome, run.reason) for run in play.runs()}
+    assert outcomes["every"] == ("dropped", "unknown_function")
+    assert outcomes["once"][0] == "failed"
+    assert "'fetch'" in outcomes["once"][1]
+    once, every = ticker.get(play.db, once), ticker.get(play.db, every)
+    assert (once.next_run, once.last_outcome, once.failures, every.failures) == (None, "failed", 1, 0)
+    assert ticker.list_tasks(play.db, state="failing") == [once]
+    assert every.next_run > play.now
+    play.tick()
+    assert play.events() == ["unknown_function", "failed"]
+
+
+def test_it_is_no_pause_of_a_person(play, fleet):
+    tasks = [ticker.register(play.db, "fetch", name=str(n), every="1h") for n in range(3)]
+    fleet(OLD)
+    turn(play, 0)
+    turn(play, 30)
+    counts = overview.counts(play.db)
+    assert (counts.paused, counts.unknown_function) == (0, 2)  # the third is the row that was tried
+    waiting = ticker.get(play.db, tasks[2])
+    assert (waiting.pause, waiting.is_resuming, waiting.unknown_function) == (None, False, True)
+    assert ticker.list_tasks(play.db, state="paused") == []
+    assert ticker.list_pauses(play.db) == []
+    assert play.events() == []
+    turn(play, 91)
+    play.tick()
+    assert play.events() == ["unknown_function"]
+
+
+def test_a_manual_run_is_tried_again_and_dropped_after_ten_minutes(play, fleet):
+    task = ticker.register(play.db, "fetch", cron="0 0 1 1 *")
+    [run_id] = ticker.run_now(play.db, task)
+    fleet(OLD)
+    assert turn(play, 0) == {task.id: "unknown_here"}
+    assert turn(play, 29) == {}
+    assert turn(play, 31) == {task.id: "unknown_here"}
+    fleet(NEW)
+    play.at(65)
+    play.tick()
+    fleet(OLD)
+    play.at(610)
+    assert start_planned(play.db, task, run_id, play.now)["refusal"] == "unknown_function"
+    [run] = play.runs()
+    assert (run.outcome, run.reason) == ("dropped", "unknown_function")
+
+
+def test_an_edit_of_the_function_ends_the_wait(play, fleet):
+    task = ticker.register(play.db, "fetch", every="1h")
+    other = ticker.register(play.db, "fetch", name="other", every="1h")
+    fleet(OLD)
+    turn(play, 0)
+    turn(play, 30)
+    ticker.edit(play.db, other, function="poll")
+    assert turn(play, 31) == {other.id: None}
+    assert ticker.get(play.db, task).unknown_function

@@ -1,0 +1,80 @@
+"""A rolling deploy: old workers take jobs of functions that only the new ones know. Real workers, real servers."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import ticker
+from tests.running import ROOT
+from ticker.engine.tick import tick
+from ticker.read import overview
+
+OLD = """
+from wrappers import task
+
+@task("a")
+def a(run):
+    pass
+"""
+NEW = """
+@task("b")
+def b(run, channel):
+    pass
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path, monkeypatch, environ):
+    """Returns a function that lets an old or a new worker take what waits."""
+    (tmp_path / "old_tasks.py").write_text(OLD)
+    (tmp_path / "new_tasks.py").write_text(OLD + NEW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def work(age, *options):
+        command = [sys.executable, "-m", "wrappers", "--tasks", f"{age}_tasks", "--burst", *options, "polling"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+
+    return work
+
+
+@pytest.mark.slow
+@pytest.mark.promise("L2")
+def test_a_single_time_of_a_new_function_that_an_old_worker_took_first_still_runs(db, store, queue, fleet):
+    once = ticker.register(db, "b", at=datetime.now(UTC) + timedelta(hours=1), kwargs={"channel": 7})
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp()")
+    every = ticker.register(db, "a", every="1h")
+    tick(store, queue)
+    done = fleet("old")
+    assert "unknown_here" in done.stdout
+    assert ticker.get(db, every).last_outcome == "succeeded"
+    assert (ticker.get(db, once).wait_reason, ticker.list_runs(db, task=once)) == ("unknown_here", [])
+    tick(store, queue)
+    fleet("new")
+    assert ticker.get(db, once).last_outcome == "succeeded"
+
+
+@pytest.mark.slow
+def test_arguments_that_do_not_fit_fail_before_the_first_line_and_both_are_named(db, store, queue, fleet):
+    ticker.register(db, "b", every="1h", kwargs={"chanel": 7})
+    tick(store, queue)
+    fleet("new")
+    [run] = ticker.list_runs(db)
+    assert run.outcome == "failed"
+    assert run.reason.startswith("TypeError: the task's kwargs (chanel) do not fit b(run, channel): ")
+
+
+@pytest.mark.slow
+def test_announcements_are_forgotten_and_a_worker_announces_again(db, fleet):
+    fleet("new")
+    task = ticker.register(db, "c", every="1h")
+    assert task.unknown_function
+    db.execute("UPDATE ticker.functions SET announced_at = announced_at - interval '3 hours' WHERE name = 'a'")
+    assert [function.name for function in overview.functions(db)] == ["b"]
+    patch = "import wrappers.rq.worker; wrappers.rq.worker.ANNOUNCED_EVERY = -1"
+    code = f"{patch}\nfrom wrappers.pipeline import database\nimport wrappers.__main__ as m; m.announce = lambda _: None; m.main()"
+    command = [sys.executable, "-c", code, "--tasks", "old_tasks", "--burst", "polling"]
+    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert [function.name for function in overview.functions(db)] == ["a", "b"]
+    assert overview.functions(db)[0].announced_at > datetime.now(UTC) - timedelta(minutes=5)

@@ -69,7 +69,6 @@ def test_a_first_start_takes_the_hold_and_sets_last_run(db, task):
 @pytest.mark.parametrize(
     ("columns", "occurrence", "reason"),
     [
-        ({"function": "other"}, NOW, "unknown_function"),
         ({"enabled": False}, NOW, "paused"),
         ({"owner_active": False}, NOW, "paused"),
         ({"paused_by": "me", "paused_until": NOW}, NOW, None),
@@ -124,7 +123,7 @@ def test_the_reasons_are_judged_in_the_documented_order(db, task):
         seen.append(start(db, task, NOW - len(seen) * SECOND)["refusal"])
         put(db, task, **columns)
     assert [*seen, start(db, task, NOW - MINUTE)["refusal"]] == [
-        "unknown_function", "paused", "duplicate", "still_running", "too_early", None,
+        "unknown_here", "paused", "duplicate", "still_running", "too_early", None,
     ]  # fmt: skip
 
 

@@ -39,17 +39,18 @@ REASONS = {
     Reason.GONE: "the task was deleted",
     Reason.REDELIVERED: "the occurrence, or the planned run, already has a record: an event on that record, not a drop",
     Reason.STALE: "the task neither waits for the occurrence nor has it as its next run: an event of the installation, not a drop ([one record](../concepts/semantics.md#one-record))",
-    Reason.UNKNOWN_FUNCTION: "this worker has no function of that name",
+    Reason.UNKNOWN_FUNCTION: "for ten minutes, no worker has started [the function](../guides/failing.md#functions-that-no-worker-knows)",
+    Reason.UNKNOWN_HERE: "this worker has no function of that name: the job ends, its occurrence starts where another worker has it, and there is no record; not a drop",
     Reason.PAUSED: "the task is disabled, or its owner is inactive",
     Reason.DONE: "the task has had all its runs (`max_runs`)",
     Reason.CLOCK: "the last start is in the future of the database's clock, [which was set back](../concepts/semantics.md#clock)",
-    Reason.EXPIRED: "a newer occurrence waits, and this one is older than both two intervals and ten minutes, or Redis lost its job",
+    Reason.EXPIRED: "a newer occurrence waits, and this one is older than both two intervals and ten minutes, or its job ended before the start, or Redis lost it",
     Reason.DUPLICATE: "a newer occurrence has started; or, for a retry, the earlier attempt [had succeeded](../concepts/semantics.md#late-ends)",
     Reason.STILL_RUNNING: "a run holds the task",
     Reason.TOO_EARLY: "the last start was less than interval - tolerance ago; interval tasks only",
     Reason.LIMITED: "a key of the task has no room: the job ends, its occurrence starts later, and there is no record; not a drop",
     Reason.POSTPONED: "the task is paused: the job ends, its occurrence starts after the pause, and there is no record; not a drop",
-    Reason.SUPERSEDED: "a key of the task has no room, or the task is paused, and a newer occurrence waits",
+    Reason.SUPERSEDED: "a key of the task has no room, the task is paused, or this worker does not know its function, and a newer occurrence waits",
     Reason.MISSED: "`catch_up` is `none`, and a later occurrence has also passed; the ticker drops the occurrence before any push",
     Reason.OVERLAP: "`overlap` is `skip`, and a job of the task waits or runs; the ticker drops the occurrence before any push",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",
@@ -76,7 +77,8 @@ EVENTS = {
     EventKind.END_RECORDED_LATE: "the end of a run that was `lost` arrived, and corrected its record",
     EventKind.STALE: "a job that belongs to another state of the tables was refused; its `task_id` is 0",
     EventKind.ADOPTED: "`ticker db adopt` took over the tables; its `task_id` is 0",
-    EventKind.UNKNOWN_FUNCTION: "no worker has announced the function of the task for a minute; one event for each function",
+    EventKind.EXPIRED: "jobs of a function ended or were lost before their start, and newer occurrences waited; one event counts them for each function and minute. A notice is sent if it is the third within an hour, and no run of the function started between them",
+    EventKind.UNKNOWN_FUNCTION: "no worker has announced the function of the task for a minute, or a worker did not know it; one event for each function",
 }
 NOTIFIED = {
     EventKind.FAILED,
@@ -84,6 +86,7 @@ NOTIFIED = {
     EventKind.AUTO_PAUSED,
     EventKind.DEAD_MAN,
     EventKind.UNKNOWN_FUNCTION,
+    EventKind.EXPIRED,
 }
 
 

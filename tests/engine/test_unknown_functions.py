@@ -26,7 +26,6 @@ def turn(play, seconds):
     return {taken.task_id: taken.refusal for taken in play.take()}
 
 
-@pytest.mark.promise("L2")
 def test_a_single_time_that_an_old_worker_refuses_starts_in_a_new_one(play, fleet):
     task = ticker.register(play.db, "fetch", at=play.begin + timedelta(seconds=1))
     fleet(OLD)

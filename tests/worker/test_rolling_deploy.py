@@ -40,7 +40,6 @@ def fleet(tmp_path, monkeypatch, environ):
 
 
 @pytest.mark.slow
-@pytest.mark.promise("L2")
 def test_a_single_time_of_a_new_function_that_an_old_worker_took_first_still_runs(db, store, queue, fleet):
     once = ticker.register(db, "b", at=datetime.now(UTC) + timedelta(hours=1), kwargs={"channel": 7})
     db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp()")

@@ -215,8 +215,11 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.DONE:
             return "the task has had all its runs"
         case Reason.UNKNOWN_FUNCTION:
-            where = f"; worker {run.worker} on {run.host} does not know it" if run.worker else ""
-            return f"no worker has started the function {run.function!r} for ten minutes{where}; see --tasks"
+            if run.worker:
+                return (
+                    f"worker {run.worker} on {run.host or '?'} does not know the function {run.function!r}; see --tasks"
+                )
+            return f"no worker started the function {run.function!r} for ten minutes; see --tasks"
     return "the job was taken, but not run"
 
 

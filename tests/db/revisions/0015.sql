@@ -387,7 +387,7 @@ BEGIN
 END $$;
 CREATE FUNCTION ticker.words_of_pause(scope text, value text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE scope WHEN 'all'::text THEN 'all tasks'::text WHEN 'owner_type'::text THEN ('tasks of owners of type '::text || value) ELSE ((('tasks of the '::text || scope) || ' '::text) || value) END;
+    RETURN CASE scope WHEN 'all'::text THEN 'all tasks'::text WHEN 'owner_type'::text THEN ('tasks of owners of type '::text || value) WHEN 'unknown'::text THEN ('tasks of the unknown function '::text || value) ELSE ((('tasks of the '::text || scope) || ' '::text) || value) END;
 CREATE TABLE ticker.events (
     id bigint NOT NULL,
     at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
@@ -440,6 +440,7 @@ CREATE TABLE ticker.pauses (
     id bigint NOT NULL,
     scope text NOT NULL,
     value ticker.ticker_short DEFAULT ''::text NOT NULL,
+    of_queue ticker.ticker_short DEFAULT ''::text NOT NULL,
     by ticker.ticker_short DEFAULT ''::text NOT NULL,
     reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     paused_at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
@@ -452,10 +453,11 @@ CREATE TABLE ticker.pauses (
     mark text GENERATED ALWAYS AS (
 CASE scope
     WHEN 'all'::text THEN scope
+    WHEN 'unknown'::text THEN ((((scope || ' '::text) || (of_queue)::text) || ' '::text) || (value)::text)
     ELSE ((scope || ' '::text) || (value)::text)
 END) STORED NOT NULL,
     CONSTRAINT pauses_done CHECK (((done_at IS NULL) OR (resumed_at IS NOT NULL))),
-    CONSTRAINT pauses_scope CHECK ((scope = ANY (ARRAY['all'::text, 'group'::text, 'function'::text, 'queue'::text, 'owner_type'::text, 'limit'::text]))),
+    CONSTRAINT pauses_scope CHECK ((scope = ANY (ARRAY['all'::text, 'group'::text, 'function'::text, 'queue'::text, 'owner_type'::text, 'limit'::text, 'unknown'::text]))),
     CONSTRAINT pauses_value CHECK (((scope = 'all'::text) = ((value)::text = ''::text)))
 );
 ALTER TABLE ticker.pauses ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
@@ -668,7 +670,7 @@ CREATE INDEX events_at ON ticker.events USING btree (at);
 CREATE INDEX events_of_task ON ticker.events USING btree (task_id, id);
 CREATE INDEX events_untold ON ticker.events USING btree (id) WHERE (NOT told);
 CREATE INDEX notices_due ON ticker.notices USING btree (due_at);
-CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value) WHERE (resumed_at IS NULL);
+CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value, of_queue) WHERE (resumed_at IS NULL);
 CREATE INDEX pauses_open ON ticker.pauses USING btree (id) WHERE (done_at IS NULL);
 CREATE INDEX runs_by_outcome ON ticker.runs USING btree (owner_type, outcome, ended_at) WHERE ((outcome)::text <> 'dropped'::text);
 CREATE INDEX runs_by_owner ON ticker.runs USING btree (owner_type, owner_id, ended_at) WHERE (((owner_type)::text <> ''::text) AND (ended_at IS NOT NULL));
@@ -700,7 +702,7 @@ CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((wait
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
 CREATE INDEX tasks_withheld ON ticker.tasks USING btree (pause_id, next_run) WHERE (pause_id IS NOT NULL);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency, rate, period_ms, burst ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
-CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW EXECUTE FUNCTION ticker.note_pause();
+CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW WHEN ((new.scope <> 'unknown'::text)) EXECUTE FUNCTION ticker.note_pause();
 CREATE TRIGGER tasks_guard_owner BEFORE INSERT OR UPDATE OF owner_type, owner_id ON ticker.tasks FOR EACH ROW WHEN (((new.owner_type)::text <> ''::text)) EXECUTE FUNCTION ticker.guard_owner();
 CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON ticker.tasks FOR EACH ROW WHEN (((old.pause_id IS NOT NULL) AND ((((((new.function)::text IS DISTINCT FROM (old.function)::text) OR ((new.queue)::text IS DISTINCT FROM (old.queue)::text)) OR ((new.group_name)::text IS DISTINCT FROM (old.group_name)::text)) OR ((new.owner_type)::text IS DISTINCT FROM (old.owner_type)::text)) OR ((new.limits)::text[] IS DISTINCT FROM (old.limits)::text[])))) EXECUTE FUNCTION ticker.leave_pause();
 CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON ticker.tasks FOR EACH ROW WHEN (((new.enabled IS DISTINCT FROM old.enabled) OR (new.owner_active IS DISTINCT FROM old.owner_active) OR ((new.paused_by)::text IS DISTINCT FROM (old.paused_by)::text))) EXECUTE FUNCTION ticker.note_change();

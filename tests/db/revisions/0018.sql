@@ -403,7 +403,7 @@ BEGIN
 END $$;
 CREATE FUNCTION ticker.words_of_pause(scope text, value text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE scope WHEN 'all'::text THEN 'all tasks'::text WHEN 'owner_type'::text THEN ('tasks of owners of type '::text || value) ELSE ((('tasks of the '::text || scope) || ' '::text) || value) END;
+    RETURN CASE scope WHEN 'all'::text THEN 'all tasks'::text WHEN 'owner_type'::text THEN ('tasks of owners of type '::text || value) WHEN 'unknown'::text THEN ('tasks of the unknown function '::text || value) ELSE ((('tasks of the '::text || scope) || ' '::text) || value) END;
 CREATE AGGREGATE ticker.sum_counts(integer[]) (
     SFUNC = ticker.add_counts,
     STYPE = integer[],
@@ -531,6 +531,7 @@ CREATE TABLE ticker.pauses (
     id bigint NOT NULL,
     scope text NOT NULL,
     value ticker.ticker_short DEFAULT ''::text NOT NULL,
+    of_queue ticker.ticker_short DEFAULT ''::text NOT NULL,
     by ticker.ticker_short DEFAULT ''::text NOT NULL,
     reason ticker.ticker_prose DEFAULT ''::text NOT NULL,
     paused_at ticker.ticker_moment DEFAULT clock_timestamp() NOT NULL,
@@ -543,10 +544,11 @@ CREATE TABLE ticker.pauses (
     mark text GENERATED ALWAYS AS (
 CASE scope
     WHEN 'all'::text THEN scope
+    WHEN 'unknown'::text THEN ((((scope || ' '::text) || (of_queue)::text) || ' '::text) || (value)::text)
     ELSE ((scope || ' '::text) || (value)::text)
 END) STORED NOT NULL,
     CONSTRAINT pauses_done CHECK (((done_at IS NULL) OR (resumed_at IS NOT NULL))),
-    CONSTRAINT pauses_scope CHECK ((scope = ANY (ARRAY['all'::text, 'group'::text, 'function'::text, 'queue'::text, 'owner_type'::text, 'limit'::text]))),
+    CONSTRAINT pauses_scope CHECK ((scope = ANY (ARRAY['all'::text, 'group'::text, 'function'::text, 'queue'::text, 'owner_type'::text, 'limit'::text, 'unknown'::text]))),
     CONSTRAINT pauses_value CHECK (((scope = 'all'::text) = ((value)::text = ''::text)))
 );
 ALTER TABLE ticker.pauses ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
@@ -790,16 +792,17 @@ ALTER DOMAIN ticker.ticker_stop
 ALTER TABLE ONLY ticker.ticker_version
     ADD CONSTRAINT ticker_version_pkc PRIMARY KEY (version_num);
 ALTER DOMAIN ticker.ticker_what
-    ADD CONSTRAINT ticker_what_check CHECK ((VALUE = ANY (ARRAY['paused'::text, 'auto_paused'::text, 'resumed'::text, 'disabled'::text, 'enabled'::text, 'owner_inactive'::text, 'owner_active'::text, 'edited'::text, 'deleted'::text, 'slowed'::text, 'restored'::text, 'failed'::text, 'recovered'::text, 'dead_man'::text, 'redelivered'::text, 'end_recorded_late'::text, 'stale'::text, 'adopted'::text, 'unknown_function'::text, 'unpushed'::text]))) NOT VALID;
+    ADD CONSTRAINT ticker_what_check CHECK ((VALUE = ANY (ARRAY['paused'::text, 'auto_paused'::text, 'resumed'::text, 'disabled'::text, 'enabled'::text, 'owner_inactive'::text, 'owner_active'::text, 'edited'::text, 'deleted'::text, 'slowed'::text, 'restored'::text, 'failed'::text, 'recovered'::text, 'dead_man'::text, 'redelivered'::text, 'end_recorded_late'::text, 'stale'::text, 'adopted'::text, 'unknown_function'::text, 'unpushed'::text, 'expired'::text]))) NOT VALID;
 ALTER TABLE ONLY ticker.tickers
     ADD CONSTRAINT tickers_pkey PRIMARY KEY (id);
 CREATE INDEX closed_minutes_open ON ticker.closed_minutes USING btree (at) WHERE ((NOT is_summed) OR (horizon IS NOT NULL));
 CREATE INDEX events_at ON ticker.events USING btree (at);
+CREATE UNIQUE INDEX events_expired ON ticker.events USING btree (function, at) WHERE ((what)::text = 'expired'::text);
 CREATE INDEX events_of_task ON ticker.events USING btree (task_id, id);
 CREATE UNIQUE INDEX events_unknown_function ON ticker.events USING btree (function) WHERE ((what)::text = 'unknown_function'::text);
 CREATE INDEX events_untold ON ticker.events USING btree (id) WHERE (NOT told);
 CREATE INDEX notices_due ON ticker.notices USING btree (due_at);
-CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value) WHERE (resumed_at IS NULL);
+CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value, of_queue) WHERE (resumed_at IS NULL);
 CREATE INDEX pauses_open ON ticker.pauses USING btree (id) WHERE (done_at IS NULL);
 CREATE INDEX runs_by_outcome ON ticker.runs USING btree (owner_type, outcome, ended_at) WHERE ((outcome)::text <> 'dropped'::text);
 CREATE INDEX runs_by_owner ON ticker.runs USING btree (owner_type, owner_id, ended_at) WHERE (((owner_type)::text <> ''::text) AND (ended_at IS NOT NULL));
@@ -832,7 +835,7 @@ CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((wait
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
 CREATE INDEX tasks_withheld ON ticker.tasks USING btree (pause_id, next_run) WHERE (pause_id IS NOT NULL);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency, rate, period_ms, burst ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
-CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW EXECUTE FUNCTION ticker.note_pause();
+CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW WHEN ((new.scope <> 'unknown'::text)) EXECUTE FUNCTION ticker.note_pause();
 CREATE TRIGGER runs_note_change_of_end AFTER UPDATE OF ended_at, outcome ON ticker.runs FOR EACH ROW WHEN ((((old.ended_at IS NOT NULL) AND (((new.ended_at)::timestamp with time zone IS DISTINCT FROM (old.ended_at)::timestamp with time zone) OR ((new.outcome)::text IS DISTINCT FROM (old.outcome)::text))) OR ((old.ended_at IS NULL) AND (((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND ((new.reason)::text = 'gone'::text)))))) EXECUTE FUNCTION ticker.note_late_end();
 CREATE TRIGGER runs_note_late_end AFTER INSERT ON ticker.runs FOR EACH ROW WHEN ((((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND (((new.reason)::text = 'gone'::text) OR (((new.reason)::text = 'superseded'::text) AND ((new.worker)::text = ''::text)))))) EXECUTE FUNCTION ticker.note_late_end();
 CREATE TRIGGER tasks_guard_owner BEFORE INSERT OR UPDATE OF owner_type, owner_id ON ticker.tasks FOR EACH ROW WHEN (((new.owner_type)::text <> ''::text)) EXECUTE FUNCTION ticker.guard_owner();

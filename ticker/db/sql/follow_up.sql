@@ -149,7 +149,7 @@ SELECT id, kind, expression, zone, every_ms, phase_ms, pace_ms, during, dead_man
     next_run IS NULL AND waiting = '{}' AND run_token IS NULL
         AND coalesce(last_outcome IN {good_outcomes}, false) AS is_done
 FROM {schema}.tasks t
-WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {runnable} AND NOT {covered t}
+WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {wanted t} AND NOT {covered t}
 ORDER BY alarm_at
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED

@@ -50,8 +50,7 @@ SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {announce
 (SELECT DISTINCT ON (w.function) w.* FROM (
     SELECT o.* FROM {unknown_functions} u, LATERAL (
         SELECT o.id, o.function, o.declared_in FROM {schema}.tasks o
-        WHERE o.function = u.function AND NOT {inactive o} AND o.paused_by IS NULL AND (o.pause_id IS NULL OR {waits_for_worker o})
-          AND {unknown_function o} AND o.updated_at < {now} - interval '1 minute' LIMIT 1) o
+        WHERE o.function = u.function AND {wanted o} AND {unknown_function o} AND o.updated_at < {now} - interval '1 minute' LIMIT 1) o
     UNION ALL
     SELECT o.* FROM {schema}.pauses p, LATERAL (
         SELECT t.id, t.function, t.declared_in FROM {schema}.tasks t WHERE t.pause_id = p.id ORDER BY t.next_run LIMIT 1) o

@@ -61,6 +61,10 @@ ARRAY['all', 'group ' || t.group_name, 'function ' || t.function, 'queue ' || t.
 -- The task waits for a worker that knows its function.
 EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unknown' AND p.resumed_at IS NULL)
 
+-- rule: wanted
+-- The task is runnable, or would be if a worker knew its function.
+(NOT {inactive t} AND t.paused_by IS NULL AND (t.pause_id IS NULL OR {waits_for_worker t}))
+
 -- rule: keeps
 -- The pause p is for the task t, or the task waits with it for a worker that knows its function.
 ({covers t} OR p.mark = {gate t})

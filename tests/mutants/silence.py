@@ -10,6 +10,8 @@ WAITING, UNKNOWN, OWNERS = (
     "tests/registration/test_owner_types.py::",
 )
 TWO_WAIT = f"{WAITING}test_two_jobs_of_a_task_wait_and_one_event_counts_what_was_not_pushed"
+REFUSED = "tests/engine/test_unknown_functions.py::"
+TRIED = "test_one_task_of_each_function_and_queue_is_tried_in_a_tick_and_a_start_lets_the_others_go"
 ONE_NOTICE = f"{UNKNOWN}test_one_notice_for_each_function_a_minute_after_the_last_change_of_its_task"
 
 SILENCE = (
@@ -78,5 +80,37 @@ SILENCE = (
         "",
         "With TICKER_STRICT_OWNERS, such a registration is refused.",
         (f"{OWNERS}test_strict_owners_make_it_an_error_and_nothing_is_written",),
+    ),
+    Mutant(
+        "unknown-function-dropped-at-once",
+        "ticker/db/sql/start.sql",
+        "('limited', 'postponed', 'unknown_here')\n",
+        "('limited', 'postponed')\n",
+        "What a worker does not know goes back: another worker may know it.",
+        (f"{REFUSED}test_a_single_time_that_an_old_worker_refuses_starts_in_a_new_one",),
+    ),
+    Mutant(
+        "all-tasks-are-probes",
+        "ticker/db/sql/pauses.sql",
+        "({covered t} OR {gated t} OR (SELECT EXISTS",
+        "({covered t} OR (SELECT EXISTS",
+        "While no worker of its queue knows a function, one of its tasks is pushed in each tick.",
+        (f"{REFUSED}{TRIED}",),
+    ),
+    Mutant(
+        "start-ends-no-wait",
+        "ticker/db/sql/start.sql",
+        "ON j.refusal IS NULL AND p.mark = {gate j}",
+        "ON false AND p.mark = {gate j}",
+        "The first start of a function lets its tasks go.",
+        (f"{REFUSED}{TRIED}",),
+    ),
+    Mutant(
+        "single-time-of-an-unknown-function-is-done",
+        "ticker/engine/tick.py",
+        "    if task.kind is not Kind.ONCE:\n        return Settled(",
+        "    if True:\n        return Settled(",
+        "A single time that no worker knew has failed.",
+        (f"{REFUSED}test_after_ten_minutes_without_a_start_it_is_dropped_and_a_single_time_has_failed",),
     ),
 )

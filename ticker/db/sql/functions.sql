@@ -7,7 +7,7 @@
 
 -- rule: unknown_function
 -- Either a worker did not know the function, and the task waits for one that does.
-({waits_for_worker t} OR NOT EXISTS (SELECT FROM {announcements} f WHERE f.name = t.function) AND EXISTS (SELECT FROM {announcements} f)
+({waits_for_worker t} OR coalesce(t.wait_reason = 'unknown_here', false) OR NOT EXISTS (SELECT FROM {announcements} f WHERE f.name = t.function) AND EXISTS (SELECT FROM {announcements} f)
     AND coalesce(t.last_run < t.updated_at, true))
 
 -- rule: unknown_queue
@@ -53,7 +53,7 @@ SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {announce
         WHERE o.function = u.function AND {wanted o} AND {unknown_function o} AND o.updated_at < {now} - interval '1 minute' LIMIT 1) o
     UNION ALL
     SELECT o.* FROM {schema}.pauses p, LATERAL (
-        SELECT t.id, t.function, t.declared_in FROM {schema}.tasks t WHERE t.pause_id = p.id ORDER BY t.next_run LIMIT 1) o
+        SELECT t.id, t.function, t.declared_in FROM {schema}.tasks t WHERE t.function = p.value AND t.queue = p.of_queue AND {wanted t} LIMIT 1) o
     WHERE p.scope = 'unknown' AND p.resumed_at IS NULL AND p.paused_at < {now} - interval '1 minute') w ORDER BY w.function)
 
 -- name: missing_functions

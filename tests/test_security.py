@@ -370,7 +370,7 @@ def test_a_worker_may_update_the_columns_that_its_statements_write_and_no_others
     worker = roles["worker"]
     assert list(refused_to(worker, db, statements_of_a_worker)) == []
     allowed = columns_that_may_be_updated(worker, db)
-    assert {table for table, _ in allowed} == {"tasks", "runs", "functions", "slots", "limited_keys"}
+    assert {table for table, _ in allowed} == {"tasks", "runs", "functions", "slots", "limited_keys", "pauses"}
     for table, column in sorted(allowed):
         with db.transaction(force_rollback=True):
             db.execute(f"REVOKE UPDATE ({column}) ON ticker.{table} FROM {worker}")

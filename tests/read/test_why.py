@@ -17,6 +17,7 @@ from tests.timing_tables import BASE, Replay, tables
 from ticker import clock
 from ticker.engine.tick import tick
 from ticker.errors import BadInput, UnknownRun, UnknownTask
+from ticker.model import Reason
 from ticker.read import journal
 from ticker.read.forecast import SILENT
 
@@ -379,6 +380,33 @@ def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen
 def test_next_it_says_what_stands_in_its_way(change, said, db, task):
     db.execute(f"UPDATE ticker.tasks SET {change}")
     assert said.within(ticker.why(db, task).next)
+
+
+@pytest.mark.parametrize(
+    ("reason", "push_after", "said"),
+    [
+        (Reason.LIMITED, None, sentence("why.due_but_had_no_room", due="09:00:12", span="33 s")),
+        (Reason.POSTPONED, None, sentence("why.due_but_was_paused", due="09:00:12", span="33 s")),
+        (Reason.STILL_RUNNING, NINE + MINUTE,
+         sentence("why.due_but_was_held_longer", due="09:00:12", span="33 s", again="09:01:00")),
+        (Reason.STILL_RUNNING, NINE, sentence("why.due_but_was_held", due="09:00:12", span="33 s")),
+    ],
+)  # fmt: skip
+def test_next_it_says_why_an_occurrence_went_back_and_which_tick_pushes_it(reason, push_after, said, db, task, frozen):
+    frozen.move_to(NINE + 45 * SECOND)
+    ticked(db)
+    db.execute("UPDATE ticker.tasks SET returned = next_run, wait_reason = %s, push_after = %s", [reason, push_after])
+    assert ticker.why(db, task).next[-1] == said
+
+
+def test_a_planned_run_that_went_back_says_what_it_waits_for(db, task):
+    a_run(db, task, kind="manual", occurrence=None, due_at=NINE + 40 * SECOND, state="planned", outcome=None, started_at=None,
+          until=None, ended_at=None, checked_at=None, reason=Reason.STILL_RUNNING)  # fmt: skip
+    answer = ticker.why(db, task)
+    assert [line.words for line in answer.lines] == [
+        sentence("why.manual_waits_for_a_run", due="09:00:40", span="40 s")
+    ]
+    assert sentence("why.manual_is_planned_after_a_run", due="09:00:40").within(answer.next)
 
 
 def test_next_it_says_what_runs_and_until_when_at_the_latest(db, task):

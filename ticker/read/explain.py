@@ -5,6 +5,7 @@ milliseconds, and with their date if it differs from the date of the line.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord
 
 ITEM_AT_MOST = 60  # characters of a piece of work in a line
+WAITS_BECAUSE: Mapping[str, str] = {
+    Reason.LIMITED: "one of its keys had no room",
+    Reason.POSTPONED: "the task was paused",
+    Reason.STILL_RUNNING: "another run held the task",
+}
+"""Why an occurrence or a planned run went back to its row, by the stored reason. It is pushed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ def line(run: "RunRecord", context: ExplainContext) -> str:
         return f"{run.reason}: {dropped(run, context.because)}"
     parts = [identity(run, context.attempts), progress(run, context), pieces(context.pieces, run.pieces), stopping(run)]
     text = "; ".join(part for part in parts if part)
-    return f"{text}: {run.reason}" if run.reason else text
+    return f"{text}: {reason(run)}" if run.reason else text
 
 
 def stopping(run: "RunRecord") -> str:
@@ -98,6 +105,12 @@ def stopping(run: "RunRecord") -> str:
     if run.stop_requested_at is None or run.ended_at is not None:
         return ""
     return f"{run.stop_requested_by} asked to stop it at {time_of_day(run.stop_requested_at, run.created_at)}"
+
+
+def reason(run: "RunRecord") -> str:
+    """Returns the reason of a run that was not dropped. A planned run says what it waits for, or why its push failed."""
+    cause = WAITS_BECAUSE.get(run.reason)
+    return f"it waits because {cause}" if cause and run.state == "planned" else run.reason
 
 
 def identity(run: "RunRecord", attempts: int) -> str:

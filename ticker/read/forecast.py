@@ -13,7 +13,7 @@ from ticker.engine import timing
 from ticker.errors import BadInput, start_worker
 from ticker.model import EventKind, Kind, RunKind
 from ticker.read import formatting
-from ticker.read.explain import counted, span, stopping, time_of_day
+from ticker.read.explain import WAITS_BECAUSE, counted, reason, span, stopping, time_of_day
 from ticker.read.lateness import due_since
 from ticker.schedules import hours, kinds, phase, zones
 from ticker.schedules.duration import SECOND
@@ -211,7 +211,7 @@ def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
             name = f"attempt {run.attempt}" if run.kind == RunKind.RETRY else "a run that was requested by hand"
             is_due = run.due_at if run.state == "planned" else None
             when = f"is planned for {time_of_day(is_due, now)}" if is_due else "was pushed and has not started yet"
-            yield f"{name} {when}" + (f": {run.reason}" if run.reason else "")
+            yield f"{name} {when}" + (f": {reason(run)}" if run.reason else "")
 
 
 def jobs(task: Task, tickers: Sequence["TickerStatus"], now: datetime) -> Iterator[str]:
@@ -279,8 +279,16 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
     else:
         since = due_since(task.next_run, task)
         waits = waits or (f"no worker is known to have its function {task.function!r}" if task.unknown_function else "")
-        pushed = "" if task.push_errors else f"; it waits because {waits}" if waits else ": the next tick pushes it"
+        pushed = "" if task.push_errors else f"; it waits because {waits}" if waits else went_back(task, now)
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}{pushed}"
+
+
+def went_back(task: Task, now: datetime) -> str:
+    """Says which tick pushes a due task, and why an occurrence waits whose job ended before it could start."""
+    cause = WAITS_BECAUSE.get(task.wait_reason or "")
+    after = max(task.push_after or now, now)
+    tick = "the next tick" if after == now else f"the first tick after {time_of_day(after, now)}"
+    return (f"; it waits because {cause}" if cause else "") + f": {tick} pushes it"
 
 
 def shown_there(task: Task, due: datetime) -> str:

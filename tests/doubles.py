@@ -29,6 +29,7 @@ GUILTY_FOR = timedelta(hours=1)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+WAITS = ("", Reason.STILL_RUNNING)  # reasons of planned runs that are not errors of a push
 LONGEST_DELAY = timedelta(minutes=61)  # no back-off lies further ahead
 DAY = timedelta(days=1)
 YOUNG = timedelta(minutes=10)
@@ -791,7 +792,7 @@ class MemoryBatch:
                 run.created_at > now + SECOND
                 or (
                     run.kind is RunKind.MANUAL
-                    and is_after(run.due_at, now + timing.span(60_000 if run.reason else 3_660_000))
+                    and is_after(run.due_at, now + timing.span(60_000 if run.reason not in WAITS else 3_660_000))
                 )
             ):
                 self._runs.change(run.id, due_at=now, created_at=created)
@@ -958,7 +959,9 @@ def reach(task: TaskRow) -> timedelta:
 
 
 def may_be_pushed(run: RunRow, task: TaskRow, pauses: Mapping[int, Pause], now: datetime) -> bool:
-    """Whether no pause keeps the planned run from its job."""
+    """Whether no pause, and no run at work, keeps the planned run from its job."""
+    if run.kind is not RunKind.PIECE and is_after(task.running_until, now):
+        return False
     if any(pause.scope == "all" and pause.in_force(now) for pause in pauses.values()):
         return False
     is_paused = task.paused_by is not None or task.pause_id is not None or covering(task, pauses, now) is not None

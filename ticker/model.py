@@ -1,6 +1,7 @@
 """Defines the values that all other modules share: kinds, states, outcomes, reasons, and frozen rows."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -19,6 +20,9 @@ RETRIES_AT_MOST = 100
 BATCH_AT_MOST = 1000  # due tasks of one function that one job carries
 INTERVALS_AT_MOST = 1_000_000  # without a success, before a notice is sent
 PRIORITY_AT_MOST = 1_000
+
+at_work: ContextVar[tuple[int, datetime] | None] = ContextVar("ticker_at_work", default=None)
+"""The task whose function runs in this context, and when its run started. Workers set it."""
 
 
 class Kind(StrEnum):
@@ -64,7 +68,7 @@ class Reason(StrEnum):
     """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
     Five are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`,
-    `postponed` or `unknown_here` starts later.
+    `postponed` or `unknown_here` starts later. So does a planned run that meets the run at work.
     """
 
     GONE = "gone"
@@ -76,7 +80,7 @@ class Reason(StrEnum):
     CLOCK = "clock"
     EXPIRED = "expired"
     DUPLICATE = "duplicate"
-    STILL_RUNNING = "still_running"
+    STILL_RUNNING = "still_running"  # a planned run starts later
     TOO_EARLY = "too_early"
     LIMITED = "limited"  # a key of the task has no room: it starts later
     POSTPONED = "postponed"  # the task is paused: it starts later

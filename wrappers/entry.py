@@ -29,7 +29,7 @@ from wrappers.pipeline import fan_out, foreign_jobs, registry, start
 from wrappers.pipeline.chain import chain
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.database import Database
-from wrappers.pipeline.invoke import awaited, called, note
+from wrappers.pipeline.invoke import at_work, awaited, called, note
 from wrappers.pipeline.registry import Step
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import SoftLimit
@@ -200,15 +200,18 @@ def call_function(call: Call) -> str:
     """Calls the registered function with the task's arguments, as the innermost step. Stores its answer in the call."""
     assert call.start is not None
     function = registry.functions()[call.start.function]
-    if call.start.kind is RunKind.PIECE:
-        if function.process is None:
-            raise ConfigurationError(f"{function.name} no longer has generate and process: the piece was not processed")
-        note(call, invoke(call, function.process, call.start.piece))
-    elif function.process is None:
-        note(call, invoke(call, function.step))
-    else:
-        generate(call, function.step)
-        call.answer.nothing_to_do = call.answer.pieces is None
+    with at_work(call):
+        if call.start.kind is RunKind.PIECE:
+            if function.process is None:
+                raise ConfigurationError(
+                    f"{function.name} no longer has generate and process: the piece was not processed"
+                )
+            note(call, invoke(call, function.process, call.start.piece))
+        elif function.process is None:
+            note(call, invoke(call, function.step))
+        else:
+            generate(call, function.step)
+            call.answer.nothing_to_do = call.answer.pieces is None
     return ""
 
 

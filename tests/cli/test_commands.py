@@ -289,13 +289,22 @@ def test_remove_takes_a_task_or_all_of_an_owner():
 @pytest.mark.slow
 def test_run_now_plans_a_run_which_the_next_tick_pushes():
     ticker("add", "f", "--every", "1m", "--first", "2h")
-    assert answer("run-now", "f") == {"run_ids": [1]}
-    assert ticker("run-now", "1")[0] == sentence("cli.planned_run", run=2)
-    assert [run["state"] for run in answer("runs", "f")] == ["planned", "planned"]
+    assert ticker("run-now", "1")[0] == sentence("cli.planned_run", run=1)
     ticker("tick")
-    [run, _] = answer("runs", "f")
+    [run] = answer("runs", "f")
     assert set(run) == RUN
-    assert (run["id"], run["kind"], run["state"], run["outcome"]) == (2, "manual", "pushed", None)
+    assert (run["id"], run["kind"], run["state"], run["outcome"]) == (1, "manual", "pushed", None)
+
+
+@pytest.mark.slow
+def test_run_now_says_whether_it_joins_a_run_or_waits_for_one(db):
+    ticker("add", "f", "--every", "1m", "--first", "2h")
+    db.execute(
+        "UPDATE ticker.tasks SET running_until = clock_timestamp() + interval '1 h', run_token = gen_random_uuid()"
+    )
+    assert ticker("run-now", "f")[0] == sentence("cli.planned_run_after_another", run=1)
+    assert ticker("run-now", "f")[0] == sentence("cli.joined_run", run=1)
+    assert answer("run-now", "f") == {"run_ids": [1], "joined": [1]}
 
 
 @pytest.mark.slow

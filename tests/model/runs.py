@@ -25,6 +25,7 @@ from tests.model.state import (
     State,
     due_at,
     holding,
+    is_held,
     is_locked,
     put,
     put_slot,
@@ -249,11 +250,10 @@ class Runs:
             refusal = "duplicate"
         elif not row.enabled:
             refusal = "paused"
-        elif row.hold is not None and row.hold > 0:
-            refusal = "still_running"
-        elif not has_room(state, self.bounds, self.rules):
+        elif is_held(row) or not has_room(state, self.bounds, self.rules):
             state = put(state, state.slots[number].task, row._replace(plan=(DUE, 0)))
-            return "the planned run meets a full limit and goes back", self.freed(state, number), ""
+            met = "the run at work" if is_held(row) else "a full limit"
+            return f"the planned run meets {met} and goes back", self.freed(state, number), ""
         else:
             return self.started(state, number, row, 0, "start of the planned run granted")
         slot = state.slots[number]

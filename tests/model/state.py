@@ -164,6 +164,10 @@ def without(values: tuple[int, ...], value: int) -> tuple[int, ...]:
     return tuple(v for v in values if v != value) if value in values else values
 
 
+def is_held(row: Row) -> bool:
+    return row.hold is not None and row.hold > 0
+
+
 def holding(values: tuple[int, ...], value: int) -> tuple[int, ...]:
     return values if value in values else tuple(sorted((*values, value)))
 

@@ -33,6 +33,7 @@ from tests.model.state import (
     State,
     Ticker,
     holding,
+    is_held,
     is_locked,
     put,
     put_ticker,
@@ -99,10 +100,11 @@ class Ticks:
     # ------------------------------------------------------------------------------------------ push, then commit
 
     def claim(self, state: State, number: int, ticker: Ticker) -> Step:
-        """First a planned run that is due, then the due tasks: locked, one after another. Without room, they wait."""
+        """First a planned run that is due and meets no run at work, then the due tasks: locked, one after another. Without room, they wait."""
         room = self.room(state)
         for task, row in enumerate(state.rows if room > 0 else ()):
-            if row.plan[0] == DUE and row.plan[1] <= ticker.now and not any(t.at == PLAN_PUSHED for t in state.tickers):
+            is_due = row.plan[0] == DUE and row.plan[1] <= ticker.now and not (row.alive and is_held(row))
+            if is_due and not any(t.at == PLAN_PUSHED for t in state.tickers):
                 return self.push_plan(state, number, ticker, task, row)
         due = [task for task, row in enumerate(state.rows) if self.is_due(state, number, task, row)]
         oldest_first = sorted(due, key=lambda task: state.rows[task].next_run)

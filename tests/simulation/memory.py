@@ -133,22 +133,23 @@ class MemoryTables:
         row = self._unlocked(task_id)
         if not row.enabled:
             raise BadInput("task", task_id, "is disabled")
-        if once_within is None:
-            return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
-        if row.pace_ms is not None:
+        if once_within is not None and row.pace_ms is not None:
             self._put(task_id, pace_ms=None, next_run=elastic.paced(row, None, now))
         kinds = (RunKind.SCHEDULED, RunKind.MANUAL)
         runs = sorted(
             (run for run in self.rows.runs() if run.task_id == task_id and run.kind in kinds), key=lambda run: run.id
         )
-        waiting = [run.id for run in runs if run.kind is RunKind.MANUAL and run.state in OPEN]
-        if waiting:
-            return max(waiting)
         last = max(
             (min(run.due_at, now) for run in runs[-100:] if run.kind is RunKind.MANUAL and run.due_at), default=None
         )
-        due = now if last is None else max(now, last + timedelta(seconds=once_within))
-        return self.rows.add_run(task_id=task_id, due_at=due, created_at=now)
+        due = now if last is None or once_within is None else max(now, last + timedelta(seconds=once_within))
+        why = {"due_at": due, "reason": str(Reason.STILL_RUNNING) if is_after(row.running_until, now) else ""}
+        waiting = [run for run in runs if run.kind is RunKind.MANUAL and run.state in OPEN]
+        if waiting:
+            if waiting[-1].state == "planned" and is_after(waiting[-1].due_at, due):
+                self.rows.plans[waiting[-1].id] = replace(waiting[-1], **why)
+            return waiting[-1].id
+        return self.rows.add_run(task_id=task_id, created_at=now, **why)
 
     def stop(self, now: datetime, task_id: int) -> None:
         runs = [run for run in self.rows.plans.open.values() if run.task_id == task_id]
@@ -321,8 +322,8 @@ class MemoryTables:
             return verdict(row, reason, plan and plan.id)
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
             reason = Reason.LIMITED
-        if reason in (Reason.LIMITED, Reason.POSTPONED):
-            self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None)
+        if reason in (Reason.LIMITED, Reason.POSTPONED, Reason.STILL_RUNNING):
+            self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None, reason=str(reason))
             return verdict(row, reason, run_id)
         judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
         if reason is not None or row is None:

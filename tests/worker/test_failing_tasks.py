@@ -147,21 +147,6 @@ def test_a_retry_of_a_paused_task_waits_for_the_end_of_the_pause(play, task):
     assert retry(play, 4).refusal is None
 
 
-def test_a_retry_that_meets_a_run_by_hand_is_dropped_and_counts(play, task):
-    play.run(0)
-    ticker.run_now(play.db, task)
-    play.at(3)
-    play.tick()
-    by_hand, meets = play.take()
-    assert (by_hand.kind, meets.kind) == ("manual", "retry")
-    assert (by_hand.refusal, meets.refusal) == (None, Reason.STILL_RUNNING)
-    play.tick()
-    assert play.task().failures == 1
-    play.end(by_hand, "succeeded")
-    play.tick()
-    assert (play.task().failures, play.events()) == (0, ["failed", "recovered"])
-
-
 def test_a_retry_whose_job_waited_behind_the_next_start_is_dropped(play, task):
     play.run(0)
     play.at(3)

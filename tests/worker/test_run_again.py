@@ -9,7 +9,8 @@ from tests.sentences import sentence
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
-from ticker.model import RunKind
+from ticker.model import LARGEST_ID, RunKind
+from ticker.schedules.duration import milliseconds, words
 from wrappers.pipeline.context import HoldLost, Run
 from wrappers.pipeline.database import Database
 
@@ -101,13 +102,15 @@ def test_it_is_not_due_before_it_may_start(play):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("after", ["25h", 10**9])
 @pytest.mark.parametrize(("every", "most"), [("1m..30m", "30m"), ("1m", "1d"), ("2h", "1d")])
-def test_more_than_the_upper_bound_or_a_day_is_refused(every, most, play):
+def test_more_than_the_upper_bound_or_a_day_is_cut_to_it_with_a_warning(every, most, after, play, caplog):
     taken = begun(play, every=every)
-    before = play.task()
-    with pytest.raises(BadInput, match=f"limit of {most}$"):
-        ask(play, taken, "25h")
-    assert play.task() == before
+    assert play.since_begin(ask(play, taken, after)) == due(play) == milliseconds("most", most) / 1000
+    asked = words(milliseconds("asked", after, most=LARGEST_ID))
+    assert (
+        sentence("logs.again_cut", run=taken.run_id, task=taken.task_id, asked=asked, limit=most) == caplog.messages[-1]
+    )
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are wh
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from ticker.tasks.fields import FIELDS, Task
 from ticker.tasks.sorts import Field
 
 if TYPE_CHECKING:
+    from ticker.db.sql import Row
     from ticker.read.entries import JournalEntry
     from ticker.read.limits import LimitStatus
     from ticker.read.tasks import RunRecord, TickerStatus
@@ -80,6 +81,11 @@ def last_failure(last: "RunRecord | None") -> str:
 
 def run_data(run: "RunRecord") -> dict[str, Any]:
     return {**plain_data(run), "owner": owner_of(run), "took_ms": took(run), "early_ms": early(run)}
+
+
+def planned_data(planned: "Sequence[Row]") -> dict[str, Any]:
+    """Describes manual runs that were planned, and those that the call joined, because they had not started."""
+    return {"run_ids": [run["id"] for run in planned], "joined": [run["id"] for run in planned if run["has_joined"]]}
 
 
 def ticker_data(ticker: "TickerStatus") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
+from ticker.model import at_work
 from ticker.registration import owner_types
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
 from ticker.tasks import checks, fields, identity
@@ -199,21 +200,28 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[int]]:
     """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
-    With `once_within`, many calls become few runs. A call joins the run that an earlier call has planned, if that run has not
-    started. Otherwise it plans one, which is due at least `once_within` (1 s to 1 h) after the manual run before it. So a run
-    starts after each call. An elastic interval returns to its lower bound.
+    If a run of the task is at work, the new one starts after it. A call joins the run that an earlier call has planned, if that run
+    has not started. So many calls become few runs, and a run starts after each call. With `once_within`, a new run is also due at
+    least that time (1 s to 1 h) after the manual run before it, and an elastic interval returns to its lower bound. A function that
+    calls this for its own interval task gets a run that keeps the spacing of the interval.
 
     Apart from that, the schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises
     UnknownTask, or BadInput if none of the tasks can run.
     """
+    return _ids((yield from plan_runs.steps(task, owner=owner, once_within=once_within)))
+
+
+@writes
+def plan_runs(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[Row]]:
+    """Does the same, and returns rows: `id`, `has_joined`, and for a new run the `reason` why it waits."""
     within = None if once_within is None else milliseconds("once_within", once_within, least=SECOND, most=HOUR)
     ids = _ids(_switched_on((yield from _known(task, owner))))
-    if within is None:
-        planned = yield query("plan_runs", ids=ids, now=clock.now(), traceparent=_traceparent())
-    else:
-        planned = yield query("plan_runs_once", ids=ids, now=clock.now(), within_ms=within, traceparent=_traceparent())
+    asking, since = at_work.get() or (None, None)
+    planned = yield query(
+        "plan_runs", ids=ids, now=clock.now(), within_ms=within, asking=asking, asking_since=since, traceparent=_traceparent()
+    )  # fmt: skip
     yield from task_rows.wake_up()
-    return _ids(planned)
+    return planned
 
 
 def _traceparent() -> str | None:

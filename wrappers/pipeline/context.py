@@ -1,5 +1,6 @@
 """Defines the call that the layers pass on (`Call`), and the run that a function receives (`Run`)."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,13 +9,15 @@ from typing import Any, cast
 from ticker import clock
 from ticker.db import json_text, sql
 from ticker.errors import BadInput, TickerError
-from ticker.model import JSON_AT_MOST, Kind, RunKind
+from ticker.model import JSON_AT_MOST, LARGEST_ID, Kind, RunKind
 from ticker.schedules.duration import MILLISECOND, Duration, milliseconds, words
 from ticker.settings import Settings
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.hold_off import Until, checked_key, span
 from wrappers.sandbox import limits
 from wrappers.sandbox.limits import Limits
+
+log = logging.getLogger("ticker.run")
 
 
 class HoldLost(TickerError):
@@ -135,16 +138,16 @@ class Run:
     def again(self, after: Duration) -> datetime | None:
         """Makes the task due `after` this time from now, once, instead of after its interval. Returns when it is due.
 
-        It is never due before its next run may start. The time is at most 24 hours, or the upper bound of an elastic interval.
-        It is stored at once, and applies whatever becomes of this run. The last call counts. Returns None, and changes nothing,
+        It is never due before its next run may start. A time over 24 hours, or over the upper bound of an elastic interval, is cut
+        to that limit, with a warning in the log: `SlowDown` holds off a key of the task for longer. It is stored at once, and applies whatever becomes of this run. The last call counts. Returns None, and changes nothing,
         if the next occurrence is in the queue already, or if the schedule is over.
 
-        Raises HoldLost if this run no longer holds its task, and BadInput for a time that is too long, for a task without an
-        interval, and in a piece of work.
+        Raises HoldLost if this run no longer holds its task, and BadInput for a task without an interval, which is due at its own
+        times, and in a piece of work.
         """
         if self.kind is RunKind.PIECE:
             raise BadInput("again", None, "a piece of work has no schedule; ask in the run that makes the pieces")
-        after_ms = milliseconds("again", after, least=MILLISECOND)
+        after_ms = milliseconds("again", after, least=MILLISECOND, most=LARGEST_ID)
         found = self._database.execute(
             "again", task_id=self.task_id, token=self._token, after_ms=after_ms, now=clock.now()
         )
@@ -156,7 +159,10 @@ class Run:
                 "again", words(after_ms), f"applies only to intervals; task {self.task_id} has {row['kind']}"
             )
         if after_ms > row["longest_ms"]:
-            raise BadInput("again", words(after_ms), f"is over the limit of {words(row['longest_ms'])}")
+            log.warning(
+                "run=%s of task=%s asked for %s, over the limit of %s: cut to the limit; SlowDown holds off a key for longer",
+                self.id, self.task_id, words(after_ms), words(row["longest_ms"]), extra={"event": "again_cut"},
+            )  # fmt: skip
         return cast(datetime | None, row["next_run"])
 
     def checkpoint(self, value: Any, session: Any = None) -> None:

@@ -184,6 +184,8 @@ class Database:
             "generated", task_id=task_id, token=token, items=pieces, made=made, output=output, error_output=error_output,
             pid=pid, now=clock.now(),
         )  # fmt: skip
+        if handed_out:
+            self.wake_tickers()
         return bool(handed_out)
 
     @contextmanager

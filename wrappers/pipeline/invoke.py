@@ -1,12 +1,25 @@
 """Calls a task's function, and stores its answer."""
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from ticker import model
 from wrappers.pipeline import fan_out, serialize
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.registry import Step
+
+
+@contextmanager
+def at_work(call: Call) -> Iterator[None]:
+    """Lets `run_now` know which run calls it."""
+    assert call.start is not None
+    token = model.at_work.set((call.task_id, call.start.now))
+    try:
+        yield
+    finally:
+        model.at_work.reset(token)
 
 
 def called(call: Call, step: Step, *piece: Any) -> Any:

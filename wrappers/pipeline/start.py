@@ -257,7 +257,7 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     shown = reason, call.task_id, *names_in(verdict), call.job_id, detail
-    if reason in (Reason.LIMITED, Reason.POSTPONED):
+    if reason in (Reason.LIMITED, Reason.POSTPONED) or (reason is Reason.STILL_RUNNING and call.planned):
         log.info("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "run_postponed"})
         return f"{reason}: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE, Reason.UNKNOWN_HERE):

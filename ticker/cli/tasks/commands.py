@@ -203,12 +203,14 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
 @click.command("run-now")
 @task_or_owner
 @options.owner
-@click.option("--once-within", metavar="DURATION", help="Join a run that waits, and keep this far from the last one.")
+@click.option("--once-within", metavar="DURATION", help="Keep this far from the last manual run.")
 @as_json
 def run_now(task: str | None, owner: str | None, once_within: str | None, as_json: bool) -> None:
     """Run TASK, or all tasks of --owner, once.
 
     The next tick pushes the run, even if TASK is paused. The schedule does not change. A disabled task cannot run.
+
+    A run that was planned before and has not started is joined. A new one starts after the run at work.
 
     With --once-within, many calls are few runs, and an elastic interval returns to its lower bound.
     """
@@ -218,14 +220,16 @@ def run_now(task: str | None, owner: str | None, once_within: str | None, as_jso
 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
-        planned = operations.run_now(db, named, owner=owner, once_within=once_within)
+        planned = operations.plan_runs(db, named, owner=owner, once_within=once_within)
         paused = [one for one in read_pauses.list_pauses(db) if one.scope == "all" and one.in_force]
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
-        render.print_json({"run_ids": planned})
+        render.print_json(formatting.planned_data(planned))
     else:
         for run in planned:
-            render.say(f"planned run {run}; {'it waits for the pause' if paused else 'the next tick pushes it'}")
+            then = "it starts after the run at work" if run["reason"] else "the next tick pushes it"
+            new = f"planned run {run['id']}; {'it waits for the pause' if paused else then}"
+            render.say(f"joined run {run['id']}, which has not started" if run["has_joined"] else new)
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
     render.warn([read_pauses.sentence(one) for one in paused])
 

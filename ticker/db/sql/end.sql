@@ -8,17 +8,17 @@ WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 
 -- name: again
--- Makes the task due `after_ms` from now, once, but not before its next run may start. Only the run that holds the task may ask
--- for it. Writes nothing if a later occurrence was pushed already, the schedule is over, or the time is too long.
+-- Makes the task due `after_ms` from now, once, but not before its next run may start, nor after `longest_ms`. Only the run that
+-- holds the task may ask for it. Writes nothing if a later occurrence was pushed already, or the schedule is over.
 WITH held AS MATERIALIZED (
-    SELECT t.id, t.kind, {longest_again t} AS longest_ms, n.at,
+    SELECT t.id, t.kind, l.ms AS longest_ms, n.at,
         t.kind = 'interval' AND t.next_run IS NOT NULL AND NOT {next_is_pushed t} AND coalesce(n.at <= t.ends_at, true) AS may_move
-    FROM {schema}.tasks t, LATERAL (
-        SELECT greatest({soonest_due t}, t.starts_at, {now} + %(after_ms)s::bigint * interval '1 millisecond') AS at) n
+    FROM {schema}.tasks t, LATERAL (SELECT {longest_again t} AS ms) l, LATERAL (
+        SELECT greatest({soonest_due t}, t.starts_at, {now} + least(%(after_ms)s::bigint, l.ms) * interval '1 millisecond') AS at) n
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid FOR NO KEY UPDATE OF t
 ), changed AS (
     UPDATE {schema}.tasks t SET next_run = h.at, again_at = h.at
-    FROM held h WHERE t.id = h.id AND h.may_move AND %(after_ms)s::bigint <= h.longest_ms
+    FROM held h WHERE t.id = h.id AND h.may_move
     RETURNING t.next_run
 )
 SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
@@ -36,7 +36,7 @@ SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
 -- start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles how many runs of its
 -- key may be active. `makes_room` means that slots of a key were freed while a tick has left tasks of it, because the key had
 -- no room: one of the 100 that have been due for longest, or maybe others, if there are more. Planned runs count without regard
--- to their keys.
+-- to their keys. It also means that a planned run of the task waited for this end.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
@@ -96,11 +96,13 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
     FROM ramping r WHERE k.key = r.key
 )
-SELECT m.token, e.id AS run_id, m.is_locked, e.id IS NOT NULL AND (SELECT EXISTS (SELECT FROM given_back) AND (
+SELECT m.token, e.id AS run_id, m.is_locked, e.id IS NOT NULL AND (EXISTS (SELECT FROM {schema}.runs r
+    WHERE r.task_id = m.task_id AND r.state IN ('planned', 'pushed') AND {planned r} AND r.due_at <= {now})
+    OR (SELECT EXISTS (SELECT FROM given_back) AND (
     coalesce((SELECT count(*) >= 100 OR bool_or(limits && ARRAY(SELECT key::text FROM given_back)) FROM (
         SELECT limits FROM {schema}.tasks WHERE {limited} AND next_run <= {now} ORDER BY next_run, id LIMIT 100) due), false)
     OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= {now})
-    OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece}))) AS makes_room
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece})))) AS makes_room
 FROM measured m LEFT JOIN ended e ON e.token = m.token
 
 -- name: hold_off

@@ -199,9 +199,10 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- rule: may_be_pushed
--- No pause keeps the planned run r of the task from its job. A manual run of a paused task runs, unless all tasks are paused. A retry
--- of a task that waits for its turn after a pause waits with it.
+-- No pause keeps the planned run r of the task from its job, and no run at work, except from a piece. A manual run of a paused task
+-- runs, unless all tasks are paused. A retry of a task that waits for its turn after a pause waits with it.
 NOT {all_paused} AND (r.kind = 'manual' OR {not_withheld t})
+    AND (r.kind = 'piece' OR coalesce(t.running_until <= %(now)s::timestamptz, true))
 
 -- rule: not_withheld
 -- No pause keeps the task waiting. Planned runs look for a worker that knows their function by themselves.

@@ -161,37 +161,36 @@ UPDATE {schema}.tasks t SET next_run = b.next_run, push_errors = 0, push_error =
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 
--- name: plan_runs_once
--- Plans one manual run of each of these locked tasks, unless one waits for its start. It is not due before `within_ms` after the
--- last one was (after now, if that lies ahead because the clock was set back). Reads the last 100 runs only: a task that ran more
--- often in that time loses nothing by one more run. An elastic interval returns to its lower bound.
+-- name: plan_runs
+-- Plans one manual run of each of these locked tasks, or joins the one that has not started. With `within_ms`, it is not due before
+-- that time after the last one was (after now, if that lies ahead because the clock was set back). Reads the last 100 runs only: a
+-- task that ran more often in that time loses nothing by one more run. An elastic interval then returns to its lower bound. A call
+-- without it brings the run forward. If the caller is a run of an interval task itself, `asking`, which began at `asking_since`,
+-- the new run keeps the spacing from it: otherwise the two would follow each other without end.
 WITH shortened AS (
     UPDATE {schema}.tasks t SET pace_ms = {pace t}, next_run = {paced t}
-    FROM (SELECT 'succeeded' AS outcome, 'manual' AS kind, {now} AS ended_at) e WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL
-), waits AS MATERIALIZED (
-    SELECT r.task_id, max(r.id) AS id FROM {schema}.runs r
-    WHERE r.task_id = ANY (%(ids)s::bigint[]) AND r.kind = 'manual' AND r.state IN ('planned', 'pushed') GROUP BY r.task_id
+    FROM (SELECT 'succeeded' AS outcome, 'manual' AS kind, {now} AS ended_at) e
+    WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL AND %(within_ms)s::bigint IS NOT NULL
+), asked AS MATERIALIZED (
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, i.now, greatest(i.now, w.spaced, (
+            SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
+                SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
+            WHERE r.kind = 'manual')) AS due_at,
+        CASE WHEN w.spaced > i.now THEN 'too_early' WHEN t.running_until > i.now THEN 'still_running' ELSE '' END AS reason,
+        (SELECT max(r.id) FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'manual' AND r.state IN ('planned', 'pushed')) AS joined
+    FROM {schema}.tasks t, (SELECT {now} AS now) i, LATERAL (SELECT CASE WHEN t.id = %(asking)s::bigint AND t.kind = 'interval'
+        THEN %(asking_since)s::timestamptz + {spacing t} END AS spaced) w
+    WHERE t.id = ANY (%(ids)s::bigint[])
+), brought_forward AS (
+    UPDATE {schema}.runs r SET due_at = a.due_at, reason = a.reason FROM asked a
+    WHERE r.id = a.joined AND r.state = 'planned' AND r.due_at > a.due_at
 ), planned AS (
-    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at, traceparent)
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, 'manual', 'planned', greatest(i.now, (
-        SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
-            SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
-        WHERE r.kind = 'manual')), i.now, %(traceparent)s::text
-    FROM {schema}.tasks t, (SELECT {now} AS now) i
-    WHERE t.id = ANY (%(ids)s::bigint[]) AND t.id NOT IN (SELECT task_id FROM waits)
-    ORDER BY t.id
-    RETURNING id
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, reason, due_at, created_at, traceparent)
+    SELECT id, name, function, owner_type, owner_id, queue, 'manual', 'planned', reason, due_at, now, %(traceparent)s::text
+    FROM asked WHERE joined IS NULL ORDER BY id
+    RETURNING id, reason
 )
-SELECT id FROM planned UNION ALL SELECT id FROM waits ORDER BY id
-
--- name: plan_runs
--- Plans one manual run of each task, which the next tick pushes. The schedule does not change.
-INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, due_at, created_at, traceparent)
-SELECT id, name, function, owner_type, owner_id, queue, 'manual', 'planned', i.now, i.now, %(traceparent)s::text
-FROM {schema}.tasks, (SELECT {now} AS now) i
-WHERE id = ANY (%(ids)s::bigint[])
-ORDER BY id
-RETURNING id
+SELECT id, false AS has_joined, reason FROM planned UNION ALL SELECT joined, true, '' FROM asked WHERE joined IS NOT NULL ORDER BY id
 
 -- name: request_stop
 -- Asks to stop a run that has not ended. The first request stays. Returns the run as it was, or no row if there is no such run.

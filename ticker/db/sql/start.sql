@@ -66,6 +66,10 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 -- The refusals after which an occurrence or a planned run goes back to its row, with this reason: it is pushed again.
 ('limited', 'postponed', 'unknown_here')
 
+-- rule: plan_goes_back
+-- The same for the decision t on a planned run. One that meets the run at work starts after it.
+(t.refusal IN {goes_back} OR t.refusal = 'still_running')
+
 -- rule: outlived
 -- The occurrence can wait no longer: a newer one is due, or waits. Or the clock was set back, and the task is due before an
 -- occurrence from ahead. (Cron and calendar come to that time again.)
@@ -254,7 +258,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- rule: final
 -- The decision on a planned run is written: it starts, or is dropped.
-t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided') AND t.refusal NOT IN {goes_back}, true)
+t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided') AND NOT {plan_goes_back t}, true)
 
 -- rule: judged_plan
 WITH locked AS MATERIALIZED (
@@ -298,7 +302,7 @@ WITH locked AS MATERIALIZED (
 ), put_off AS (
     UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL, reason = j.refusal,
         due_at = CASE j.refusal WHEN 'unknown_here' THEN j.now + interval '30 seconds' ELSE r.due_at END
-    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND j.refusal IN {goes_back} AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
+    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND {plan_goes_back j} AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
@@ -340,7 +344,7 @@ SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.funct
 FROM ruled j LEFT JOIN taken ON true
 
 -- name: start_planned
--- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
+-- Decides the same for a planned run. It obeys enabled, and waits for the hold (a manual run also starts while the task is paused;
 -- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
 -- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
 -- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.

@@ -112,13 +112,14 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: clamp_runs
 -- Moves runs that began, or were planned, in the future to the present. Each run is changed only once. Pieces are claimed
--- anyway. A manual run may be due up to an hour ahead (`plan_runs_once`), or half a minute if its push failed (`reason`).
+-- anyway. A manual run may be due up to an hour ahead (`once_within`), half a minute if its push failed (`reason`), or when its
+-- spacing allows (`too_early`).
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
        OR ({planned} AND (created_at > %(now)s::timestamptz + interval '1 second'
-                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz
-                                      + CASE reason WHEN '' THEN interval '61 minutes' ELSE interval '1 minute' END)))
+                                  OR (kind = 'manual' AND reason <> 'too_early' AND due_at > %(now)s::timestamptz
+                                      + CASE WHEN reason IN ('', 'still_running') THEN interval '61 minutes' ELSE interval '1 minute' END)))
     LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET

@@ -34,7 +34,7 @@ def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
 
 def run_owner(_: Site, db: Any, owner: Owner, *, once_within: str | float | None = None) -> dict[str, Any]:
     """Plans one run of each task of the owner. The next tick pushes these runs. Skips disabled tasks."""
-    return {"run_ids": operations.run_now(db, owner=owner, once_within=once_within)}
+    return formatting.planned_data(operations.plan_runs(db, owner=owner, once_within=once_within))
 
 
 FILTERS = {

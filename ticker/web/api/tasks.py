@@ -80,12 +80,12 @@ def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
 
 
 def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
-    """Plans one run, even of a paused task. The next tick pushes it. The schedule does not change.
+    """Plans one run, even of a paused task. The next tick pushes it, or the first one after the run at work. The schedule does not change.
 
-    With `once_within`, many calls become few runs, and an elastic interval returns to its lower bound. Answers 422 if the task is
-    disabled.
+    Joins the run that an earlier call has planned, if that run has not started (`joined`). With `once_within`, a new run keeps away
+    from the one before it, and an elastic interval returns to its lower bound. Answers 422 if the task is disabled.
     """
-    return {"run_ids": operations.run_now(db, task, once_within=once_within)}
+    return formatting.planned_data(operations.plan_runs(db, task, once_within=once_within))
 
 
 def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
@@ -132,9 +132,9 @@ AROUND = {
     "limit": limit(OCCURRENCES, "The number of occurrences."),
 }
 RUN_NOW = body({
-    "once_within": doc("Join a run that waits for its start, and keep this far from the last manual one: a duration, or seconds.", sorts.DURATION),
+    "once_within": doc("Keep this far from the last manual run: a duration, or seconds.", sorts.DURATION),
 })  # fmt: skip
-SHOWN, RUNS_PLANNED = {200: Task}, object_of(run_ids=list[int])
+SHOWN, RUNS_PLANNED = {200: Task}, object_of(run_ids=list[int], joined=list[int])
 
 OPERATIONS = (
     Operation("GET", "/tasks", list_tasks, {200: object_of(tasks=list[Task], next=str | None, looked_through=int | None)}, query=FILTERS),

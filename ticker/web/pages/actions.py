@@ -45,7 +45,9 @@ def delete(db: Any, task: int, _: Form) -> Any:
 ACTIONS: Mapping[str, Action] = {
     "pause": Action("paused", pause),
     "resume": Action("resumed", lambda db, task, _: operations.resume(db, task, by=BY)),
-    "run": Action("planned to run at the next tick", lambda db, task, _: operations.run_now(db, task)),
+    "run": Action(
+        "planned to run at the next tick, or after the run at work", lambda db, task, _: operations.run_now(db, task)
+    ),
     "enable": Action("enabled", lambda db, task, _: operations.edit(db, task, enabled=True, by=BY)),
     "disable": Action("disabled", lambda db, task, _: operations.edit(db, task, enabled=False, by=BY)),
     "delete": Action("deleted", delete, leaves=True),

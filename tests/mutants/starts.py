@@ -115,6 +115,14 @@ STARTS = (
         ("tests/db/test_start.py::test_a_manual_run_obeys_enabled_and_the_hold",),
     ),
     Mutant(
+        "manual-run-dropped-for-the-run-at-work",
+        "ticker/db/sql/start.sql",
+        "(t.refusal IN {goes_back} OR t.refusal = 'still_running')",
+        "(t.refusal IN {goes_back})",
+        "A planned run that meets the run at work goes back, and starts after it.",
+        ("tests/worker/test_manual_runs.py::test_a_manual_run_whose_job_meets_the_run_at_work_goes_back_until_its_end",),
+    ),
+    Mutant(
         "equality-is-too-early",
         "ticker/db/sql/start.sql",
         "AND l.now < l.last_run + {spacing l} THEN 'too_early'",

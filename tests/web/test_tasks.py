@@ -259,8 +259,8 @@ def test_to_resume_what_was_not_paused_changes_nothing(client: TestClient, task:
 
 
 def test_a_run_by_hand_is_planned_and_the_schedule_is_not_touched(client: TestClient, task: Task, db: Db) -> None:
-    assert done(client, "run") == {"run_ids": [2], "joined": []}
-    assert client.get(f"{API}/runs/2").json()["kind"] == "manual"
+    assert done(client, "run") == {"run_ids": [1], "joined": [1]}
+    assert client.get(f"{API}/runs/1").json()["kind"] == "manual"
     assert ticker.get(db, 1).next_run == task.next_run
 
 

@@ -120,7 +120,9 @@ STARTS = (
         "(t.refusal IN {goes_back} OR t.refusal = 'still_running')",
         "(t.refusal IN {goes_back})",
         "A planned run that meets the run at work goes back, and starts after it.",
-        ("tests/worker/test_manual_runs.py::test_a_manual_run_whose_job_meets_the_run_at_work_goes_back_until_its_end",),
+        (
+            "tests/worker/test_manual_runs.py::test_a_manual_run_whose_job_meets_the_run_at_work_goes_back_until_its_end",
+        ),
     ),
     Mutant(
         "equality-is-too-early",

@@ -111,11 +111,11 @@ class World:
         return ticked
 
     def run_now(self, at: timedelta) -> None:
-        """Requests a run, which the next tick pushes."""
+        """Requests a run, which the next tick pushes. Joins the one that was requested before, if that has not begun."""
         with clock.use(lambda: ZERO + at):
             for run_id in operations.run_now(self.scratch.connection, self.task):
                 count = sum(name.startswith("M") for name in self._names.values())
-                self._names[engine_jobs.planned_id(self.store.installation, run_id)] = f"M{count + 1}"
+                self._names.setdefault(engine_jobs.planned_id(self.store.installation, run_id), f"M{count + 1}")
 
     def take(self, at: timedelta) -> Taken | None:
         """Lets a worker take the next job; the start statement decides whether it runs. Returns None if no job waits."""

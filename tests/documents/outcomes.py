@@ -46,7 +46,7 @@ REASONS = {
     Reason.CLOCK: "the last start is in the future of the database's clock, [which was set back](../concepts/semantics.md#clock)",
     Reason.EXPIRED: "a newer occurrence waits, and this one is older than both two intervals and ten minutes, or its job ended before the start, or Redis lost it",
     Reason.DUPLICATE: "a newer occurrence has started; or, for a retry, the earlier attempt [had succeeded](../concepts/semantics.md#late-ends)",
-    Reason.STILL_RUNNING: "a run holds the task",
+    Reason.STILL_RUNNING: "a run holds the task; a manual run or a retry starts after it: for these, not a drop",
     Reason.TOO_EARLY: "the last start was less than interval - tolerance ago; interval tasks only",
     Reason.LIMITED: "a key of the task has no room: the job ends, its occurrence starts later, and there is no record; not a drop",
     Reason.POSTPONED: "the task is paused: the job ends, its occurrence starts after the pause, and there is no record; not a drop",

@@ -148,11 +148,11 @@ def test_a_run_that_was_requested_within_a_span_belongs_to_its_trace(db, look, m
 
 
 def test_the_trace_of_the_caller_is_stored_only_if_traces_are_on_and_it_has_one(db, monkeypatch):
-    task = ticker.register(db, "poll", every="1m")
+    first, second = (ticker.register(db, "poll", name=name, every="1m") for name in ("first", "second"))
     with TracerProvider().get_tracer("app").start_as_current_span("request"):
-        ticker.run_now(db, task)
+        ticker.run_now(db, first)
     monkeypatch.setenv("TICKER_OTEL", "on")
-    ticker.run_now(db, task)
+    ticker.run_now(db, second)
     assert db.execute("SELECT traceparent FROM ticker.runs").fetchall() == [(None,), (None,)]
 
 

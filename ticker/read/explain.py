@@ -22,6 +22,7 @@ WAITS_BECAUSE: Mapping[str, str] = {
     Reason.LIMITED: "one of its keys had no room",
     Reason.POSTPONED: "the task was paused",
     Reason.STILL_RUNNING: "another run held the task",
+    Reason.UNKNOWN_HERE: "the worker that took its job does not know its function",
     Reason.TOO_EARLY: "a run asked for its own task, which keeps its spacing",
 }
 """Why an occurrence or a planned run went back to its row, by the stored reason. It is pushed again."""

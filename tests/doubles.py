@@ -127,6 +127,7 @@ class RunRow:
     checked_at: datetime | None = None
     created_at: datetime = NOW
     stop_requested_by: str | None = None
+    job_id: str = field(default="", compare=False)  # the double's starts do not write it
 
 
 R = TypeVar("R", TaskRow, RunRow)
@@ -663,9 +664,9 @@ class MemoryBatch:
         chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids and self.may_be_pushed(r, now)]
         return [self._planned(run) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
 
-    def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
-        for id_ in run_ids:
-            self._runs.change(id_, state="pushed", pushed_at=now, reason="")
+    def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
+        for id_, job in runs:
+            self._runs.change(id_, state="pushed", pushed_at=now, reason="", job_id=job)
 
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         for id_, error, after in failed:

@@ -76,7 +76,7 @@ def finish(
 ) -> list[Row]:
     """Records the end of a run, as a worker does. Returns no row if the run had lost its hold."""
     end = {"task_id": id_of(task), "token": token, "outcome": outcome, "reason": "", "result": None, "traceback": "",
-           "output": "", "error_output": "", "age": 0, "pid": None, "alone": False,
+           "output": "", "error_output": "", "age": 0, "pid": None, "suspect_count": 0,
            "now": now, **given}  # fmt: skip
     rows = sql.on(db, "ticker")("finish", **of_one(end, *(name for name in end if name != "now")))
     return [row for row in rows if row["run_id"]]

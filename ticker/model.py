@@ -96,7 +96,7 @@ class Reason(StrEnum):
 class EventKind(StrEnum):
     """The kind of an event in the life of a task, apart from its runs. Triggers of the tables write the first nine.
 
-    `stale` and `adopted` concern the installation: their `task_id` is 0. So is that of a pause of many tasks.
+    `stale`, `adopted`, `host_lost` and `group_too_large` concern the installation: their `task_id` is 0. So is that of a pause of many tasks.
     """
 
     PAUSED = "paused"
@@ -120,6 +120,8 @@ class EventKind(StrEnum):
     UNKNOWN_FUNCTION = "unknown_function"
     UNPUSHED = "unpushed"
     EXPIRED = "expired"
+    HOST_LOST = "host_lost"
+    GROUP_TOO_LARGE = "group_too_large"
 
 
 class DueTask(NamedTuple):
@@ -148,6 +150,7 @@ class DueTask(NamedTuple):
     phase_ms: int | None = None  # its phase in the interval or after each of its times, if it has one
     batch: int = 1  # how many tasks of its function one job may carry
     concurrency: int = 1  # how many of them run at the same time
+    apart: str = ""  # why the job's process takes in no further jobs; see the rule `apart`
     pace_ms: int | None = None  # the interval in force, if an elastic interval is longer than its lower bound
     during: str = ""  # the hours in which an interval task is due
     resumed_at: datetime | None = None  # when it was last resumed, enabled, or let go after a pause of many tasks
@@ -170,7 +173,7 @@ class Ended:
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
     ticker has paused the task since its last success. `is_asked`: a run asked for this `next_run`. `failed_before`: this attempt
     was interrupted or dropped, and an earlier attempt of its occurrence failed. `retries` is at least 1 for an interrupted run
-    of a repeatable function. `stopped`: somebody asked to stop it.
+    of a repeatable function. `stopped`: somebody asked to stop it. `with_host`: it was lost together with other runs of its host.
     """
 
     run_id: int
@@ -207,6 +210,7 @@ class Ended:
     dead_man: int | None
     alarm_at: datetime | None
     stopped: bool = False
+    with_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +276,14 @@ class WaitingTask:
     batch_jobs: Mapping[str, str] | None = None
     batch: int = 1  # how many tasks of its function one job may carry when it is pushed again
     concurrency: int = 1  # how many of them run at the same time
+    apart: str = ""
     is_paused: bool = False  # by itself, or by a pause of many tasks
 
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""
         return [
             DueTask(self.id, waiting, self.queue, self.function, self.every_ms, self.box_ms, self.grace_ms,
-                    batch=self.batch, concurrency=self.concurrency)
+                    batch=self.batch, concurrency=self.concurrency, apart=self.apart)
             for waiting in self.waiting
         ]  # fmt: skip
 
@@ -294,3 +299,7 @@ class PlannedRun:
     box_ms: int
     grace_ms: int
     is_young: bool = False  # due for less than ten minutes: if its job died before the start, it is pushed again
+    batch: int = 1  # how many runs of its function one job may carry
+    concurrency: int = 1  # how many of them are active at the same time
+    apart: str = ""
+    job_id: str = ""  # if it was pushed

@@ -65,6 +65,8 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
 def run_batch(*numbers: int) -> str:
     """Runs several tasks one after another, each as `run` would. `numbers` are the id and the occurrence of each.
 
+    The negative id of a planned run may stand for the occurrence.
+
     The tasks are independent: each one fails, is dropped or is interrupted by itself. A task that is killed takes this
     process with it. The ticker then pushes the tasks after it again, each in its own job. If the function has
     `concurrency`, a `Group` runs the tasks.
@@ -82,10 +84,10 @@ def run_batch(*numbers: int) -> str:
         if (function := grouped_function(job)) is not None:
             from wrappers.group.group import Group  # imported here, because other jobs do not need it
 
-            calls = [new_call(*pair, job=job, database=database, config=config) for pair in pairs]
+            calls = [numbered_call(*pair, job=job, database=database, config=config) for pair in pairs]
             return Group(calls, function.concurrency, _further_jobs).work()
         for task_id, occurrence in pairs:
-            call = new_call(task_id, occurrence, job=job, database=database, config=config)
+            call = numbered_call(task_id, occurrence, job=job, database=database, config=config)
             answers[run_one_of_several(replace(call, rq_timeout=None)).partition(":")[0]] += 1
             shared_state.write_deadline(deadline_of_batch)  # the task's deadline is over
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
@@ -96,6 +98,15 @@ def grouped_function(job: Job | None) -> registry.Function | None:
     name = (job.description or "").rpartition(" x ")[0] if job else ""
     function = registry.functions().get(name)
     return function if function is not None and function.concurrency > 1 else None
+
+
+def is_apart(job: Job) -> bool:
+    """Returns whether no other job shares the process of this batch."""
+    return (job.description or "").endswith(jobs.APART)
+
+
+def numbered_call(task_id: int, number: int, **of_job: Any) -> Call:
+    return new_call(task_id, number, -min(number, 0), **of_job)
 
 
 def run_one_of_several(call: Call) -> str:

@@ -108,7 +108,7 @@ def runs(on: Stage, count: int) -> tuple[float, float]:
             execute("start", task_ids=[id_], occurrences=[due], tokens=[token], job_ids=["j"], **common)
             execute(
                 "finish", task_ids=[id_], tokens=[token], outcomes=["succeeded"], reasons=[""], results=[None], tracebacks=[""],
-                outputs=[""], error_outputs=[""], ages=[0.0], pids=[1], alones=[False], now=None,
+                outputs=[""], error_outputs=[""], ages=[0.0], pids=[1], suspect_counts=[0], now=None,
             )  # fmt: skip
     return 1e6 * used.cpu["PostgreSQL"] / count, used.log / count
 

@@ -49,7 +49,7 @@ PLANNED: dict[str, dict[str, Any]] = {
     "start_limited": START | {"waits": False},
     "finish": {
         "task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None], "tracebacks": [""],
-        "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "alones": [False], "now": None,
+        "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "suspect_counts": [0], "now": None,
     },
 }  # fmt: skip
 

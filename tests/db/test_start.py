@@ -259,7 +259,7 @@ def test_one_statement_ends_many_and_skips_the_row_that_is_locked(environ, db, t
     ends = {"task_ids": [each.id for each in tasks], "tokens": tokens, "outcomes": ["failed", "succeeded", "succeeded"],
             "reasons": ["it broke", "", ""], "results": [None, None, "7"], "tracebacks": [""] * 3, "outputs": ["a", "b", "c"],
             "error_outputs": [""] * 3, "ages": [0.0] * 3, "pids": [None] * 3,
-            "alones": [False] * 3, "now": NOW + SECOND}  # fmt: skip
+            "suspect_counts": [0] * 3, "now": NOW + SECOND}  # fmt: skip
     with connect(database_url) as other, other.transaction():
         other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [held.id])
         rows = {

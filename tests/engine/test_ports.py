@@ -338,7 +338,7 @@ def test_an_error_within_a_batch_leaves_it_and_the_batch_leaves_nothing(tables, 
         rows.set_back([(id_, "full", NOW + MINUTE)])
         rows.settle([Settled(id_, NOW - MINUTE, Outcome.LOST, "x")], NOW)
         assert [run.id for run in rows.claim_planned(NOW, MANY)] == run_ids[:1]
-        rows.mark_pushed(run_ids[:1], NOW)
+        rows.mark_pushed([(run_ids[0], "")], NOW)
         rows.lose_planned(run_ids[1:2], "x", NOW)
         raise Interrupted
     assert (tables.task(id_), tables.runs()) == before
@@ -399,7 +399,7 @@ def test_a_planned_run_that_was_pushed_is_not_pushed_again(tables, store):
     id_ = tables.add_run(task_id=tables.add_task(), reason="full")
     with store.batch() as rows:
         rows.claim_planned(NOW, MANY)
-        rows.mark_pushed([id_], NOW)
+        rows.mark_pushed([(id_, "")], NOW)
     with store.batch() as rows:
         assert rows.claim_planned(NOW, MANY) == []
     [run] = tables.runs()

@@ -10,7 +10,9 @@ PUSH_THEN_ADVANCE = """\
         refused = {task.id: receipt.error for job, receipt in sent if receipt.error for task in job.tasks}
         batch_jobs = {task.id: job.batch_job_id for job in packed for task in job.tasks}
         failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
-        rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
+        rows.advance(
+            [(*plan, batch_jobs[id_]) for plan in plans if (id_ := plan[0].id) in batch_jobs and id_ not in refused]
+        )
         rows.set_back("""
 
 ADVANCE_THEN_PUSH = """\
@@ -34,16 +36,16 @@ PUSHES = (
     Mutant(
         "advance-on-push-error",
         TICK,
-        "rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])",
-        "rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans])",
+        "in batch_jobs and id_ not in refused]",
+        "in batch_jobs]",
         "A row whose push Redis refused does not advance; it stays due.",
         ("tests/engine/test_tick.py::test_a_task_that_cannot_be_enqueued_costs_only_itself_backs_off_and_is_shown",),
     ),
     Mutant(
         "planned-run-counts-as-pushed-on-error",
         TICK,
-        "rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], work.now)",
-        "rows.mark_pushed([run.id for run in runs], work.now)",
+        "rows.mark_pushed([(run.id, job.spec.job_id) for run, job, receipt in sent if not receipt.error], work.now)",
+        "rows.mark_pushed([(run.id, job.spec.job_id) for run, job, _ in sent], work.now)",
         "A planned run whose push Redis refused stays planned: no job of it exists.",
         ("tests/engine/test_tick.py::test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds",),
     ),

@@ -180,7 +180,7 @@ class PostgresTables:
         with translated():
             [row] = self._execute("finish", task_ids=[task_id], tokens=[token], outcomes=[outcome], reasons=[reason],
                                   results=[None], tracebacks=[""], outputs=[""], error_outputs=[""], ages=[0.0], pids=[None],
-                                  alones=[alone],
+                                  suspect_counts=[int(alone)],
                                   now=now)  # fmt: skip
             refuse_locked(row["is_locked"])
         return bool(row["run_id"])

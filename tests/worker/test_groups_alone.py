@@ -108,7 +108,9 @@ def register(db: Any, *deeds: str, number: int = 0, **fields: Any) -> list[ticke
 
 
 def due_again(db: Any) -> None:
-    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp(), last_run = NULL")
+    db.execute(
+        "UPDATE ticker.tasks SET next_run = statement_timestamp() - (1000 - id) * interval '1 ms', last_run = NULL, last_occurrence = NULL"
+    )
 
 
 def jobs_of_a_tick(db: Any, store: Any, queue: Any, redis: Any) -> list[list[str]]:
@@ -135,28 +137,74 @@ def began(db: Any, task: ticker.Task, due: datetime | None, now: datetime | None
     return int(verdict["run_id"])
 
 
+def share_of(db: Any) -> int | None:
+    [[share]] = db.execute("SELECT share FROM ticker.tasks").fetchall()
+    return None if share is None else int(share)
+
+
 def alone_until(db: Any) -> dict[str, Any]:
     return {task.name: task.alone_until for task in ticker.list_tasks(db)}
 
 
 @pytest.mark.slow
-def test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty(
+def test_after_a_death_without_a_culprit_suspects_share_jobs_and_those_of_a_job_that_dies_again_run_alone(
     announced, folder, db, store, queue, redis
 ):
-    register(db, "dies", "one", "two", number=3)
-    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "one", "two"]]
+    register(db, "dies", "e", "f", "g", number=4)
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "e", "f", "g"]]
     work(patch=FUNCTIONS)
     assert set(outcomes(db).values()) == {"interrupted"}
     assert set(alone_until(db).values()) == {timing.LATEST}
     (folder / "go").touch()
-    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one"], ["two"]]
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "e"], ["f", "g"]]
+    work(patch=FUNCTIONS)
+    assert alone_until(db) == {"dies": timing.LATEST, "e": timing.LATEST, "f": None, "g": None}
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["f", "g"]]
+    work(patch=FUNCTIONS)
+    assert jobs_of_a_tick(db, store, queue, redis) == [["e"], ["f", "g"]]
     work(patch=FUNCTIONS)
     until = alone_until(db)
-    assert (until["one"], until["two"]) == (None, None)
     [guilty] = [task for task in ticker.list_tasks(db) if task.name == "dies"]
     assert guilty.last_outcome == "killed" and guilty.failures == 1
-    assert until["dies"] == guilty.last_ended_at + HOUR
-    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one", "two"]]
+    assert until == {"dies": guilty.last_ended_at + HOUR, "e": None, "f": None, "g": None}
+
+
+@pytest.mark.parametrize(("number", "share"), [(2, 2), (4, 2), (5, 3), (80, 9), (81, 9), (1000, 32)])
+def test_suspects_of_one_death_share_about_the_square_root_of_their_number_of_jobs(
+    number, share, announced, environ, db
+):
+    [task] = register(db, "x")
+    ended(db, [task], "interrupted", NOW, suspect_count=number)
+    assert share_of(db) == share
+    assert -(-number // share) <= share
+
+
+@pytest.mark.parametrize("outcomes", [("interrupted", "succeeded"), ("interrupted", "interrupted", "failed")])
+def test_a_suspect_is_cleared_by_its_first_ended_run_and_keeps_its_share_until_the_next(
+    outcomes, announced, environ, db
+):
+    [task] = register(db, "x")
+    for n, outcome in enumerate(outcomes):
+        ended(db, [task], outcome, NOW + n * HOUR, suspect_count=9 * (outcome == "interrupted"))
+    assert (ticker.get(db, task).alone_until, share_of(db)) == (None, 3 if len(outcomes) == 2 else 1)
+    ended(db, [task], "succeeded", NOW + len(outcomes) * HOUR)
+    assert share_of(db) is None
+
+
+def test_no_other_job_shares_the_process_of_suspects():
+    suspects = [due(n, batch=3)._replace(concurrency=4, apart="suspect") for n in range(4)]
+    others = [due(n, batch=10)._replace(concurrency=4) for n in (10, 11)]
+    packed = jobs.packed(INSTALLATION, [suspects[0], *others, *suspects[1:]])
+    assert [[task.id for task in job.tasks] for job in packed] == [[0, 1, 2], [10, 11], [3]]
+    assert [job.spec.description.endswith(jobs.APART) for job in packed] == [True, False, True]
+
+
+def test_of_guilty_tasks_and_suspects_that_take_turns_one_job_is_pushed():
+    turns = [due(n, batch=n)._replace(concurrency=4, apart="in turn") for n in (1, 1, 3, 3)]
+    assert [len(job.tasks) for job in jobs.packed(INSTALLATION, turns)] == [1]
+    assert [len(job.tasks) for job in jobs.packed(INSTALLATION, turns[2:])] == [2]
+    elsewhere = [turns[0], turns[1]._replace(queue="slow")]
+    assert len(jobs.packed(INSTALLATION, elsewhere)) == 2
 
 
 @pytest.mark.slow
@@ -184,7 +232,7 @@ def test_a_guilty_task_is_alone_for_an_hour_whatever_its_runs_do(announced, envi
                                                 ("interrupted", True), ("lost", True)])  # fmt: skip
 def test_a_suspect_is_alone_until_a_run_of_it_has_ended(outcome, stays, announced, environ, db):
     [task] = register(db, "x")
-    ended(db, [task], "interrupted", NOW, alone=True)
+    ended(db, [task], "interrupted", NOW, suspect_count=2)
     ended(db, [task], outcome, NOW + HOUR)
     assert ticker.get(db, task).alone_until == (timing.LATEST if stays else None)
 
@@ -216,24 +264,151 @@ def test_a_late_end_that_is_a_success_clears_the_suspect(announced, environ, db,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guilty", [9, 10])
-def test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine(
-    guilty, announced, db, store, queue, redis
+def test_guilty_tasks_take_turns_and_their_function_goes_on_in_groups(announced, db, store, queue, redis):
+    """With other tasks, a guilty one runs again when ten times the time of the last guilty run, or ten seconds, are over."""
+    names = [chr(ord("a") + n) for n in range(14)]
+    tasks = register(db, *names)
+    ended(db, tasks[:11], "killed")
+    age(db, "11s")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a"], [*"lmn"]]
+    assert store_has_due(db, store) == 10
+    tick(store, queue)
+    assert Queue("polling", connection=redis).count == 2
+    token = str(uuid4())
+    began(db, tasks[0], ticker.get(db, tasks[0]).waiting[0], None, token)
+    tick(store, queue)
+    assert Queue("polling", connection=redis).count == 2
+    finish(db, tasks[0], token, "killed", None)
+    tick(store, queue)
+    assert Queue("polling", connection=redis).count == 2
+    age(db, "11s")
+    tick(store, queue)
+    assert Queue("polling", connection=redis).count == 3
+
+
+def age(db: Any, by: str) -> None:
+    """Makes what has ended older."""
+    db.execute(
+        "UPDATE ticker.runs SET started_at = started_at - %s::interval, ended_at = ended_at - %s::interval", [by, by]
+    )
+
+
+def store_has_due(db: Any, store: Any) -> int:
+    [[count]] = db.execute("SELECT count(*) FROM ticker.tasks WHERE next_run <= clock_timestamp()").fetchall()
+    return int(count)
+
+
+@pytest.mark.slow
+def test_suspects_take_turns_only_while_their_function_has_other_tasks(announced, db, store, queue, redis):
+    tasks = register(db, *"abcde")
+    ended(db, tasks[:4], "interrupted", suspect_count=4)
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b"], ["e"]]
+    Queue("polling", connection=redis).empty()
+    db.execute("UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, enabled = name <> 'e'")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b"], ["c", "d"]]
+
+
+@pytest.mark.slow
+def test_retries_and_manual_runs_travel_in_groups_and_those_of_suspects_with_suspects(
+    announced, db, store, queue, redis
 ):
-    names = [chr(ord("a") + n) for n in range(12)]
-    ended(db, register(db, *names)[:guilty], "killed")
-    together = [names[guilty:]] if guilty == 9 else [[name] for name in names[guilty:]]
-    assert jobs_of_a_tick(db, store, queue, redis) == [*([name] for name in names[:guilty]), *together]
-    sentences = ticker.why(db, names[-1]).next
-    said = sentence("why.all_tasks_of_the_function_run_alone", function="together", number=guilty)
-    assert said.within(sentences) == (guilty == 10)
+    tasks = register(db, *"abcdef")
+    ended(db, tasks[:3], "interrupted", suspect_count=9)
+    for task in tasks:
+        ticker.run_now(db, task)
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 hour'")
+    tick(store, queue)
+    packed = sorted(Queue("polling", connection=redis).get_jobs(), key=lambda job: job.args)
+    assert [job.args[::2] for job in packed] == [tuple(task.id for task in part) for part in (tasks[:3], tasks[3:])]
+    runs = {run.id: run for run in ticker.list_runs(db) if run.kind == "manual"}
+    assert {-number for job in packed for number in job.args[1::2]} == {*runs}
+    assert {run.job_id for run in runs.values()} == {job.id for job in packed}
+    redis.flushdb()
+    assert tick(store, queue).swept.repushed == 6
+    assert {job.id for job in Queue("polling", connection=redis).get_jobs()} == {job.id for job in packed}
+
+
+@pytest.mark.slow
+def test_a_manual_run_in_a_group_runs_as_in_a_job_of_its_own(announced, folder, db, store, queue, redis):
+    tasks = register(db, *"abc", number=3)
+    (folder / "go").touch()
+    for task in tasks:
+        ticker.run_now(db, task)
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 hour'")
+    tick(store, queue)
+    [job] = Queue("polling", connection=redis).get_jobs()
+    work(patch=FUNCTIONS)
+    runs = ticker.list_runs(db)
+    assert [(run.kind, run.outcome, run.job_id) for run in runs] == [("manual", "succeeded", job.id)] * 3
+    assert len({run.pid for run in runs}) == 1
+
+
+# ------------------------------------------------------------------------------------------------- too large a group
+
+
+@pytest.mark.slow
+def test_a_group_that_dies_again_although_no_part_did_is_halved_for_an_hour(announced, db, store, queue, redis):
+    tasks = register(db, *"abcdef")
+    for outcome in ("interrupted", "succeeded", "interrupted"):
+        due_again(db)
+        ended(db, tasks, outcome, suspect_count=6 * (outcome == "interrupted"))
+    due_again(db)
+    ended(db, tasks, "succeeded")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b", "c"], ["d", "e", "f"]]
+    assert all(job.description.endswith(jobs.APART) for job in Queue("polling", connection=redis).get_jobs())
+    assert sentence("why.group_too_large", until=re.compile("[0-9:]{8}"), number="3").within(
+        ticker.why(db, tasks[0]).next
+    )
+    [(words,)] = db.execute("SELECT words FROM ticker.events WHERE what = 'group_too_large'").fetchall()
+    assert sentence("why.group_too_large", until=re.compile("[0-9:]{8}"), number="3").within(words)
+    Queue("polling", connection=redis).empty()
+    db.execute("UPDATE ticker.functions SET halved_until = clock_timestamp()")
+    db.execute("UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b", "c", "d", "e", "f"]]
+    assert not sentence("why.group_too_large", until=re.compile("[0-9:]{8}"), number="3").within(
+        ticker.why(db, tasks[0]).next
+    )
+
+
+@pytest.mark.parametrize("history", [("interrupted", "succeeded", "succeeded", "interrupted"), ("interrupted", "interrupted", "succeeded", "interrupted")],
+                         ids=["a full group has succeeded", "a part has died"])  # fmt: skip
+def test_a_group_that_dies_for_another_reason_keeps_its_size(history, announced, environ, db):
+    tasks = register(db, *"abcdef")
+    for outcome in history:
+        due_again(db)
+        ended(db, tasks, outcome, suspect_count=6 * (outcome == "interrupted"))
+    assert db.execute("SELECT halved_to FROM ticker.functions").fetchall() == [(None,)]
+
+
+def test_a_small_group_that_dies_again_halves_nothing(announced, environ, db):
+    tasks = register(db, *"abcde")
+    for outcome in ("interrupted", "succeeded", "interrupted"):
+        due_again(db)
+        ended(db, tasks, outcome, suspect_count=5 * (outcome == "interrupted"))
+    assert db.execute("SELECT halved_to FROM ticker.functions").fetchall() == [(None,)]
+
+
+# ------------------------------------------------------------------------------------------------- lost with their host
+
+
+@pytest.mark.slow
+def test_runs_that_are_lost_with_their_host_are_no_failures_and_make_one_notice(announced, environ, db, store, queue):
+    tasks = register(db, *"abcde")
+    for task in tasks:
+        began(db, task, NOW, NOW, str(uuid4()))
+    tick(store, queue, NOW + HOUR)
+    lost = ticker.list_tasks(db)
+    assert {(task.last_outcome, task.failures, task.failed) for task in lost} == {("lost", 0, 0)}
+    assert {*alone_until(db).values()} == {timing.LATEST}
+    assert {share for [share] in db.execute("SELECT share FROM ticker.tasks")} == {3}
+    assert db.execute("SELECT what, task_id FROM ticker.events").fetchall() == [("host_lost", 0)]
 
 
 @pytest.mark.slow
 def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(announced, db):
     guilty, suspect = register(db, "guilty", "suspect")
     ended(db, [guilty], "killed")
-    ended(db, [suspect], "interrupted", alone=True)
+    ended(db, [suspect], "interrupted", suspect_count=2)
     until = ticker.get(db, guilty).alone_until
     assert sentence("why.guilty_alone", until=re.compile(f".*{until:%H:%M:%S}.*?")).within(ticker.why(db, guilty).next)
     assert sentence("why.suspect_alone").within(ticker.why(db, suspect).next)

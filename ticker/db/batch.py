@@ -106,9 +106,8 @@ class PostgresBatch:
     def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
         return [PlannedRun(**row) for row in self._execute("claim_chosen_planned", ids=list(ids), now=now)]
 
-    def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
-        if run_ids:
-            self._execute("mark_pushed", ids=list(run_ids), now=now)
+    def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
+        self._columns("mark_pushed", ("ids", "job_ids"), runs, now=now)
 
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         self._columns("set_back_planned", ("ids", "errors", "afters"), failed)

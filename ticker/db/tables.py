@@ -104,6 +104,7 @@ tasks = Table(
     Column("within_ms", BigInteger, info={"domain": "span"}),
     Column("phase_ms", BigInteger, server_default=FetchedValue()),
     Column("alone_until", TIME, info={"domain": "alone"}),
+    Column("share", Integer, info={"domain": "batch"}),
     Column("limits", ARRAY(Text), info={"domain": "keys"}),
     Column("every_most_ms", BigInteger, info={"domain": "pace"}),
     Column("pace_ms", BigInteger, info={"domain": "pace"}),
@@ -254,6 +255,8 @@ functions = Table(
     Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
     Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("repeatable", Boolean, nullable=False, server_default="false"),
+    Column("halved_to", Integer, info={"domain": "batch"}),
+    Column("halved_until", TIME, info={"domain": "moment"}),
     Column("queues", ARRAY(Text), nullable=False, server_default="{}", info={"domain": "queues"}),
 )
 

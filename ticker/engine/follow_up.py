@@ -160,8 +160,8 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def is_failure(run: Ended) -> bool:
-    """Returns whether the run failed. If it was interrupted, held off or dropped, earlier attempts of its occurrence decide."""
-    if run.outcome in (Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED):
+    """Returns whether the run failed. If it was interrupted, held off, dropped or lost with its host, earlier attempts of its occurrence decide."""
+    if run.with_host or run.outcome in (Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED):
         return run.failed_before
     return run.outcome not in GOOD
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ticker.engine import timing
 from ticker.model import DueTask, PlannedRun
@@ -73,11 +73,18 @@ def for_occurrence(installation: str, task: DueTask) -> JobSpec:
     )
 
 
-class BatchJob(NamedTuple):
-    """A job and the due tasks that it carries."""
+Carried = TypeVar("Carried", DueTask, PlannedRun)
+IN_TURN = "in turn"
+"""The `apart` of guilty tasks, and of suspects while their function has other tasks: one job of them waits at a time."""
+APART = " apart"
+"""The end of the description of a job whose process takes in no further jobs, and which no other process takes in."""
+
+
+class BatchJob(NamedTuple, Generic[Carried]):
+    """A job and the due tasks, or planned runs, that it carries."""
 
     spec: JobSpec
-    tasks: Sequence[DueTask]
+    tasks: Sequence[Carried]
 
     @property
     def queue(self) -> str:
@@ -89,44 +96,56 @@ class BatchJob(NamedTuple):
         return self.spec.job_id if self.spec.entry == BATCH_ENTRY else None
 
 
-def packed(installation: str, tasks: Iterable[DueTask]) -> list[BatchJob]:
+def packed(installation: str, tasks: Iterable[Carried]) -> list[BatchJob[Carried]]:
     """Returns one job for each task, or for up to `batch` tasks of a function that takes batches.
 
-    The jobs are in the order of their first tasks.
+    Suspects and guilty tasks have jobs of their own. Where they take turns, tasks beyond the first job are left out. The jobs are in
+    the order of their first tasks.
     """
-    batch_jobs: list[BatchJob] = []
-    open_: dict[tuple[str, str], list[DueTask]] = {}
+    carriers: list[list[Carried]] = []
+    open_: dict[tuple[str, str, str, int], list[Carried]] = {}
+    turns: set[tuple[str, str]] = set()
     for task in tasks:
-        if task.batch <= 1:
-            batch_jobs.append(BatchJob(for_occurrence(installation, task), (task,)))
-            continue
-        carried = open_.get((task.queue, task.function))
+        key = task.queue, task.function, task.apart, task.batch
+        carried = open_.get(key) if task.batch > 1 else None
         if carried is None or len(carried) >= task.batch:
-            carried = open_[task.queue, task.function] = []
-            batch_jobs.append(BatchJob(UNSEALED, carried))
+            if task.apart == IN_TURN:
+                if key[:2] in turns:
+                    continue
+                turns.add(key[:2])
+            carried = open_[key] = []
+            carriers.append(carried)
         carried.append(task)
-    return [
-        BatchJob(for_batch(installation, job.tasks), job.tasks) if job.spec is UNSEALED else job for job in batch_jobs
-    ]
+    return [BatchJob(job_of(installation, carried), carried) for carried in carriers]
 
 
-UNSEALED = JobSpec("", "", (), 0, 0, "")
-
-
-def for_batch(installation: str, tasks: Sequence[DueTask]) -> JobSpec:
+def job_of(installation: str, tasks: Sequence[Carried]) -> JobSpec:
     """Returns one job for these tasks. Its id depends on them, so that a repeated push of the same tasks names the same job."""
-    if len(tasks) == 1 and tasks[0].concurrency == 1:  # a group takes in only batches, even of one task
-        return for_occurrence(installation, tasks[0])
-    args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))
+    first, *others = tasks
+    if first.batch <= 1 or (not others and first.concurrency == 1):  # a group takes in only batches, even of one task
+        if isinstance(first, PlannedRun):
+            return for_planned(installation, first)
+        return for_occurrence(installation, first)
+    args = tuple(number for task in tasks for number in numbers(task))
     return JobSpec(
         batch_id(installation, args),
-        tasks[0].queue,
+        first.queue,
         args,
-        timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks], tasks[0].concurrency),
-        max(timing.job_ttl(task.every_ms) for task in tasks),
-        f"{tasks[0].function} x {len(tasks)}",
+        timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks], first.concurrency),
+        max(timing.job_ttl(timing.LEAST_EXPIRY if isinstance(one, PlannedRun) else one.every_ms) for one in tasks),
+        f"{first.function} x {len(tasks)}{APART if first.apart else ''}",
         BATCH_ENTRY,
     )
+
+
+def numbers(task: DueTask | PlannedRun) -> tuple[int, int]:
+    """Returns how a batch names a task and its occurrence, or its planned run, which is negative."""
+    return (task.task_id, -task.id) if isinstance(task, PlannedRun) else (task.id, micros(task.occurrence))
+
+
+def named(number: int) -> tuple[datetime | None, int | None]:
+    """Returns the occurrence, or the planned run, that the second of these numbers names."""
+    return (None, -number) if number < 0 else (instant(number), None)
 
 
 def batch_id(installation: str, args: Sequence[int]) -> str:

@@ -152,7 +152,8 @@ class Batch(Protocol):
     def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
         """Returns those of these planned runs that are still planned and not paused, oldest first. Skips rows that are locked."""
 
-    def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
+    def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
+        """Notes that these planned runs were pushed, each with the id of its job."""
 
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 

@@ -105,15 +105,15 @@ def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple
     """Pushes lost jobs of planned runs again, for ten minutes also those that died before the start. Then it records them as lost."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
-        specs = [jobs.for_planned(store.installation, run) for run in runs]
-        states = queue.states([e.job_id for e in specs])
-        dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD and not run.is_young]
-        gone = zip(runs, specs, states, strict=True)
-        again = [e for run, e, state in gone if state in (JobState.MISSING, JobState.DEAD) and run.id not in dead]
-        missing = queue.fitting(again)
-        queue.forget([e.job_id for e in missing])
-        receipts = queue.push(missing)
+        states = queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])
+        gone = [(run, state) for run, state in zip(runs, states, strict=True) if state in (JobState.MISSING, JobState.DEAD)]
+        dead = [run.id for run, state in gone if state is JobState.DEAD and not run.is_young]
+        packed = queue.fitting(jobs.packed(store.installation, [run for run, _ in gone if run.id not in dead]))
+        queue.forget([job.spec.job_id for job in packed])
+        receipts = queue.push([job.spec for job in packed])
+        rows.mark_pushed([(run.id, job.spec.job_id) for job in packed for run in job.tasks], now)
         rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
         more = rows.has_more()
-    refused = sum(1 for receipt in receipts if receipt.error)
-    return Swept(repushed=len(missing) - refused, lost=len(dead), errors=refused), more
+    refused = sum(len(job.tasks) for job, receipt in zip(packed, receipts, strict=True) if receipt.error)
+    repushed = sum(len(job.tasks) for job in packed) - refused
+    return Swept(repushed=repushed, lost=len(dead), errors=refused), more

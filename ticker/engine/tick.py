@@ -326,7 +326,9 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         refused = {task.id: receipt.error for job, receipt in sent if receipt.error for task in job.tasks}
         batch_jobs = {task.id: job.batch_job_id for job in packed for task in job.tasks}
         failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
-        rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
+        rows.advance(
+            [(*plan, batch_jobs[id_]) for plan in plans if (id_ := plan[0].id) in batch_jobs and id_ not in refused]
+        )
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.skip(passed_over, now)
         rows.leave_unpushed(unpushed, f"{work.options.waiting_jobs} jobs of the task wait")
@@ -400,11 +402,13 @@ def push_planned(work: Pass, claim: Callable[[Batch], Sequence[PlannedRun]]) -> 
     """Pushes one batch of planned runs that are due, in the same four steps."""
     with work.store.batch() as rows:
         runs = claim(rows)
-        receipts = work.queue.push([jobs.for_planned(work.store.installation, run) for run in runs])
-        failed = [(run.id, receipt.error) for run, receipt in zip(runs, receipts, strict=True) if receipt.error]
-        rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], work.now)
+        packed = jobs.packed(work.store.installation, runs)
+        receipts = work.queue.push([job.spec for job in packed])
+        sent = [(run, job, receipt) for job, receipt in zip(packed, receipts, strict=True) for run in job.tasks]
+        failed = [(run.id, receipt.error) for run, _, receipt in sent if receipt.error]
+        rows.mark_pushed([(run.id, job.spec.job_id) for run, job, receipt in sent if not receipt.error], work.now)
         rows.set_back_planned([(run_id, error, work.now + timing.back_off(1)) for run_id, error in failed])
-    return Pushed(len(runs), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
+    return Pushed(len(runs), sum(r.stored for *_, r in sent), sum(r.held for *_, r in sent), len(failed))
 
 
 def after_error(task: DueTask, now: datetime) -> datetime:

@@ -14,6 +14,8 @@ NOTIFIED = (
     EventKind.DEAD_MAN,
     EventKind.UNKNOWN_FUNCTION,
     EventKind.EXPIRED,
+    EventKind.HOST_LOST,
+    EventKind.GROUP_TOO_LARGE,
 )
 """The events that become notices; all others are only recorded."""
 
@@ -115,6 +117,10 @@ def _sentence(notice: Notice) -> str:
             return f"{_whose(notice)} cannot run{_after_colon(notice.words)}"
         case EventKind.EXPIRED:
             return f"tasks of the function {notice.function} did not start, three times in a row{_after_colon(notice.words)}"
+        case EventKind.HOST_LOST:
+            return _part(notice.words)
+        case EventKind.GROUP_TOO_LARGE:
+            return f"{notice.function}{_after_colon(notice.words)}"
     return f"test notice from the ticker on {notice.host}, schema {notice.schema}: this channel works"
 
 

@@ -160,16 +160,15 @@ def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
 
 
 def following(
-    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *, guilty: int = 0,
-    waits: str = "",
+    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *,
+    halved: Sequence[str] = (), waits: str = "",
 ) -> list[str]:  # fmt: skip
     """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
 
-    `guilty` is the number of tasks of its function whose runs were killed or lost, if all of its tasks run alone for that
-    reason. `waits` says which limits keep it from being pushed.
+    `halved` says why the groups of its function are smaller, if they are. `waits` says which limits keep it from being pushed.
     """
     parts = (
-        ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, guilty, now),
+        ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, now), halved,
         schedule(task, now, waits),
     )  # fmt: skip
     return [sentence for part in parts for sentence in part]
@@ -241,15 +240,10 @@ def listeners(queue: str, tickers: Sequence["TickerStatus"]) -> str:
     return f"; at the last tick, {counted(listening, 'worker')} listened to it, {busy} of them busy"
 
 
-def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
-    """Says why the task shares its job with no other."""
+def alone(task: Task, now: datetime) -> Iterator[str]:
+    """Says why the task shares its job with no other, or only with other suspects."""
     if task.alone_until is not None and task.alone_until > now:
         yield definition.alone(task, time_of_day(task.alone_until, now))
-    if guilty:
-        yield (
-            f"all tasks of {task.function} run alone in their jobs:"
-            f" within the last hour, runs of {guilty} of them were killed or lost"
-        )
 
 
 def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:

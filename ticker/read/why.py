@@ -78,12 +78,12 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
     tickers = yield from tasks.tickers.steps(ended=True)
     paused = (yield query("pauses_at", task_id=task_id, at=at, now=now)) if at else []
     still_open = yield from open_runs(newest)
-    guilty = (yield query("guilty_tasks", function=row.function, now=now))[0]["count"] if row else 0
+    halved = (yield query("halved", function=row.function, now=now)) if row else []
     limited = yield from waits(row, now)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         (*map(pauses.then, map(pause_from, paused)), *then(row, events, runs, tickers, at)) if at else (),
-        tuple(following(row, still_open, tickers, now, guilty=guilty, waits=limited)) if row
+        tuple(following(row, still_open, tickers, now, halved=[one["words"] for one in halved], waits=limited)) if row
         else (gone(runs, events, now),),
     )  # fmt: skip
 

@@ -169,7 +169,7 @@ class World:
         with self.store.transaction() as execute:
             execute("finish", task_ids=[self.task.id], tokens=[token], outcomes=[outcome], reasons=[""], results=[None],
                     tracebacks=[""], outputs=[""], error_outputs=[""], pids=[None], ages=[0.0],
-                    alones=[False], now=ZERO + at)  # fmt: skip
+                    suspect_counts=[0], now=ZERO + at)  # fmt: skip
 
     def _name(self, pushed: JobSpec, at: timedelta) -> str:
         """Returns the job's name: A1, A2 in the order of the first push. Planned runs have their names already."""

@@ -268,7 +268,7 @@ def slowed(task: Task) -> str:
 def alone(task: Task, until: str) -> str:
     """Returns why and until when a task runs alone. `until` is its `alone_until` in words."""
     if task.alone_until == timing.LATEST:
-        return "it runs alone in its job until one of its runs has ended: a run was interrupted or lost, and the cause is unknown"
+        return "it runs alone or with other suspects until one of its runs has ended: a run was interrupted or lost, and the cause is unknown"
     return f"it runs alone in its job until {until}: one of its runs was killed or lost, and no other run was the cause"
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
 
-from ticker.engine.jobs import instant
+from ticker.engine.jobs import named
 from ticker.model import NO_FAILURE
 from wrappers.group import streams
 from wrappers.group.begun import make_task, watch
@@ -144,8 +144,9 @@ class Group:
         template = replace(self._template, job_id=job.job_id, rq_timeout=job.timeout)
         pairs = zip(job.numbers[::2], job.numbers[1::2], strict=True)
         calls = [
-            replace(template, task_id=task_id, occurrence=instant(occurrence), answer=Answer())
-            for task_id, occurrence in pairs
+            replace(template, task_id=task_id, occurrence=occurrence, planned=planned, answer=Answer())
+            for task_id, number in pairs
+            for occurrence, planned in [named(number)]
         ]
         self._slots.extend(job.deadline)
         self._open(calls)

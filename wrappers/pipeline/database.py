@@ -82,7 +82,7 @@ class Database:
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
         traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
-        at: float | None = None, alone: bool = False,
+        at: float | None = None, suspect_count: int = 0,
     ) -> bool:  # fmt: skip
         """Ends the run with this token. Returns False if it no longer holds its task and nothing was written.
 
@@ -90,7 +90,14 @@ class Database:
         a run that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be
         worse.
         """
-        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid, "alone": alone}
+        end = {
+            "task_id": task_id,
+            "token": token,
+            "outcome": outcome,
+            "reason": reason,
+            "pid": pid,
+            "suspect_count": suspect_count,
+        }
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
             return while_locked(lambda: self._end(run_id, at, **end, **texts))
@@ -139,7 +146,7 @@ class Database:
             "ages": [0.0 if now else max(limits.now() - left.end.at, 0.0) for left in ends],
             **{
                 f"{name}s": [getattr(left.end, name) for left in ends]
-                for name in ("outcome", "reason", "pid", "alone", *NO_TEXTS)
+                for name in ("outcome", "reason", "pid", "suspect_count", *NO_TEXTS)
             },
         }
         rows = self.execute("finish", **sets, now=now)

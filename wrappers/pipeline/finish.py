@@ -75,7 +75,7 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
 
     If several runs were active and the horse died at a hard limit, the cause is the run that blocked the event loop. If no
     run did, it is the one that reached its limit first. The others were interrupted. After any other death, all of them
-    were interrupted, and each of their tasks runs alone next time.
+    were interrupted, and their tasks are suspects.
     """
     if not run.run_id:
         return End(Outcome.LOST, UNANSWERED)
@@ -85,7 +85,7 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
     overdue = min(begun, key=lambda other: other.deadline)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
         reason = f"its process ended while {len(begun)} runs were active in it: {cause}"
-        return End(Outcome.INTERRUPTED, reason, alone=cause != deaths.BY_WORKER)
+        return End(Outcome.INTERRUPTED, reason, suspect_count=0 if cause == deaths.BY_WORKER else len(begun))
     guilty = next((other for other in begun if kept_from_its_end(overdue, other)), overdue)
     if run != guilty:
         return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")

@@ -196,26 +196,30 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mapping[str, Any]]:
-    if call.planned is None:
-        began, since, [verdict] = decide_all([call], [token], waits=waits)
-    else:
-        began, since, common = _asked(call)
-        planned = {
-            "task_id": call.task_id,
-            "run_id": call.planned,
-            "token": token,
-            "job_id": call.job_id[:TEXT_AT_MOST],
-        }
-        [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
-        if verdict["refusal"] == "undecided":
-            [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
+    began, since, [verdict] = decide_all([call], [token], waits=waits)
     if verdict["refusal"] == "locked":
         raise RowLocked(LOCKED)
     return began, since, verdict
 
 
+def decide_planned(call: Call, token: str, common: Mapping[str, Any], *, waits: bool) -> sql.Row:
+    """Runs the start statement of one planned run."""
+    planned = {
+        "task_id": call.task_id,
+        "run_id": call.planned,
+        "token": token,
+        "job_id": call.job_id[:TEXT_AT_MOST],
+    }
+    [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
+    if verdict["refusal"] == "undecided":
+        [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
+    return {**verdict, "token": token, "has_begun": False}
+
+
 def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> tuple[float, float, list[sql.Row]]:
-    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows.
+    """Runs the start statement of runs of different tasks. Returns both clocks' times before it, and its rows.
+
+    Planned runs, which are rarer, are decided one by one, after the others.
 
     With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row.
     """
@@ -229,15 +233,17 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> 
             "tokens": [token for _, token in asked], "job_ids": [call.job_id[:TEXT_AT_MOST] for call, _ in asked],
         }  # fmt: skip
 
-    asked = [*zip(calls, tokens, strict=True)]
-    is_limited = any(call.function in _limited for call in calls)
-    rows = [] if is_limited else execute("start", **sets(asked))
+    asked = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is None]
+    planned = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is not None]
+    is_limited = any(call.function in _limited for call, _ in asked)
+    rows = execute("start", **sets(asked)) if asked and not is_limited else []
     left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
     if left or is_limited:
         rows = [row for row in rows if str(row["token"]) not in left]
         asked = [(call, token) for call, token in asked if is_limited or token in left]
         _limited.update(call.function for call, token in asked if call.function and left.get(token))
         rows += execute("start_limited", **sets(asked), waits=waits)
+    rows += [decide_planned(*one, common, waits=waits) for one in planned]
     return began, since, rows
 
 

@@ -177,7 +177,7 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
             end = replace(end, outcome=Outcome.FAILED, reason=NOT_MADE)
         recorded = database.finish(
             left.task_id, left.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **shared,
-            run_id=left.run_id, at=end.at, alone=end.alone,
+            run_id=left.run_id, at=end.at, suspect_count=end.suspect_count,
         )  # fmt: skip
     if not recorded and not left.run_id:
         log.warning(

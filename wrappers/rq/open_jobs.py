@@ -114,7 +114,9 @@ class OpenJobs:
 
     def _fits(self, job: Job, called: str) -> bool:
         """Returns whether the group can take in this job. If RQ keeps a job's result, the job needs a process of its own."""
-        is_ours = called == jobs.BATCH_ENTRY and entry.grouped_function(job) == self._function
+        is_ours = (
+            called == jobs.BATCH_ENTRY and entry.grouped_function(job) == self._function and not entry.is_apart(job)
+        )
         return is_ours and self._worker.leaves_nothing(job)
 
     def _renew(self, seconds: int) -> None:

@@ -29,9 +29,9 @@ class PreparedStart:
         self._is_batch = function != jobs.ENTRY
 
     @property
-    def is_group(self) -> bool:
-        """Whether this job is a batch whose tasks run at the same time."""
-        return self._is_batch and entry.grouped_function(self._job) is not None
+    def takes_jobs(self) -> bool:
+        """Whether the process of this job, a batch whose tasks run at the same time, takes in further jobs."""
+        return self._is_batch and entry.grouped_function(self._job) is not None and not entry.is_apart(self._job)
 
     def write_ends(self, tasks: Sequence[int]) -> None:
         """Writes the waiting ends of these tasks before they start again."""

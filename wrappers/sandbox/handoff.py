@@ -50,8 +50,8 @@ class End:
     """How many pieces are already recorded."""
     at: float = field(default_factory=limits.now)
     """When the run ended, an instant of `limits.now`."""
-    alone: bool = False
-    """Whether its process died of an unknown cause while other runs were active. If so, its task runs alone next time."""
+    suspect_count: int = 0
+    """How many runs were active when its process died of an unknown cause. If there were several, their tasks are suspects."""
     held_key: str = ""
     """The key that is held off from `at`, for `held_ms` milliseconds. With None, earlier holds of the key decide how long."""
     held_ms: int | None = None

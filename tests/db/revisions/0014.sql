@@ -176,7 +176,7 @@ CREATE FUNCTION ticker.limit_keys(wanted text[]) RETURNS void
                   LIMIT 1) l ON (true))
            WHERE (NOT (EXISTS ( SELECT
                     FROM ticker.limited_keys same
-                   WHERE (((same.key)::text = w.key) AND (NOT (((((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer)) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer)) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
+                   WHERE (((same.key)::text = w.key) AND (NOT (((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
            ORDER BY w.key ON CONFLICT(key) DO UPDATE SET limited_by = excluded.limited_by, concurrency = excluded.concurrency, burst = excluded.burst, token_us = excluded.token_us;
  INSERT INTO ticker.slots (key, kind, n)  SELECT k.key,
              one.kind,
@@ -370,7 +370,9 @@ CREATE TABLE ticker.functions (
     batch ticker.ticker_batch DEFAULT 1 NOT NULL,
     announced_at ticker.ticker_moment NOT NULL,
     concurrency ticker.ticker_batch DEFAULT 1 NOT NULL,
-    repeatable boolean DEFAULT false NOT NULL
+    repeatable boolean DEFAULT false NOT NULL,
+    halved_to ticker.ticker_batch,
+    halved_until ticker.ticker_moment
 );
 CREATE TABLE ticker.installation (
     single boolean DEFAULT true NOT NULL,
@@ -480,6 +482,7 @@ CASE
     ELSE NULL::bigint
 END) STORED,
     alone_until ticker.ticker_alone,
+    share ticker.ticker_batch,
     limits ticker.ticker_keys,
     every_most_ms ticker.ticker_pace,
     pace_ms ticker.ticker_pace,
@@ -525,9 +528,9 @@ INSERT INTO ticker.events OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-22 23:00:2
 INSERT INTO ticker.installation VALUES (true, '9735d68a', 7711134554077584225, 5, 16758, '', '2026-11-22 23:00:22.555411+00', NULL);
 INSERT INTO ticker.runs OVERRIDING SYSTEM VALUE VALUES (1, 1, 'poll', 'poll', '', '', 'scheduled', NULL, NULL, '2026-03-01 12:00:00+00', 1, 'ended', 'succeeded', '', NULL, NULL, NULL, '2026-03-01 12:00:01+00', NULL, NULL, NULL, '2026-03-01 12:00:02+00', '2026-11-22 23:00:22.643579+00', NULL, NULL, NULL, NULL, NULL, '', '', '', '', '', NULL, '', false, false, NULL, NULL, NULL);
 INSERT INTO ticker.runs OVERRIDING SYSTEM VALUE VALUES (2, 2, 'report', 'report', '', '', 'manual', NULL, NULL, NULL, 1, 'planned', NULL, '', NULL, '2026-03-01 12:00:00+00', NULL, NULL, NULL, NULL, NULL, NULL, '2026-11-22 23:00:22.644143+00', NULL, NULL, NULL, NULL, NULL, '', '', '', '', '', NULL, '', false, false, NULL, NULL, NULL);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (1, 'e08b22e5-5f11-461a-b185-0abb23b20859', 'mail_channels', '7', 'poll', 'poll', '{"channel_id": 7}', '{"kind": "interval", "zone": "UTC", "kwargs": {"channel_id": 7}, "spread": true, "every_ms": 60000, "function": "poll", "expression": ""}', '', 'interval', '', 'UTC', 60000, 5000, 30000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2026-11-22 23:00:36.072+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.6265+00', '2026-11-22 23:00:22.6265+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, true, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (3, 'ee6a5696-dadc-44d2-9d8e-9cbc86c4bdb7', '', '', 'migrate', 'migrate', '{}', '{"kind": "once", "every_ms": 0, "function": "migrate", "expression": "2030-01-01T00:00:00Z"}', '', 'once', '2030-01-01T00:00:00Z', 'UTC', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2030-01-01 00:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.640364+00', '2026-11-22 23:00:22.640364+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (2, '49257f8b-0206-40c1-9135-956db605e224', '', '', 'report', 'report', '{}', '{"kind": "cron", "zone": "Europe/Warsaw", "every_ms": 0, "function": "report", "expression": "0 6 * * *"}', '', 'cron', '0 6 * * *', 'Europe/Warsaw', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, 'anna', 'holidays', NULL, '2026-11-23 05:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.637974+00', '2026-11-22 23:00:22.637974+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (1, 'e08b22e5-5f11-461a-b185-0abb23b20859', 'mail_channels', '7', 'poll', 'poll', '{"channel_id": 7}', '{"kind": "interval", "zone": "UTC", "kwargs": {"channel_id": 7}, "spread": true, "every_ms": 60000, "function": "poll", "expression": ""}', '', 'interval', '', 'UTC', 60000, 5000, 30000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2026-11-22 23:00:36.072+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.6265+00', '2026-11-22 23:00:22.6265+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, true, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (3, 'ee6a5696-dadc-44d2-9d8e-9cbc86c4bdb7', '', '', 'migrate', 'migrate', '{}', '{"kind": "once", "every_ms": 0, "function": "migrate", "expression": "2030-01-01T00:00:00Z"}', '', 'once', '2030-01-01T00:00:00Z', 'UTC', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2030-01-01 00:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.640364+00', '2026-11-22 23:00:22.640364+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (2, '49257f8b-0206-40c1-9135-956db605e224', '', '', 'report', 'report', '{}', '{"kind": "cron", "zone": "Europe/Warsaw", "every_ms": 0, "function": "report", "expression": "0 6 * * *"}', '', 'cron', '0 6 * * *', 'Europe/Warsaw', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, 'anna', 'holidays', NULL, '2026-11-23 05:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.637974+00', '2026-11-22 23:00:22.637974+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO ticker.ticker_version VALUES ('0014');
 SELECT pg_catalog.setval('ticker.events_id_seq', 1, true);
 SELECT pg_catalog.setval('ticker.runs_id_seq', 2, true);

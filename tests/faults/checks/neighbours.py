@@ -142,7 +142,7 @@ def _is_over(history: History, run: Run, found: Findings) -> None:
 
 
 def _runs_alone(history: History, run: Run, found: Findings) -> None:
-    """Checks that a task runs alone if it was a suspect or guilty, both when its job was pushed and when it started."""
+    """Checks that a task runs alone, or with others of that kind, if it was suspected when its job was pushed and when it started."""
     assert run.started
     pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
     pushed = max((at for at in pushes if at <= run.started.at), default=None)
@@ -152,10 +152,16 @@ def _runs_alone(history: History, run: Run, found: Findings) -> None:
     read = [history.tasks[run.task].version_at(at) for at in (pushed - MARGIN, pushed)]
     if not all(version is not None and _is_alone(version, run) for version in (*read, row)):
         return
-    active = [history.witnessed[other.id] for other in crew_of(history, run).runs if other.id in history.witnessed]
+    innocent = [other for other in crew_of(history, run).runs if not _is_suspected(history, other)]
+    active = [history.witnessed[other.id] for other in innocent if other.id in history.witnessed]
     others = [other.run for other in active if other is not one and other.first < one.last and other.last > one.first]
     if found.judge(not others):
         _blame(history, run, f"had to run alone, and runs {others} were active in its process", found)
+
+
+def _is_suspected(history: History, run: Run) -> bool:
+    row = history.at_start(run)
+    return row is not None and _is_alone(row, run)
 
 
 def _is_alone(row: Version, run: Run) -> bool:

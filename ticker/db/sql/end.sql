@@ -30,8 +30,9 @@ SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
 -- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
 -- function is repeatable. Each run ended `age` seconds before this statement. The uptime of its start is no longer needed.
--- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
--- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
+-- If a process with several runs (`suspects`) died and the cause is unknown, their tasks are suspects until one of their runs has
+-- ended. If a run of a function with groups is killed, its task is guilty, and runs alone for an hour. If a group dies whose tasks
+-- have just been cleared in parts, the group is too large: its size is halved for an hour.
 -- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. A slot that this
 -- start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles how many runs of its
 -- key may be active. `makes_room` means that slots of a key were freed while a tick has left tasks of it, because the key had
@@ -40,10 +41,10 @@ SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
-        %(ages)s::float8[], %(pids)s::integer[], %(alones)s::boolean[])
-        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, alone)
+        %(ages)s::float8[], %(pids)s::integer[], %(suspect_counts)s::integer[])
+        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, suspects)
 ), held AS MATERIALIZED (
-    SELECT id, run_token, retries, function, {needs_follow_up} AS needs_follow_up
+    SELECT id, run_token, retries, function, alone_until, share, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
@@ -63,7 +64,7 @@ WITH asked AS MATERIALIZED (
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
       AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
-    RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone
+    RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.suspects
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -76,11 +77,25 @@ WITH asked AS MATERIALIZED (
         alone_until = CASE
             WHEN e.outcome = 'killed' AND {grouped t} THEN e.ended_at + interval '1 hour'
             WHEN t.alone_until BETWEEN e.ended_at AND e.ended_at + interval '1 hour' THEN t.alone_until
-            WHEN e.alone THEN {open_end}
+            WHEN e.suspects > 0 THEN {open_end}
             WHEN e.outcome IN ('interrupted', 'lost') THEN t.alone_until END,
+        share = CASE
+            WHEN e.outcome = 'killed' OR e.suspects > 0 AND t.alone_until = {open_end} THEN 1
+            WHEN e.suspects > 0 THEN ceil(sqrt(e.suspects))
+            WHEN t.alone_until > e.ended_at OR e.outcome IN ('interrupted', 'lost') THEN t.share END,
         pace_ms = {pace t}, next_run = {paced t}
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
+), halved AS (
+    UPDATE {schema}.functions f SET halved_to = greatest(d.suspects / 2, 1), halved_until = d.ended_at + interval '1 hour'
+    FROM (SELECT h.function, e.ended_at, max(e.suspects) AS suspects FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
+        WHERE e.suspects > 0 AND h.alone_until IS NULL AND h.share > 1 GROUP BY h.function, e.ended_at) d
+    WHERE f.name = d.function AND CASE WHEN f.halved_until > d.ended_at THEN f.halved_to > d.suspects / 2 AND f.halved_to < 2 * d.suspects
+        ELSE f.concurrency < 2 * d.suspects END
+    RETURNING f.name, f.halved_to, f.halved_until
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words)
+    SELECT (SELECT max(ended_at) FROM ended), 0, '', name, '', '', 'group_too_large', 'worker', {too_large h} FROM halved h
 ), given_back AS (
     UPDATE {schema}.slots s SET token = NULL, until = NULL,
         took_ms = least(1000 * extract(epoch FROM e.ended_at - e.started_at), 1000000000)
@@ -98,7 +113,8 @@ WITH asked AS MATERIALIZED (
 )
 SELECT m.token, e.id AS run_id, m.is_locked, e.id IS NOT NULL AND (EXISTS (SELECT FROM {schema}.runs r
     WHERE r.task_id = m.task_id AND r.state IN ('planned', 'pushed') AND {planned r} AND r.due_at <= {now})
-    OR (SELECT EXISTS (SELECT FROM given_back) AND (
+    OR (SELECT EXISTS (SELECT FROM held h WHERE {suspected h}) AND EXISTS (SELECT FROM {suspects} o WHERE o.next_run <= {now})
+        OR EXISTS (SELECT FROM given_back) AND (
     coalesce((SELECT count(*) >= 100 OR bool_or(limits && ARRAY(SELECT key::text FROM given_back)) FROM (
         SELECT limits FROM {schema}.tasks WHERE {limited} AND next_run <= {now} ORDER BY next_run, id LIMIT 100) due), false)
     OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= {now})
@@ -183,7 +199,7 @@ WITH held AS MATERIALIZED (
         last_worked_at = CASE WHEN %(outcome)s IN {work_outcomes} THEN greatest(t.last_worked_at, l.true_end)
                          ELSE t.last_worked_at END,
         failures = CASE WHEN l.good THEN 0 ELSE t.failures END,
-        succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - l.good::int, 0),
+        succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - (l.good AND NOT {lost_with_host l})::int, 0),
         dropped = t.dropped + CASE WHEN l.good THEN l.open ELSE 0 END,
         alone_until = CASE WHEN l.good AND t.alone_until = {open_end} THEN NULL ELSE t.alone_until END,
         paused_until = CASE WHEN l.good AND t.paused_by = 'ticker' AND EXISTS (

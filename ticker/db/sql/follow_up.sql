@@ -13,12 +13,13 @@ SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.
     t.last_run, t.next_run, coalesce(r.occurrence < t.last_occurrence OR (t.kind <> 'interval'
         AND r.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)), false) AS is_past,
     coalesce(t.last_success_at > coalesce(r.started_at, r.ended_at), false) AS made_good,
-    r.kind = 'retry' AND r.outcome IN ('interrupted', 'held_off', 'dropped') AND EXISTS (
-        SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.outcome IN {bad_outcomes}
+    {lost_with_host r} AS with_host,
+    r.kind = 'retry' AND (r.outcome IN ('interrupted', 'held_off', 'dropped') OR {lost_with_host r}) AND EXISTS (
+        SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.outcome IN {bad_outcomes} AND NOT {lost_with_host p}
         UNION ALL
         SELECT FROM {schema}.runs p WHERE p.parent_id = r.parent_id AND p.kind = 'retry' AND p.attempt < r.attempt
-            AND p.outcome IN {bad_outcomes}) AS failed_before,
-    CASE WHEN r.outcome = 'interrupted' AND t.retries = 0 AND {repeatable t} THEN 1 ELSE t.retries END AS retries,
+            AND p.outcome IN {bad_outcomes} AND NOT {lost_with_host p}) AS failed_before,
+    CASE WHEN (r.outcome = 'interrupted' OR {lost_with_host r}) AND t.retries = 0 AND {repeatable t} THEN 1 ELSE t.retries END AS retries,
     r.stop_requested_by IS NOT NULL AS stopped, t.backoff, t.failures, t.told, t.stretch_ms, t.stretched_ms, t.pause_after, t.probe_ms,
     t.paused_by IS NOT NULL AS paused, CASE WHEN t.pause_after IS NULL THEN 0 ELSE (
         SELECT count(*) FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.id > coalesce((

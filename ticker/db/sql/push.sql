@@ -15,7 +15,7 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- planner: without their values, it would expect hardly any row, and sort what the index has in order.)
 SELECT {claimed t}
 FROM {schema}.tasks t {announced t}
-WHERE {unlimited t} AND {due t} AND NOT {covered t} AND coalesce(queue <> ALL (%(without)s::text[]), false)
+WHERE {unlimited t} AND {due t} AND NOT {covered t} AND NOT {waits_for_turn t} AND coalesce(queue <> ALL (%(without)s::text[]), false)
 ORDER BY next_run
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -27,7 +27,7 @@ WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
     FROM {schema}.tasks t
-    WHERE {unlimited t} AND {due t} AND NOT {covered t} AND queue = %(queue)s
+    WHERE {unlimited t} AND {due t} AND NOT {covered t} AND NOT {waits_for_turn t} AND queue = %(queue)s
 ), chosen AS MATERIALIZED (
     SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
 )
@@ -120,7 +120,7 @@ t.limits IS NOT NULL AND t.limits[1] <> ALL (%(full)s::text[]) AND coalesce(t.li
 -- their limits: an index of limited tasks would be read for all of them.
 SELECT {claimed t}
 FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS c (id, n) JOIN {schema}.tasks t ON t.id = c.id {announced t}
-WHERE {runnable t} AND {due t} AND NOT {covered t}
+WHERE {runnable t} AND {due t} AND NOT {covered t} AND NOT {waits_for_turn t}
 ORDER BY c.n
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
@@ -211,9 +211,9 @@ NOT {all_paused} AND (r.kind = 'manual' OR {not_withheld t})
 -- name: claim_planned
 -- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
 -- needs. With `queue`, claims only those of this queue; otherwise those of all queues except `without`.
-SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
-FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL AND {may_be_pushed t}
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, {in_groups t}
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
+WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL AND {may_be_pushed t} AND NOT {waits_for_turn t}
   AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
 LIMIT %(limit)s
@@ -246,14 +246,16 @@ t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_
 
 -- name: claim_chosen_planned
 -- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
-SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
-FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t}
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, {in_groups t}
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
+WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t} AND NOT {waits_for_turn t}
 ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: mark_pushed
-UPDATE {schema}.runs SET state = 'pushed', pushed_at = %(now)s, reason = '' WHERE id = ANY (%(ids)s::bigint[])
+-- Notes that these planned runs were pushed, and in which jobs.
+UPDATE {schema}.runs r SET state = 'pushed', pushed_at = %(now)s, reason = '', job_id = p.job_id
+FROM unnest(%(ids)s::bigint[], %(job_ids)s::text[]) AS p (id, job_id) WHERE r.id = p.id
 
 -- name: set_back_planned
 -- Sets back a planned run that could not be pushed, to try again later, and stores the reason.

@@ -131,10 +131,9 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
         UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}
         LIMIT %(most)s) r) AS planned
 
--- name: guilty_tasks
--- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000. The result is 0 if
--- they are not enough to make all tasks of the function run alone.
-SELECT CASE WHEN count(*) >= {enough_guilty} THEN count(*) ELSE 0 END AS count FROM (SELECT FROM {schema}.tasks t WHERE {guilty t} AND t.function = %(function)s LIMIT 1000) t
+-- name: halved
+-- Says whether and why the size of the groups of a function is halved.
+SELECT {too_large f} AS words FROM {schema}.functions f WHERE f.name = %(function)s AND f.halved_until > (SELECT {now})
 
 -- name: waiting_queues
 -- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET

@@ -249,32 +249,65 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, t.pace_ms, t.during, t.resumed_at,
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, {apart t} AS apart, t.pace_ms, t.during, t.resumed_at,
     cardinality(array_remove(t.waiting, t.next_run)) AS waiting, t.owner_type, t.owner_id, t.priority
 
+-- rule: in_groups
+-- How planned runs, and jobs that are pushed again, share a job: only if their runs also share a process.
+CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency, {apart t} AS apart
+
 -- rule: batch
--- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.
-CASE WHEN f.concurrency > 1 AND {alone t} THEN 1 ELSE coalesce(f.batch, 1) END
+-- How many tasks of the announced function f one job may carry.
+CASE {apart t} WHEN '' THEN coalesce(f.batch, 1) WHEN 'halved' THEN f.halved_to ELSE coalesce(t.share, 1) END
 
--- rule: alone
--- The task runs alone in its job, and so do all tasks of a function with enough guilty tasks. The subquery is executed
--- once for all rows.
-(t.alone_until > (SELECT {now}) OR t.function = ANY (ARRAY(
-    SELECT g.function FROM (SELECT g.function FROM {schema}.tasks g WHERE {guilty g} ORDER BY g.alone_until DESC LIMIT 1000) g
-    GROUP BY g.function HAVING count(*) >= {enough_guilty})))
+-- rule: apart
+-- Why the process of the task's job takes in no further jobs: it carries suspects or guilty tasks, or the size of groups is halved.
+-- Empty if it does. Guilty tasks take turns, one job at a time. So do suspects, if the function has other tasks in the queue.
+CASE WHEN coalesce(f.concurrency, 1) = 1 THEN '' WHEN {suspected t} THEN CASE WHEN {guilty t} OR {has_good t} THEN 'in turn' ELSE 'suspect' END
+        WHEN f.halved_until > (SELECT {now}) THEN 'halved' ELSE '' END
 
--- rule: enough_guilty
--- From this number of guilty tasks on, all tasks of a function run alone.
-10
+-- rule: suspected
+-- The task is a suspect or guilty.
+t.alone_until > (SELECT {now})
 
 -- rule: guilty
 -- A run of the task was killed or lost within the last hour, and no other run was the cause.
-t.alone_until > (SELECT {now}) AND t.alone_until < {open_end}
+{suspected t} AND t.alone_until < {open_end}
 
 -- rule: open_end
--- The `alone_until` of a suspect: a run of it was interrupted or lost, and the cause is unknown. A suspect runs alone until
--- one of its runs has ended.
+-- The `alone_until` of a suspect: a run of it was interrupted or lost, and the cause is unknown. Suspects of one death share jobs of
+-- `share` tasks, about the square root of their number. The members of a job that dies again run alone: their `share` is 1. A
+-- suspect is cleared when one of its runs has ended. It keeps its `share` until a further run has ended.
 '9999-12-31T00:00:00Z'::timestamptz
+
+-- rule: suspects
+-- Up to 1,000 suspected tasks. (The order and the limit keep the planner to the index: it expects a third of all tasks.)
+(SELECT o.* FROM {schema}.tasks o WHERE {suspected o} ORDER BY o.alone_until LIMIT 1000)
+
+-- rule: has_good
+-- The function of the suspected task t has other tasks in its queue. The subquery is executed once for all rows.
+(t.queue, t.function) IN (SELECT s.queue, s.function FROM (SELECT DISTINCT queue, function FROM {suspects} d) s WHERE (
+        SELECT o.id FROM {schema}.tasks o WHERE o.function BETWEEN s.function AND s.function AND o.queue = s.queue AND {runnable o}
+            AND coalesce(o.alone_until <= (SELECT {now}), true) ORDER BY o.function LIMIT 1) IS NOT NULL)
+
+-- rule: waits_for_turn
+-- The task is suspected, and a job of suspected tasks of its function waits in its queue. Guilty tasks also wait while a guilty task of
+-- the function runs, and until it has taken a tenth of a worker's time, if the function has other tasks. A process that dies costs
+-- about a second.
+coalesce({suspected t} AND ((t.queue, t.function) IN (SELECT g.queue, g.function FROM {suspects} g WHERE
+            g.waiting <> '{}' OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = g.id OFFSET 0))
+        OR {guilty t} AND t.function IN (SELECT g.function FROM {suspects} g WHERE {guilty g} AND (
+            g.running_until > (SELECT {now}) OR {has_good g} AND (SELECT r.started_at + 10 * greatest(r.ended_at - r.started_at, interval '1 s')
+                FROM {schema}.runs r WHERE r.id = g.last_run_id) > (SELECT {now})))), false)
+
+-- rule: too_large
+-- What people are told while the size of the groups of the function is halved.
+'groups of the function died again, but no part of them did: the group is too large for its memory: lower concurrency. Until '
+        || to_char(t.halved_until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, its jobs carry at most ' || t.halved_to || ' tasks'
+
+-- rule: lost_with_host
+-- The run was lost together with others of its host: no failure of its task.
+(t.outcome = 'lost' AND starts_with(t.reason, 'lost with its host'))
 
 -- rule: repeatable
 -- An interrupted run of the task is retried even if the task has no retries.

@@ -9,12 +9,18 @@ ALTER DOMAIN ticker_batch ADD CONSTRAINT ticker_batch_check CHECK (VALUE BETWEEN
 ALTER TABLE functions
     ADD COLUMN concurrency ticker_batch DEFAULT 1 NOT NULL,
     ADD COLUMN repeatable boolean DEFAULT false NOT NULL;
+-- If full groups die again although no part of them did, how many tasks a job carries, and until when.
+ALTER TABLE functions
+    ADD COLUMN halved_to ticker_batch,
+    ADD COLUMN halved_until ticker_moment;
 
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_alone AS timestamptz;
--- Until when the task runs alone in its job. The end of 9999 means: until one of its runs has ended.
+-- Until when the task runs alone in its job, or with other suspects: up to `share` of them. The end of 9999 means: until one of its
+-- runs has ended.
 ALTER TABLE tasks
-    ADD COLUMN alone_until ticker_alone;
+    ADD COLUMN alone_until ticker_alone,
+    ADD COLUMN share ticker_batch;
 ALTER DOMAIN ticker_alone ADD CONSTRAINT ticker_alone_check
     CHECK (VALUE BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z') NOT VALID;
 

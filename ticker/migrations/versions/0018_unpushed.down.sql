@@ -1,5 +1,5 @@
--- Removes the events that count occurrences.
-DELETE FROM events WHERE what IN ('unpushed', 'expired');
+-- Removes the events that count occurrences, and those of groups and hosts.
+DELETE FROM events WHERE what IN ('unpushed', 'expired', 'host_lost', 'group_too_large');
 DROP INDEX events_expired;
 ALTER DOMAIN ticker_what DROP CONSTRAINT ticker_what_check;
 ALTER DOMAIN ticker_what ADD CONSTRAINT ticker_what_check CHECK (VALUE IN (

@@ -13,6 +13,6 @@ ALTER DOMAIN ticker_what DROP CONSTRAINT ticker_what_check;
 ALTER DOMAIN ticker_what ADD CONSTRAINT ticker_what_check CHECK (VALUE IN (
     'paused', 'auto_paused', 'resumed', 'disabled', 'enabled', 'owner_inactive', 'owner_active', 'edited', 'deleted',
     'slowed', 'restored', 'failed', 'recovered', 'dead_man', 'redelivered', 'end_recorded_late', 'stale', 'adopted',
-    'unknown_function', 'unpushed', 'expired')) NOT VALID;
+    'unknown_function', 'unpushed', 'expired', 'host_lost', 'group_too_large')) NOT VALID;
 -- One event for each function and minute counts the jobs that ended or were lost before their start.
 CREATE UNIQUE INDEX events_expired ON events (function, at) WHERE what = 'expired';

@@ -30,6 +30,7 @@ from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.embedded import Postgres, Servers, Valkey
 from ticker.errors import TickerError
+from ticker.model import REGISTERED
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings, psycopg_url
 from wrappers.pipeline import registry
@@ -64,6 +65,12 @@ def signals_of_this_process() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def functions_of_this_process() -> None:
+    """A test may register functions with `@task`. Registrations of tasks in later tests do not store them."""
+    REGISTERED.clear()
 
 
 @pytest.fixture(scope="session")

@@ -52,9 +52,9 @@ def an_event(db, task, what, at, by="", words=""):
     )
 
 
-def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE, ended=False, crews=None):
-    """Writes a ticker's heartbeat. Its age is counted by the database's own clock."""
-    report = {"ended": True} if ended else {} if crews is None else {"crews": crews}
+def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE, ended=False, **report):
+    """Writes a ticker's heartbeat, with this report. Its age is counted by the database's own clock."""
+    report = {"ended": True} if ended else report
     db.execute(
         "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at, last_report)"
         " VALUES (gen_random_uuid(), 'here', 7, %s, clock_timestamp() - %s, %s::jsonb)",

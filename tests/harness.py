@@ -37,7 +37,7 @@ def command(*words: str, code: int = 0) -> tuple[str, str]:
 
 
 WORKER: dict[str, Any] = {
-    "functions": ["poll"], "worker": "w", "host": "h", "pid": 1, "job_id": "j", "boot": None, "uptime": None, "waits": False,
+    "functions": ["poll"], "worker": "w", "host": "h", "pid": 1, "job_id": "j", "boot": None, "uptime": None, "waits": False, "back": None,
 }  # fmt: skip
 
 

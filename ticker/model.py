@@ -68,7 +68,7 @@ class Reason(StrEnum):
     """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
     Five are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`,
-    `postponed` or `unknown_here` starts later. So does a planned run that meets the run at work.
+    `postponed`, without a slot or `unknown_here` starts later. So does a planned run that meets the run at work.
     """
 
     GONE = "gone"
@@ -85,7 +85,8 @@ class Reason(StrEnum):
     LIMITED = "limited"  # a key of the task has no room: it starts later
     POSTPONED = "postponed"  # the task is paused: it starts later
     UNKNOWN_HERE = "unknown_here"  # this worker does not know its function: it starts later, where another one does
-    SUPERSEDED = "superseded"  # a key of the task has no room, or the task is paused, and a newer occurrence waits
+    NO_SLOT = "no_slot"  # the group that took its job has no free slot, or begins nothing new: it starts later
+    SUPERSEDED = "superseded"  # it went back to its row for one of these reasons, and a newer occurrence waits
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
@@ -122,6 +123,18 @@ class EventKind(StrEnum):
     EXPIRED = "expired"
     HOST_LOST = "host_lost"
     GROUP_TOO_LARGE = "group_too_large"
+
+
+class RegisteredFunction(NamedTuple):
+    """How a job may run the tasks of a function; see `wrappers.task`."""
+
+    batch: int
+    concurrency: int
+    repeatable: bool
+
+
+REGISTERED: dict[str, RegisteredFunction] = {}
+"""The functions that `@task` has registered in this process, by name: `ticker.register` and `ticker sync` store them."""
 
 
 class DueTask(NamedTuple):

@@ -44,8 +44,10 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     """Runs the task's function inside the layers, or drops the job. Returns a short text for RQ.
 
     `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in `runs`.
-    Everything else is read from the task's row at the start.
+    Everything else is read from the task's row at the start. A worker may let the job begin a group.
     """
+    if _offered is not None:
+        return run_batch(task_id, occurrence)
     job = get_current_job()
     asked = taken(job.id if job else "")
     if isinstance(asked, Exception):
@@ -94,9 +96,9 @@ def run_batch(*numbers: int) -> str:
 
 
 def grouped_function(job: Job | None) -> registry.Function | None:
-    """Returns the function of a batch whose tasks run as a group, or None. The ticker describes a batch as `mail.fetch x 50`."""
-    name = (job.description or "").rpartition(" x ")[0] if job else ""
-    function = registry.functions().get(name)
+    """Returns the function of a job whose tasks run as a group, or None. The ticker describes a batch as `mail.fetch x 50`."""
+    description = (job.description or "") if job else ""
+    function = registry.functions().get(description) or registry.functions().get(description.rpartition(" x ")[0])
     return function if function is not None and function.concurrency > 1 else None
 
 

@@ -379,3 +379,19 @@ def test_the_thread_survives_errors_and_stops(db, store, caplog, monkeypatch):
     stopping.set()
     roller.join(10)
     assert not roller.is_alive()
+
+
+@pytest.mark.slow
+def test_the_duration_of_an_announced_function_is_measured_with_each_minute(db, store, task):
+    """It is the mean of the last ten minutes in which runs have ended. A lost run has no duration, and a drop no start."""
+    db.execute("INSERT INTO ticker.functions (name) VALUES ('poll'), ('idle')")
+    begin_at(db, NINE)
+    for number, (took, outcome) in enumerate(((1.0, "succeeded"), (3.0, "failed"), (50.0, "lost"))):
+        begun = NINE + number * SECOND
+        a_run(db, task, occurrence=begun, started_at=begun, ended_at=begun + took * SECOND, outcome=outcome)
+    a_drop(db, task, "too_early", checked_at=NINE + SECOND, occurrence=NINE + 30 * SECOND)
+    for later in (0, 5):
+        roll(store, NINE + OVER + later * MINUTE)
+        assert db.execute("SELECT name, mean_ms FROM ticker.functions ORDER BY name").fetchall() == [
+            ("idle", None), ("poll", 2000),
+        ]  # fmt: skip

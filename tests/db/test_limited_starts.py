@@ -280,7 +280,7 @@ def test_a_statement_for_many_starts_the_oldest_of_each_key_that_have_room(db, l
     for task, occurrence in zip(tasks, occurrences, strict=True):
         put(db, task, waiting=[occurrence])
     asked = {**WORKER, "task_ids": [task.id for task in tasks], "occurrences": occurrences, "tokens": tokens,
-             "job_ids": ["j"] * len(tasks), "waits": True, "now": NOW}  # fmt: skip
+             "job_ids": ["j"] * len(tasks), "waits": True, "back": None, "now": NOW}  # fmt: skip
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
     assert [refusals[token] for token in tokens] == ["undecided"] * 6 + [None]
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start_limited", **asked)}
@@ -341,6 +341,28 @@ def test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded(new
     [run] = ticker.list_runs(db, task=task)
     assert (run.outcome, run.reason) == ("dropped", "superseded")
     assert row(db, task, "next_run", "dropped") == (before.next_run, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "refusal", "waits"),
+    [
+        ({}, "no_slot", "no_slot"), ({"waiting": [NOW, NOW + MINUTE]}, "superseded", None),
+        ({"paused_by": "anna"}, "postponed", "postponed"), ({"last_occurrence": NOW}, "duplicate", None),
+    ],
+    ids=["alone", "a newer one waits", "paused", "a newer one has started"],
+)  # fmt: skip
+def test_what_a_group_gives_back_goes_back_to_its_row_unless_it_must_not_start(columns, refusal, waits, environ, db):
+    """What may start, does not: it goes back for the reason of the group. Other refusals stay what they are."""
+    task = ticker.register(db, "poll", every="1m")
+    put(db, task, **{"waiting": [NOW], "next_run": NOW + 2 * MINUTE} | columns)
+    given = {**WORKER, "now": NOW + SECOND, "back": "no_slot", "job_ids": ["j"]}
+    [verdict] = sql.on(db, "ticker")(
+        "start_limited", task_ids=[task.id], occurrences=[NOW], tokens=[str(uuid4())], **given
+    )
+    assert verdict["refusal"] == refusal
+    reason, next_run, token = row(db, task, "wait_reason", "next_run", "run_token")
+    assert (reason, next_run == NOW, token) == (waits, waits is not None, None)
+    assert [run.reason for run in ticker.list_runs(db)] == [refusal] * (waits is None)
 
 
 @pytest.mark.slow

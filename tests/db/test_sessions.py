@@ -46,7 +46,7 @@ START = {
 }  # fmt: skip
 PLANNED: dict[str, dict[str, Any]] = {
     "start": START,
-    "start_limited": START | {"waits": False},
+    "start_limited": START | {"waits": False, "back": None},
     "finish": {
         "task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None], "tracebacks": [""],
         "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "suspect_counts": [0], "now": None,

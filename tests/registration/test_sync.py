@@ -15,6 +15,8 @@ from tests.running import until
 from tests.sentences import sentence
 from ticker.cli import main
 from ticker.db.connections import connect
+from ticker.model import REGISTERED, RegisteredFunction
+from ticker.read import overview
 from ticker.registration import sync as declarations
 from wrappers.pipeline import registry
 
@@ -343,3 +345,54 @@ def test_of_two_deploys_at_once_the_second_finds_the_work_done(module, db, datab
             later = pool.submit(synced, other)
             until(lambda: db.execute(waiting).fetchone() == (1,), "a lock that is not granted")
         assert later.result(timeout=60) == {"a": "keep"}
+
+
+# ------------------------------------------------------------------------------------------- how jobs run functions
+
+
+def stored(db):
+    return db.execute(
+        "SELECT name, batch, concurrency, repeatable, announced_at IS NULL FROM ticker.functions ORDER BY name"
+    ).fetchall()
+
+
+def test_a_release_stores_how_a_job_runs_functions_which_only_workers_announce(module, db):
+    """With --plan, nothing is stored. A function that no worker has announced stays unknown once workers announce others."""
+    module(mail_fetch={"concurrency": 100, "repeatable": True}, rows_add={"batch": 20, "every": "1h"})
+    sync("--plan")
+    assert stored(db) == []
+    sync()
+    assert stored(db) == [("mail.fetch", 1000, 100, True, True), ("rows.add", 20, 1, False, True)]
+    assert overview.functions(db) == []
+    module(mail_fetch={"concurrency": 50}, rows_add={"batch": 20, "every": "1h"})
+    sync()
+    assert stored(db)[0] == ("mail.fetch", 1000, 50, False, True)
+    db.execute("INSERT INTO ticker.functions (name, announced_at) VALUES ('other', now())")
+    assert ticker.register(db, "mail.fetch", every="1m").unknown_function
+
+
+def test_a_registration_stores_what_is_missing_of_the_functions_that_its_process_knows(environ, db):
+    """In the caller's transaction, and for functions that share jobs. It changes nothing that a worker has announced."""
+    REGISTERED.update({"mail.fetch": RegisteredFunction(1000, 100, False), "rows.add": RegisteredFunction(20, 1, True)})
+    REGISTERED["plain"] = RegisteredFunction(1, 1, False)
+    db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('rows.add', 10, now())")
+    ticker.register(db, "plain", every="1m")
+    assert [name for name, *_ in stored(db)] == ["rows.add"]
+    with pytest.raises(ZeroDivisionError), db.transaction():
+        ticker.register(db, "mail.fetch", every="1m")
+        raise ZeroDivisionError
+    assert [name for name, *_ in stored(db)] == ["rows.add"]
+    ticker.register(db, "mail.fetch", every="1m")
+    assert stored(db) == [
+        ("mail.fetch", 1000, 100, False, True), ("plain", 1, 1, False, True), ("rows.add", 10, 1, False, False),
+    ]  # fmt: skip
+
+
+def test_no_registration_waits_for_another_one_that_stores_functions(environ, db, database_url):
+    REGISTERED["mail.fetch"] = RegisteredFunction(1000, 100, False)
+    with connect(database_url) as other, other.transaction():
+        ticker.register(other, "mail.fetch", name="first", every="1m")
+        with db.transaction():
+            db.execute("SET LOCAL lock_timeout = '1s'")
+            ticker.register(db, "mail.fetch", name="second", every="1m")
+    assert [name for name, *_ in stored(db)] == ["mail.fetch"]

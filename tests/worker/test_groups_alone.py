@@ -13,6 +13,7 @@ from rq import Queue
 
 import ticker
 from tests.doubles import INSTALLATION, NOW
+from tests.factories import ticked
 from tests.faults.address import server_of
 from tests.faults.proxy import Proxy
 from tests.harness import command, finish, start
@@ -79,8 +80,29 @@ def test_a_launcher_announces_the_concurrency_by_which_a_tick_limits_the_job(env
     for n in range(5):
         ticker.register(db, "grouped", name=str(n), every="1m", box="10s")
     tick(store, queue)
-    [job] = Queue("polling", connection=redis).get_jobs()
-    assert job.timeout == 2 * 11 + 30
+    assert [(len(job.args), job.timeout) for job in Queue("polling", connection=redis).get_jobs()] == [(8, 41), (2, 41)]
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "batch", "mean_ms", "sizes"),
+    [
+        (2, 10, 1000, [6, 6]), (2, 10, 9000, [2] * 6), (2, 10, 1, [10, 2]), (2, 10, None, [2] * 6),
+        (1, 10, None, [10, 2]), (1, 10, 1000, [3] * 4),
+    ],
+)  # fmt: skip
+def test_a_job_carries_what_its_slots_begin_within_half_a_tick(
+    concurrency, batch, mean_ms, sizes, environ, db, store, queue, redis
+):
+    """By the measured mean: at least what begins at once, and at most the batch. A tick takes 6 s."""
+    ticked(db, tick_ms=6000)
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, mean_ms) VALUES ('together', %s, %s, %s)",
+        [batch, concurrency, mean_ms],
+    )
+    for number in range(12):
+        ticker.register(db, "together", name=str(number), every="1h")
+    tick(store, queue)
+    assert [len(job.args) // 2 for job in Queue("polling", connection=redis).get_jobs()] == sizes
 
 
 @pytest.mark.parametrize("repeatable", [0, 1, "yes", None])

@@ -20,9 +20,11 @@ from wrappers.group.refill import MORE, GivenJob, Pipe, Refill
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
+from wrappers.pipeline.waiting_ends import WaitingEnds
 from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.held_signals import alarm_held
 from wrappers.rq.open_jobs import OpenJobs
+from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.worker import Worker
 from wrappers.sandbox import limits
 
@@ -49,7 +51,10 @@ def open_jobs(
     taken = worker.queue_class.dequeue_any(worker.queues, None, connection=redis)
     assert taken
     first = taken[0]
-    opened = OpenJobs(worker, first, worker.prepare_execution(first), lambda tasks: None)
+    call = call_of(first)
+    assert call
+    start = PreparedStart(first, call, Database.from_environment(), WaitingEnds())
+    opened = OpenJobs(worker, first, worker.prepare_execution(first), lambda tasks: None, start.joins_group)
     worker.prepare_job_execution(first, True)
     opened.wants_more = True
     yield opened

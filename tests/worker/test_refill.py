@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from rq import Queue
 
 import ticker
+from tests.factories import ticked
 from tests.running import ASKED_UNDER_A_LOCK, PATIENCE, until, work, working
 from tests.worker.grouped import outcomes, register
 from ticker import settings
@@ -24,6 +25,7 @@ from wrappers.sandbox import limits
 
 pytestmark = pytest.mark.slow
 
+LATER = datetime.now(UTC) + timedelta(days=300)
 FUNCTIONS = """
 import asyncio, logging, os, time
 from pathlib import Path
@@ -46,6 +48,8 @@ async def pairs(run, deed, number=0):
         os._exit(0)
     if deed == "blocks":
         await asyncio.sleep(1000)
+    if deed == "naps":
+        await asyncio.sleep(1.3)
 
 @task("other")
 def other(run):
@@ -71,6 +75,12 @@ def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
         "INSERT INTO ticker.functions (name, batch, concurrency, announced_at)"
         " VALUES ('pairs', 2, 2, clock_timestamp()), ('other', 1, 1, clock_timestamp())"
     )
+
+
+def batches_of(db: Any, batch: int, **report: Any) -> None:
+    """Lets a job carry so many tasks: their slots begin them within half a tick, by what was measured."""
+    ticked(db, tick_ms=30_000, **report)
+    db.execute("UPDATE ticker.functions SET batch = %s, mean_ms = 10 WHERE name = 'pairs'", [batch])
 
 
 def processes(folder: Path) -> set[str]:
@@ -141,7 +151,7 @@ def test_what_had_not_begun_is_pushed_again_after_a_process_that_exits_as_if_all
 ):
     """RQ takes a status of 0 for a success, and would wait until the job counts as abandoned."""
     register(db, "pairs", "vanishes", "blocks", "returns", kwargs={"number": 2})
-    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
+    batches_of(db, 3)
     tick(store, queue)
     work(patch=FUNCTIONS.replace("batch=2", "batch=3"))
     assert outcomes(db) == {"0 vanishes": "interrupted", "1 blocks": "interrupted"}
@@ -152,7 +162,7 @@ def test_what_had_not_begun_is_pushed_again_after_a_process_that_exits_as_if_all
 def test_a_worker_that_is_stopped_twice_leaves_no_open_job(db, store, queue, folder, redis):
     """Otherwise, the third task would wait until RQ declares the job abandoned."""
     register(db, "pairs", *["blocks"] * 3)
-    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
+    batches_of(db, 3)
     tick(store, queue)
     with working(patch=FUNCTIONS.replace("batch=2", "batch=3")) as process:
         until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
@@ -161,22 +171,107 @@ def test_a_worker_that_is_stopped_twice_leaves_no_open_job(db, store, queue, fol
         until(lambda: process.poll() is not None or process.terminate(), "a second signal has stopped it")
     assert redis.zcard("rq:wip:polling") == 0
     assert sorted(filter(None, outcomes(db).values())) == ["interrupted"] * 2
-    assert tick(store, queue).swept.repushed == 1
+    assert tick(store, queue).enqueued == 1  # given back after the first signal, or pushed again
 
 
-def test_tasks_that_cannot_begin_within_one_tick_go_back(db, store, queue, folder, monkeypatch):
-    """Both slots are taken by runs that wait. The ticker pushes the third task again, and another worker runs it."""
+def test_a_task_without_a_slot_goes_back_to_its_row_while_another_worker_is_idle(db, store, queue, folder, monkeypatch):
+    """Both slots are taken by runs that wait for the third. The row says why it waits, and another worker runs it."""
     monkeypatch.setenv("TICKER_TICK", "1s")
+    batches_of(db, 3, crews=[[["polling"], 2, 1]])
     register(db, "pairs", "waits", "waits", kwargs={"number": 3})
-    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
-    ticker.register(db, "pairs", name="third", every="1h", kwargs={"deed": "returns"})
+    third = ticker.register(db, "pairs", name="third", every="1h", kwargs={"deed": "returns"})
     tick(store, queue)
-    with working("--burst", patch=FUNCTIONS) as process:
+    with working("--burst", patch=FUNCTIONS.replace("batch=2", "batch=3")) as process:
         until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
-        until(lambda: tick(store, queue).swept.repushed, "the third is pushed again")
+        until(lambda: ticker.get(db, third.id).wait_reason == "no_slot", "the third is given back")
+        report = tick(store, queue)
+        assert (report.due.enqueued, report.swept.repushed) == (1, 0)
         work(patch=FUNCTIONS)
         process.communicate()
     assert set(outcomes(db).values()) == {"succeeded"} and len(processes(folder)) == 2
+
+
+def test_a_group_keeps_its_tasks_for_many_ticks_until_slots_are_free(db, store, queue, folder, monkeypatch):
+    """The workers are busy, so nobody else would run them sooner. No tick pushes anything again."""
+    monkeypatch.setenv("TICKER_TICK", "1s")
+    batches_of(db, 6, crews=[[["polling"], 1, 1]])
+    register(db, "pairs", *["naps"] * 6)
+    tick(store, queue)
+    with working("--burst", patch=FUNCTIONS.replace("batch=2", "batch=6")) as process:
+        while process.poll() is None:
+            report = tick(store, queue)
+            assert (report.due.enqueued, report.swept.repushed, report.swept.expired) == (0, 0, 0)
+        process.communicate()
+    assert set(outcomes(db).values()) == {"succeeded"} and len(processes(folder)) == 1
+
+
+def test_a_worker_that_stops_gives_back_what_has_not_begun(db, store, queue, folder):
+    """The run at work goes on to its own end."""
+    batches_of(db, 3)
+    register(db, "pairs", *["waits"] * 3, kwargs={"number": 99})
+    tick(store, queue)
+    with working(patch=FUNCTIONS.replace("batch=2", "batch=3")) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
+        process.terminate()
+        until(lambda: [task.wait_reason for task in ticker.list_tasks(db)].count("no_slot") == 1, "one is given back")
+        assert tick(store, queue).due.enqueued == 1
+        for number in range(99):
+            (folder / f"more {number}").touch()
+        process.communicate()
+    assert list(outcomes(db).values()) == ["succeeded"] * 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begun", "closes", "given_back"),
+    [(1, 0, False, []), (40, 0, False, [1, 2, 3]), (40, 2, False, [3]), (40, 3, False, []), (1, 2, True, [1, 2, 3])],
+    ids=["before a tick", "no slot was free", "two slots were free", "slots for all", "it closes"],
+)
+def test_what_the_starts_of_a_tick_would_not_reach_is_given_back(
+    seconds, begun, closes, given_back, environ, monkeypatch
+):
+    """The tick takes 30 s. Only a group that closes does not ask whether another worker is idle."""
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
+    at, database, asked = datetime(2026, 1, 1, tzinfo=UTC), Database.from_environment(), []
+    first = Call(1, at, None, "j1", "w", None, settings.from_environment(), database)
+    group = Group([replace(first, task_id=number) for number in (1, 2, 3)], 2)
+
+    def give_back(calls, reason, if_idle):
+        asked.append((reason, if_idle))
+        return calls
+
+    monkeypatch.setattr(start, "give_back", give_back)
+    later = limits.now() + seconds
+    monkeypatch.setattr(limits, "now", lambda: later)
+    group._begun, group._is_closing = begun, closes
+    asyncio.run(group._give_back())
+    assert {1, 2, 3} - {call.task_id for call in group._unstarted} == {*given_back}
+    assert asked == [("no_slot", not closes)] * bool(given_back)
+
+
+# ------------------------------------------------------------------------------------------------ jobs of single tasks
+
+
+def test_single_jobs_that_were_pushed_before_concurrency_was_known_run_in_one_group(db, store, queue, folder, redis):
+    """Each waits until all have begun. The group begins with a single job, and takes the others in."""
+    db.execute("DELETE FROM ticker.functions")
+    register(db, "pairs", *["waits"] * 4, kwargs={"number": 4})
+    tick(store, queue)
+    assert len(Queue("polling", connection=redis).job_ids) == 4
+    work(patch=FUNCTIONS.replace("batch=2, concurrency=2", "concurrency=4"))
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 4
+    assert len(processes(folder)) == 1
+    assert not redis.keys("rq:job:*") + redis.keys("rq:*execution*")
+
+
+def test_a_single_job_of_a_task_that_runs_alone_and_a_planned_run_get_their_own_processes(db, store, queue, folder):
+    tasks = register(db, "pairs", *["returns"] * 2)
+    db.execute("UPDATE ticker.tasks SET alone_until = now() + interval '1 hour' WHERE id = %s", [tasks[0].id])
+    tick(store, queue)
+    planned = ticker.register(db, "pairs", name="by hand", every="1h", kwargs={"deed": "returns"}, first=LATER)
+    ticker.run_now(db, planned.id)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"} and len(processes(folder)) == 3
 
 
 def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, environ, store, queue, folder):

@@ -40,6 +40,7 @@ def close_minute(store: PostgresStore, settings: Settings) -> bool:
         minutes = execute("next_minute", now=clock.now(), keep_ms=settings.keep_minutes_ms)
         for minute in minutes:
             execute("close_minute", at=minute["at"], outcomes=[*Outcome], reasons=[*Reason])
+            execute("measure_functions", at=minute["at"])
         return bool(minutes)
 
 

@@ -27,7 +27,7 @@ MINUTES = ("minutes", "hours", "queue_minutes", "queue_hours", "closed_minutes",
 RIGHTS_OF_TICKER = (
     dict.fromkeys(("tasks", "pauses", "minute_changes"), ("SELECT", "UPDATE", "DELETE"))
     | dict.fromkeys(("runs", "events", "notices", "tickers", *MINUTES), ("SELECT", "INSERT", "UPDATE", "DELETE"))
-    | {"functions": ("SELECT",)}
+    | {"functions": ("SELECT", "UPDATE")}
 )
 
 FACTS = """

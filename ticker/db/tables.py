@@ -252,12 +252,13 @@ functions = Table(
     metadata,
     Column("name", Text, primary_key=True, info={"domain": "named"}),
     Column("batch", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
-    Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
+    Column("announced_at", TIME, info={"domain": "moment"}),
     Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("repeatable", Boolean, nullable=False, server_default="false"),
     Column("halved_to", Integer, info={"domain": "batch"}),
     Column("halved_until", TIME, info={"domain": "moment"}),
     Column("queues", ARRAY(Text), nullable=False, server_default="{}", info={"domain": "queues"}),
+    Column("mean_ms", BigInteger),
 )
 
 limits = Table(

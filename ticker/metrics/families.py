@@ -61,7 +61,7 @@ OF_A_PROCESS = (
     Family("ticker_tick_enqueued_total", "Jobs pushed by the ticks of this process."),
     Family("ticker_tick_held_total", "Jobs that Redis already had, after a crash."),
     Family("ticker_tick_errors_total", "Tasks that could not be pushed and stay due."),
-    Family("ticker_tick_repushed_total", "Jobs pushed again because Redis had lost them."),
+    Family("ticker_tick_repushed_total", "Jobs pushed again because they were gone."),
     Family("ticker_tick_expired_total", "Waiting occurrences given up because newer ones were waiting."),
     Family("ticker_tick_lost_total", "Runs and jobs recorded as lost."),
     Family("ticker_tick_retries_total", "Planned retries."),

@@ -23,6 +23,7 @@ WAITS_BECAUSE: Mapping[str, str] = {
     Reason.POSTPONED: "the task was paused",
     Reason.STILL_RUNNING: "another run held the task",
     Reason.UNKNOWN_HERE: "the worker that took its job does not know its function",
+    Reason.NO_SLOT: "its group had no free slot, or began nothing new",
     Reason.TOO_EARLY: "a run asked for its own task, which keeps its spacing",
 }
 """Why an occurrence or a planned run went back to its row, by the stored reason. It is pushed again."""
@@ -216,7 +217,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return duplicate(run)
         case Reason.SUPERSEDED:
             return (
-                "a limit, a pause or an unknown function kept it waiting, and a newer occurrence was waiting"
+                "a limit, a pause, a lack of slots or an unknown function kept it waiting, and a newer occurrence was waiting"
                 + last_start(run)
             )
         case Reason.OVERLAP:
@@ -266,7 +267,7 @@ def expired(run: "RunRecord") -> str:
     limit = timing.expiry(run.every_ms or 0)
     if age > timing.span(limit):
         return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer occurrence was waiting"
-    return f"its job had ended before its start, or Redis no longer had it, {span(age)} after it was due, and a newer occurrence was waiting"
+    return f"its job was gone {span(age)} after it was due, and a newer occurrence was waiting"
 
 
 def passed(run: "RunRecord") -> str:

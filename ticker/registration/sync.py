@@ -92,6 +92,7 @@ def sync(
         what, words = _of_undeclared(known[name]["declared_in"], scope, prune)
         steps.append(Step(what, name, known[name]["function"], words, known[name]["id"]))
     if not dry:
+        yield from rows.declare_functions(replaces=True)
         yield query("name_keys", keys=[key for item in given.values() for key in item.get("limits") or ()])
         for step in steps:
             yield from _carry_out(step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))

@@ -15,7 +15,7 @@ from ticker.db.steps import Steps
 from ticker.engine import timing
 from ticker.engine.functions import unknown_function, unknown_queue
 from ticker.errors import BadInput
-from ticker.model import Kind, Outcome
+from ticker.model import REGISTERED, Kind, Outcome
 from ticker.schedules import hours, kinds
 from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
@@ -56,8 +56,20 @@ def insert(
     if not new:
         return None
     row = new[0] if first is not None else (yield from placed(new[0]))
+    if (known := REGISTERED.get(values["function"])) and known.batch > 1:
+        yield from declare_functions(replaces=False)
     yield from wake_up()
     return (yield from unknown(row))
+
+
+def declare_functions(replaces: bool) -> Steps[None]:
+    """Stores how a job may run each function that this process has registered. With `replaces`, also changes what is stored."""
+    if REGISTERED:
+        batches, concurrencies, repeatables = map(list, zip(*REGISTERED.values(), strict=True))
+        yield query(
+            "declare_functions", names=[*REGISTERED], batches=batches, concurrencies=concurrencies,
+            repeatables=repeatables, replaces=replaces,
+        )  # fmt: skip
 
 
 def unknown(row: Row) -> Steps[Task]:

@@ -19,7 +19,8 @@ from functools import partial
 from uuid import uuid4
 
 from ticker.engine.jobs import named
-from ticker.model import NO_FAILURE
+from ticker.errors import DatabaseUnavailable
+from ticker.model import NO_FAILURE, Reason
 from wrappers.group import streams
 from wrappers.group.begun import make_task, watch
 from wrappers.group.calls import Calls
@@ -47,7 +48,7 @@ COLLECT = 0.02  # seconds for which free slots are collected, from the first on,
 
 @dataclass
 class OpenJob:
-    """A job with unstarted tasks, which are given back after the instant `until` of `limits.now`."""
+    """A job with unstarted tasks, which may be given back after the instant `until` of `limits.now`."""
 
     until: float
     unstarted: int
@@ -76,12 +77,15 @@ class Group:
         self._is_torn = False  # the event loop ended before the runs
         self._locked_since: dict[int, float] = {}  # by task id
         self._full_keys = FullKeys()
+        self._tick = calls[0].settings.tick_ms / 1000
+        self._begun = 0  # since the last look at what cannot begin
+        self._looks_at = limits.now() + self._tick
         self._open(calls)
 
     def work(self) -> str:
         """Runs all calls. Returns the number of calls with each outcome or refusal, as a short text.
 
-        Tasks that cannot begin stay unstarted. Their job ends without them, and the next tick pushes them again.
+        Tasks that cannot begin go back to their rows. Their job ends without them, and the next tick pushes them again.
         """
         child_processes.adopt()
         watch_sockets()
@@ -113,7 +117,7 @@ class Group:
     async def _work_until_all_have_ended(self) -> None:
         while self._at_work or (self._unstarted and self._may_begin()):
             self._changed.clear()
-            self._give_back()
+            await self._give_back()
             if self._refill and self._number_without_a_full_key() < len(self._slots) and self._may_begin():
                 self._refill.ask()
             if self._can_start():
@@ -129,6 +133,7 @@ class Group:
                 raise self._failure
             if self._unstarted:
                 await asyncio.sleep(min(self._free_at - limits.now(), 0.0) + COLLECT)
+        await self._give_back()
 
     def _note_end(self, run: asyncio.Task[None]) -> None:
         self._at_work.discard(run)
@@ -138,7 +143,7 @@ class Group:
 
     def _open(self, calls: Sequence[Call]) -> None:
         self._unstarted.extend(calls)
-        self._jobs[calls[0].job_id] = OpenJob(limits.now() + calls[0].settings.tick_ms / 1000, len(calls))
+        self._jobs[calls[0].job_id] = OpenJob(limits.now() + self._tick, len(calls))
 
     def _take_in(self, job: GivenJob) -> None:
         template = replace(self._template, job_id=job.job_id, rq_timeout=job.timeout)
@@ -152,30 +157,43 @@ class Group:
         self._open(calls)
         self._changed.set()
 
-    def _give_back(self) -> None:
-        """Gives back the tasks that cannot begin within one tick. The next tick pushes them again.
+    async def _give_back(self) -> None:
+        """Gives back the tasks that cannot begin here soon: looks once per tick, and at all tasks once nothing may begin.
 
-        Without a pipe, these are only the tasks whose keys are full.
+        Tasks of full keys go back after a tick. Others are kept until slots are free, unless another worker is idle: then
+        those go back that have waited for a tick, and that as many starts as in the last tick would not reach.
         """
-        now, may_begin = limits.now(), self._may_begin()
-        for job_id in [job_id for job_id, job in self._jobs.items() if now > job.until or not may_begin]:
-            kept, left = deque[Call](), list[Call]()
-            for call in self._unstarted:
-                is_left = call.job_id == job_id and (self._refill or call.task_id in self._full_keys)
-                (left if is_left else kept).append(call)
-            if not left:
-                continue
-            log.info(
-                "%s tasks of job=%s cannot begin here soon: the next tick pushes them again",
-                len(left),
-                job_id,
-                extra={"event": "tasks_given_back"},
+        now, closes = limits.now(), not self._may_begin()
+        if not self._unstarted or not (closes or now > self._looks_at):
+            return
+        reached, self._begun, self._looks_at = 0 if closes else self._begun, 0, now + self._tick
+        others = [call for call in self._unstarted if call.task_id not in self._full_keys][reached:]
+        old = {job_id for job_id, job in self._jobs.items() if closes or now > job.until}
+        await self._write_back(
+            [call for call in self._unstarted if call.task_id in self._full_keys and call.job_id in old], Reason.LIMITED
+        )
+        await self._write_back([call for call in others if call.job_id in old], Reason.NO_SLOT, if_idle=not closes)
+
+    async def _write_back(self, calls: Sequence[Call], reason: Reason, if_idle: bool = False) -> None:
+        """Gives calls back, with `if_idle` only if another worker is idle. What cannot be written now stays unstarted."""
+        asked = list({call.task_id: call for call in reversed(calls)}.values())  # the first of each task
+        if not asked:
+            return
+        try:
+            back = await asyncio.get_running_loop().run_in_executor(
+                self._asking, start.give_back, asked, reason, if_idle
             )
-            self._unstarted = kept
-            for call in left:
-                self._locked_since.pop(call.task_id, None)
-                self._full_keys.forget(call.task_id)
-            self._let_go(job_id, len(left))
+        except DatabaseUnavailable as error:
+            log.warning("%s tasks were not given back: %s", len(calls), error, extra={"event": "give_back_failed"})
+            return
+        if back:
+            log.info("%s tasks go back: %s", len(back), reason, extra={"event": "tasks_given_back"})
+        gone = {id(call) for call in back}
+        self._unstarted = deque(call for call in self._unstarted if id(call) not in gone)
+        for call in back:
+            self._locked_since.pop(call.task_id, None)
+            self._full_keys.forget(call.task_id)
+            self._let_go(call.job_id)
 
     def _let_go(self, job_id: str, number: int = 1) -> None:
         """Notes that this many tasks of the job are no longer unstarted. A job without unstarted tasks ends in RQ."""
@@ -227,6 +245,7 @@ class Group:
             shared_state.write_names(*answer.start.names, slot)
             self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
             self._let_go(call.job_id)
+            self._begun += 1
             return slot, answer, output
         self._slots.give_back(slot)
         if isinstance(answer, start.NoRoom):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ticker import logs
 from ticker.errors import BadInput, ConfigurationError, quoted
-from ticker.model import BATCH_AT_MOST
+from ticker.model import BATCH_AT_MOST, REGISTERED, RegisteredFunction
 
 if TYPE_CHECKING:
     from ticker.tasks.fields import Changes
@@ -61,7 +61,12 @@ _limits: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 
 def task(
-    name: str, *, batch: int = 1, concurrency: int = 1, repeatable: bool = False, **declared: "Unpack[Changes]"
+    name: str,
+    *,
+    batch: int | None = None,
+    concurrency: int = 1,
+    repeatable: bool = False,
+    **declared: "Unpack[Changes]",
 ) -> Callable[[F], F]:
     """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
@@ -73,12 +78,12 @@ def task(
     sync` keeps that task up to date. `@task` takes the fields of `ticker.register`, except
     `name`, `owner` and `first`.
 
-    With `batch`, one RQ job carries up to that many due tasks (at most 1,000). They run one after another in one process,
-    and each has its own start, box and record. This suits many short runs of a function that leaves its process
-    unchanged.
+    With `concurrency`, one process runs up to that many due tasks at the same time: coroutines on one event loop, plain
+    functions in threads. Each has its own start, box and record. This suits runs that wait for the network.
 
-    With `concurrency`, up to that many of them run at the same time: coroutines on one event loop, plain functions in
-    threads. This suits runs that wait for the network.
+    With `batch` alone, one RQ job carries up to that many due tasks (at most 1,000), which run one after another in one
+    process. This suits many short runs of a function that leaves its process unchanged. With `concurrency`, `batch` is rarely
+    needed: a job carries as many tasks as their measured durations allow.
 
     With `repeatable=True`, an `interrupted` run gets a second attempt, even if its task has no retries.
 
@@ -91,11 +96,11 @@ def task(
             name,
             "is not a function name: use a printable string of 1 to 200 characters, as in @task('mail.fetch')",
         )
-    if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
+    most = batch if batch is not None else 1 if concurrency == 1 else BATCH_AT_MOST
+    if type(most) is not int or not 1 <= most <= BATCH_AT_MOST:
         raise BadInput("batch", batch, f"is not a number of tasks per job: use 1 to {BATCH_AT_MOST}")
-
-    if type(concurrency) is not int or not 1 <= concurrency <= batch:
-        raise BadInput("concurrency", concurrency, f"is not a number of tasks at a time: use 1 to {batch}, the batch")
+    if type(concurrency) is not int or not 1 <= concurrency <= most:
+        raise BadInput("concurrency", concurrency, f"is not a number of tasks at a time: use 1 to {most}, the batch")
     if type(repeatable) is not bool:
         raise BadInput("repeatable", repeatable, "is not a bool: use True or False")
 
@@ -108,7 +113,8 @@ def task(
             raise BadInput(
                 "concurrency", concurrency, f"is for functions, but {call.__name__} is a class: leave it out"
             )
-        _functions[name] = Function(name, step, process, *identity, batch, concurrency, repeatable, declared)
+        _functions[name] = Function(name, step, process, *identity, most, concurrency, repeatable, declared)
+        REGISTERED[name] = RegisteredFunction(most, concurrency, repeatable)
         return call
 
     return register

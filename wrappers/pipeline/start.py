@@ -127,6 +127,28 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
     return answers
 
 
+def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call]:
+    """Lets runs of different tasks go back to their rows for this reason, and wakes tickers to push them again.
+
+    If a newer occurrence of a task waits, the older one is dropped instead. With `if_idle`, does nothing unless another worker
+    is idle. Returns the calls that are no longer this process's: all but those whose rows are locked.
+    """
+    database = calls[0].database
+    if if_idle and not database.execute("idle_worker", task_ids=[call.task_id for call in calls])[0]["is_idle"]:
+        return []
+    planned = [call for call in calls if call.planned is not None]
+    if planned:
+        database.execute("put_back_planned", ids=[call.planned for call in planned], reason=reason)
+    asked = {str(uuid4()): call for call in calls if call.planned is None}
+    rows = decide_all([*asked.values()], [*asked], waits=False, back=reason)[2] if asked else []
+    decided = [(asked[str(row["token"])], row) for row in rows if row["refusal"] != "locked"]
+    for call, row in decided:
+        if row["refusal"] != reason:
+            drop(call, row)
+    database.wake_tickers()
+    return [*planned, *(call for call, _ in decided)]
+
+
 def _waits_long(call: Call, verdict: sql.Row) -> bool:
     """Returns whether the call has no room for longer than a tick, as during a hold. It goes back to its row at once."""
     if verdict["refusal"] != Reason.LIMITED or not verdict["retry_at"]:
@@ -216,12 +238,15 @@ def decide_planned(call: Call, token: str, common: Mapping[str, Any], *, waits: 
     return {**verdict, "token": token, "has_begun": False}
 
 
-def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> tuple[float, float, list[sql.Row]]:
+def decide_all(
+    calls: Sequence[Call], tokens: Sequence[str], *, waits: bool, back: Reason | None = None
+) -> tuple[float, float, list[sql.Row]]:
     """Runs the start statement of runs of different tasks. Returns both clocks' times before it, and its rows.
 
     Planned runs, which are rarer, are decided one by one, after the others.
 
-    With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row.
+    With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row. With
+    `back`, all that may start go back for this reason.
     """
     began, since, common = _asked(calls[0])
 
@@ -235,14 +260,14 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool) -> 
 
     asked = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is None]
     planned = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is not None]
-    is_limited = any(call.function in _limited for call, _ in asked)
+    is_limited = bool(asked) and (back is not None or any(call.function in _limited for call, _ in asked))
     rows = execute("start", **sets(asked)) if asked and not is_limited else []
     left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
     if left or is_limited:
         rows = [row for row in rows if str(row["token"]) not in left]
         asked = [(call, token) for call, token in asked if is_limited or token in left]
         _limited.update(call.function for call, token in asked if call.function and left.get(token))
-        rows += execute("start_limited", **sets(asked), waits=waits)
+        rows += execute("start_limited", **sets(asked), waits=waits, back=back)
     rows += [decide_planned(*one, common, waits=waits) for one in planned]
     return began, since, rows
 
@@ -316,8 +341,10 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
         case Reason.POSTPONED:
             return "the task is paused; it is pushed again after the pause"
+        case Reason.NO_SLOT:
+            return "its group had no free slot, or began nothing new; it is pushed again"
         case Reason.SUPERSEDED:
-            return "a limit, a pause or an unknown function kept it waiting, and a newer occurrence waits"
+            return "a limit, a pause, a lack of slots or an unknown function kept it waiting, and a newer occurrence waits"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

@@ -19,7 +19,6 @@ from rq.suspension import is_suspended
 from rq.utils import now
 
 from ticker import settings
-from ticker.engine import jobs
 from wrappers import entry
 from wrappers.group.refill import MORE, GivenJob, Pipe
 from wrappers.rq.compatibility import new_execution
@@ -40,11 +39,13 @@ class OpenJobs:
     """Keeps the open jobs of one group: the first, for which the process was forked, and those that it was given later."""
 
     def __init__(
-        self, worker: "Worker", first: Job, execution: Execution, write_ends: Callable[[Sequence[int]], None]
-    ) -> None:
+        self, worker: "Worker", first: Job, execution: Execution, write_ends: Callable[[Sequence[int]], None],
+        joins_group: Callable[[Job, tuple[str, tuple[int, ...]]], bool],
+    ) -> None:  # fmt: skip
         self.pipe = Pipe()
         self.wants_more = False
-        self._worker, self._first, self._write_ends = worker, first, write_ends
+        self._worker, self._first = worker, first
+        self._write_ends, self._joins_group = write_ends, joins_group
         self._jobs: dict[str, tuple[Job, Execution | None]] = {first.id: (first, execution)}
         self._function = entry.grouped_function(first)
         self._tick = math.ceil(settings.from_environment().tick_ms / 1000)
@@ -97,7 +98,7 @@ class OpenJobs:
             worker.connection.lrem(queue.intermediate_queue_key, 1, job.id)
             return
         call = call_of(job)
-        if call is None or not self._fits(job, call[0]):
+        if call is None or not self._fits(job, call):
             self._may_give = False  # this worker runs that job next, so the group takes no further jobs
             self._put_back(job, None)
             return
@@ -112,12 +113,10 @@ class OpenJobs:
         self.wants_more = False
         self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
 
-    def _fits(self, job: Job, called: str) -> bool:
+    def _fits(self, job: Job, call: tuple[str, tuple[int, ...]]) -> bool:
         """Returns whether the group can take in this job. If RQ keeps a job's result, the job needs a process of its own."""
-        is_ours = (
-            called == jobs.BATCH_ENTRY and entry.grouped_function(job) == self._function and not entry.is_apart(job)
-        )
-        return is_ours and self._worker.leaves_nothing(job)
+        is_ours = entry.grouped_function(job) == self._function and not entry.is_apart(job)
+        return is_ours and self._worker.leaves_nothing(job) and self._joins_group(job, call)
 
     def _renew(self, seconds: int) -> None:
         """Extends the timeout of the first job, so that RQ does not kill the process within `seconds` from now."""

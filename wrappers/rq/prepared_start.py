@@ -4,11 +4,13 @@ So a dropped job costs no fork, and a run needs no PostgreSQL connection of its 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rq.job import Job
 
+from ticker import clock
 from ticker.engine import jobs
+from ticker.errors import DatabaseUnavailable
 from wrappers import entry
 from wrappers.group.refill import Pipe
 from wrappers.pipeline import finish, payload
@@ -25,13 +27,28 @@ class PreparedStart:
 
     def __init__(self, job: Job, call: tuple[str, tuple[int, ...]], database: Database, ends: WaitingEnds) -> None:
         self._job, self._database, self._ends = job, database, ends
-        function, self._args = call
-        self._is_batch = function != jobs.ENTRY
+        self._args = call[1]
+        self.is_group = self.joins_group(job, call)
+        self._is_batch = self.is_group or call[0] != jobs.ENTRY
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether the process of this job, a batch whose tasks run at the same time, takes in further jobs."""
-        return self._is_batch and entry.grouped_function(self._job) is not None and not entry.is_apart(self._job)
+        """Whether the process of this job, whose tasks run at the same time, takes in further jobs."""
+        return self.is_group and not entry.is_apart(self._job)
+
+    def joins_group(self, job: Job, call: tuple[str, tuple[int, ...]]) -> bool:
+        """Returns whether the tasks of a job run in a group. A single task does, unless it is a suspect, or its run is planned.
+
+        Jobs of a single task were pushed before the `concurrency` of their function was known.
+        """
+        function, args = call
+        if entry.grouped_function(job) is None:
+            return False
+        if function == jobs.BATCH_ENTRY:
+            return True
+        with suppress(DatabaseUnavailable):
+            return len(args) == 2 and not self._database.execute("runs_alone", task_id=args[0], now=clock.now())
+        return False
 
     def write_ends(self, tasks: Sequence[int]) -> None:
         """Writes the waiting ends of these tasks before they start again."""

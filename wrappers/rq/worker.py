@@ -155,7 +155,8 @@ class Worker(SurvivingWorker):
             self.handle_job_failure(job, queue=queue, exc_string=why, **execution_argument(self))
             return
         if self._start is not None and self._start.takes_jobs and not self._is_limited:
-            self._open_jobs = OpenJobs(self, job, begun_execution(self), self._start.write_ends)
+            own = self._start.write_ends, self._start.joins_group
+            self._open_jobs = OpenJobs(self, job, begun_execution(self), *own)
         further_jobs = self._open_jobs.pipe if self._open_jobs is not None else None
         with self._start.handed_over(further_jobs) if self._start else nullcontext(), stop_signals_held():
             super().fork_work_horse(job, queue)

@@ -249,7 +249,7 @@ ALTER TABLE ticker.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 CREATE TABLE ticker.functions (
     name ticker.ticker_named NOT NULL,
     batch ticker.ticker_batch DEFAULT 1 NOT NULL,
-    announced_at ticker.ticker_moment NOT NULL
+    announced_at ticker.ticker_moment
 );
 CREATE TABLE ticker.installation (
     single boolean DEFAULT true NOT NULL,

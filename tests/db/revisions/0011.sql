@@ -248,7 +248,7 @@ ALTER TABLE ticker.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 CREATE TABLE ticker.functions (
     name ticker.ticker_named NOT NULL,
     batch ticker.ticker_batch DEFAULT 1 NOT NULL,
-    announced_at ticker.ticker_moment NOT NULL,
+    announced_at ticker.ticker_moment,
     concurrency ticker.ticker_batch DEFAULT 1 NOT NULL,
     repeatable boolean DEFAULT false NOT NULL,
     halved_to ticker.ticker_batch,

@@ -2,7 +2,8 @@
 -- is known about them. A start since its last edit shows that a worker knows the function of a task.
 
 -- rule: announcements
--- What workers have announced. They announce again every hour: what they have not is forgotten.
+-- What workers have announced. They announce again every hour: what they have not is forgotten. An application says only how a job may
+-- run a function.
 (SELECT * FROM {schema}.functions WHERE announced_at > clock_timestamp() - interval '3 hours')
 
 -- rule: unknown_function
@@ -39,6 +40,19 @@ ORDER BY f.name
 ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.concurrency,
     repeatable = excluded.repeatable, announced_at = excluded.announced_at,
     queues = ARRAY(SELECT DISTINCT unnest(o.queues || excluded.queues) ORDER BY 1)
+
+-- name: declare_functions
+-- Stores how a job may run the tasks of functions, as the application that has registered them says before a worker announces them.
+-- With `replaces`, also changes what is stored. Otherwise an application's transaction stores what is missing, unless another one
+-- does: none waits for another.
+INSERT INTO {schema}.functions AS o (name, batch, concurrency, repeatable)
+SELECT f.* FROM unnest(%(names)s::text[], %(batches)s::integer[], %(concurrencies)s::integer[], %(repeatables)s::boolean[])
+    AS f (name, batch, concurrency, repeatable)
+WHERE %(replaces)s::boolean OR NOT EXISTS (SELECT FROM {schema}.functions k WHERE k.name = f.name)
+    AND pg_try_advisory_xact_lock('{schema}.functions'::regclass::oid::bigint)
+ORDER BY f.name
+ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.concurrency, repeatable = excluded.repeatable
+    WHERE (o.batch, o.concurrency, o.repeatable) IS DISTINCT FROM (excluded.batch, excluded.concurrency, excluded.repeatable)
 
 -- name: functions
 -- Returns the functions that workers have announced.

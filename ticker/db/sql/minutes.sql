@@ -132,6 +132,15 @@ FROM (SELECT coalesce((SELECT xact FROM {schema}.closed_minutes WHERE at = %(at)
     pg_current_xact_id()::text::bigint) AS horizon) s
 WHERE c.at IN (%(at)s::timestamptz, {last_of_hour})
 
+-- name: measure_functions
+-- Stores how long a run of each function takes: the mean of those that ended in the ten minutes up to %(at)s.
+UPDATE {schema}.functions f SET mean_ms = m.mean_ms FROM (
+    SELECT function, greatest(sum(took_ms) / sum(started), 1) AS mean_ms FROM {schema}.minutes
+    WHERE at > %(at)s::timestamptz - interval '10 minutes' AND at <= %(at)s::timestamptz AND started > 0 AND outcome <> 'lost'
+    GROUP BY function) m
+WHERE f.name = m.function AND f.mean_ms IS DISTINCT FROM m.mean_ms
+  AND f.name = ANY (ARRAY(SELECT name FROM {schema}.functions ORDER BY name FOR NO KEY UPDATE SKIP LOCKED))
+
 -- name: apply_changes
 -- Applies the changes of closed minutes, and deletes them. A change that was in the minute's snapshot is counted already. Returns
 -- how many changes are done with. The rows of hours are locked first, in order. A function beyond the 200 of the minute counts as `(other)`.

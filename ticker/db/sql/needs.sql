@@ -13,7 +13,7 @@ FROM (SELECT {now} AS now) i
 -- Lists what is due of the tasks that may run, or of those on a sample of the table's pages. Only for interval tasks without limits
 -- is it known when they run: `every` is null for the others. No task runs more often than ticks push. Tasks that have waited for a
 -- pause are let go within their interval.
-SELECT t.queue, t.function, coalesce(f.batch, 1) AS batch, coalesce(f.concurrency, 1) AS concurrency, e.every, t.phase_ms IS NOT NULL AS is_spread,
+SELECT t.queue, t.function, {packed t} AS batch, coalesce(f.concurrency, 1) AS concurrency, e.every, t.phase_ms IS NOT NULL AS is_spread,
     CASE WHEN t.pause_id IS NULL THEN date_part('epoch', t.next_run - i.now) ELSE e.every * mod(t.id * 0.6180339887498949, 1)::float8 END AS due
 FROM (SELECT {now} AS now) i, {schema}.tasks t TABLESAMPLE SYSTEM (%(percent)s::float4) REPEATABLE (1) {announced t}, LATERAL (
     SELECT CASE WHEN t.kind = 'interval' AND t.limits IS NULL THEN greatest({interval_ms t}, %(tick_ms)s) / 1000.0::float8 END AS every) e

@@ -19,6 +19,11 @@ coalesce(%(now)s::timestamptz, clock_timestamp())
 (SELECT (a.last_report->>'tick_ms')::bigint FROM {schema}.tickers a WHERE a.last_report->>'ended' IS NULL
     AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1)
 
+-- rule: crews
+-- The workers that the last tick saw, if a ticker is alive: those that listen to the same queues, and how many are busy.
+(SELECT a.last_report->'crews' FROM {schema}.tickers a WHERE a.last_report ? 'crews' AND a.last_report->>'ended' IS NULL
+    AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1)
+
 -- rule: silent_at
 -- The time from which the ticker counts as gone, unless it ticks earlier.
 t.last_tick_at + greatest(interval '90 s', 3 * (t.last_report->>'tick_ms')::bigint * interval '1 ms')
@@ -242,7 +247,7 @@ CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now 
             greatest(i.now, {soonest_due t}))) END
 
 -- rule: announced
--- Joins the function f of the task t, if a worker has announced it.
+-- Joins the function f of the task t, if a worker has announced it, or an application has declared it.
 LEFT JOIN {schema}.functions f ON f.name = t.function
 
 -- rule: claimed
@@ -258,7 +263,13 @@ CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concu
 
 -- rule: batch
 -- How many tasks of the announced function f one job may carry.
-CASE {apart t} WHEN '' THEN coalesce(f.batch, 1) WHEN 'halved' THEN f.halved_to ELSE coalesce(t.share, 1) END
+CASE {apart t} WHEN '' THEN {packed t} WHEN 'halved' THEN f.halved_to ELSE coalesce(t.share, 1) END
+
+-- rule: packed
+-- As many tasks as the slots of the function f begin within half a tick, if each run takes the measured mean. Until that is known, as
+-- many as begin at once, or the whole batch without `concurrency`.
+coalesce(least(f.batch, greatest(f.concurrency,
+    coalesce(f.concurrency * {tick_ms} / (2 * f.mean_ms), CASE f.concurrency WHEN 1 THEN f.batch END))), 1)
 
 -- rule: apart
 -- Why the process of the task's job takes in no further jobs: it carries suspects or guilty tasks, or the size of groups is halved.

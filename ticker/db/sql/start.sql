@@ -60,11 +60,11 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 
 -- rule: unrecorded
 -- The refusals that leave no record.
-('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed', 'unknown_here')
+('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed', 'unknown_here', 'no_slot')
 
 -- rule: goes_back
 -- The refusals after which an occurrence or a planned run goes back to its row, with this reason: it is pushed again.
-('limited', 'postponed', 'unknown_here')
+('limited', 'postponed', 'unknown_here', 'no_slot')
 
 -- rule: plan_goes_back
 -- The same for the decision t on a planned run. One that meets the run at work starts after it.
@@ -238,12 +238,14 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- Decides the same about tasks that may have limits, while pauses may be in force. A task that may start also needs a slot of each of its keys, all or none.
 -- If it has not got them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested
 -- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
--- goes back: an older one is dropped as `superseded`. If this worker does not know the function, another worker may: the occurrence
--- goes back (`unknown_here`), and ticks drop it after ten minutes without a start of the function.
+-- goes back: an older one is dropped as `superseded`. With a reason in `back`, no run starts: a group gives its tasks back. If this
+-- worker does not know the function, another worker may: the occurrence goes back (`unknown_here`), and ticks drop it after ten minutes
+-- without a start of the function.
 {judged_starts t}
 ), judged AS MATERIALIZED (
     SELECT j.*, CASE WHEN j.own_verdict = 'unknown_function' THEN CASE WHEN {outlived j} THEN 'superseded' ELSE 'unknown_here' END
-        WHEN j.own_verdict IS NULL AND {covered j} THEN {put_off j} ELSE j.own_verdict END AS verdict FROM judged_alone j
+        WHEN j.own_verdict IS NOT NULL THEN j.own_verdict WHEN {covered j} THEN {put_off j}
+        WHEN %(back)s::text IS NOT NULL THEN CASE WHEN {outlived j} THEN 'superseded' ELSE %(back)s::text END END AS verdict FROM judged_alone j
 {found_slots}
 ), ruled AS MATERIALIZED (
     SELECT j.*, s.full_key, s.retry_at, r.refusal,
@@ -255,6 +257,14 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
     {take_slots}
 ), {noted_workers}
 {decided_starts t}
+
+-- name: runs_alone
+-- Returns the task if it is a suspect or guilty.
+SELECT t.id FROM {schema}.tasks t WHERE t.id = %(task_id)s AND {suspected t}
+
+-- name: put_back_planned
+-- Gives planned runs back that their group cannot begin: ticks push them again.
+UPDATE {schema}.runs SET state = 'planned', pushed_at = NULL, reason = %(reason)s WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
 
 -- rule: final
 -- The decision on a planned run is written: it starts, or is dropped.

@@ -424,6 +424,11 @@ ORDER BY s.queue
 ON CONFLICT (at, queue) DO UPDATE SET samples = m.samples + 1, listening = m.listening + excluded.listening,
     busy = m.busy + excluded.busy, waiting = m.waiting + excluded.waiting
 
+-- name: idle_worker
+-- Returns whether the last tick saw an idle worker that listens to the queue of one of these tasks.
+SELECT EXISTS (SELECT FROM jsonb_array_elements({crews}) c, {schema}.tasks t
+    WHERE t.id = ANY (%(task_ids)s::bigint[]) AND c->0 ? t.queue AND c->1 > c->2) AS is_idle
+
 -- name: deregister
 -- Records that a ticker ended cleanly. Its row stays for a day: a heartbeat ahead of the clock shows that the clock was
 -- set back.

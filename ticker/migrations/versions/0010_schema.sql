@@ -511,11 +511,12 @@ CREATE TABLE templates (
     PRIMARY KEY (owner_type, name)
 );
 
--- What workers have announced: the functions that they know, and how many tasks of each function one job may carry.
+-- What workers have announced: the functions that they know, and how many tasks of each function one job may carry. Without
+-- `announced_at`, only an application has declared the function.
 CREATE TABLE functions (
     name ticker_named PRIMARY KEY,
     batch ticker_batch DEFAULT 1 NOT NULL,
-    announced_at ticker_moment NOT NULL
+    announced_at ticker_moment
 );
 
 -- One row per ticker process: its heartbeat.

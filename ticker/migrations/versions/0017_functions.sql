@@ -1,9 +1,11 @@
 -- Functions that no worker has announced.
 
 CREATE DOMAIN ticker_queues AS text[] CHECK (octet_length(VALUE::text) <= 1000000);
--- The queues of the workers that have announced the function.
+-- The queues of the workers that have announced the function. How long a run of it takes on average, in milliseconds, by the last
+-- minutes in which some have ended.
 ALTER TABLE functions
-    ADD COLUMN queues ticker_queues DEFAULT '{}' NOT NULL;
+    ADD COLUMN queues ticker_queues DEFAULT '{}' NOT NULL,
+    ADD COLUMN mean_ms bigint CONSTRAINT functions_mean_ms CHECK (mean_ms > 0);
 
 -- For the names of all functions of tasks: one look-up for each name, however many tasks there are.
 CREATE INDEX tasks_function ON tasks (function);

@@ -44,8 +44,8 @@ REFILLS = (
     Mutant(
         "suspect-joins-a-group",
         "wrappers/rq/prepared_start.py",
-        'not self._database.execute("runs_alone"',
-        'not False and ("runs_alone"',
+        "return len(args) == 2 and not",
+        "return len(args) == 2 or not",
         "A single job of a task that runs alone gets a process of its own.",
         (f"{REFILL}test_a_single_job_of_a_task_that_runs_alone_and_a_planned_run_get_their_own_processes",),
     ),

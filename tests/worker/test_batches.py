@@ -323,7 +323,13 @@ def test_a_launcher_announces_its_functions_and_their_batches(environ, db, store
     assert db.execute("SELECT count(DISTINCT value) FROM ticker.tasks, jsonb_each_text(batch_jobs)").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("batch", [0, -1, 1001, "50", True, 1.5, None])
+@pytest.mark.parametrize("batch", [0, -1, 1001, "50", True, 1.5])
 def test_a_batch_is_a_number_of_tasks(batch):
     with pytest.raises(BadInput, match="batch"):
         registry.task("x", batch=batch)
+
+
+@pytest.mark.parametrize(("given", "batch"), [({}, 1), ({"concurrency": 100}, 1000), ({"batch": 7}, 7)])
+def test_a_batch_is_the_upper_bound_of_a_group_unless_it_is_given(given, batch, function):
+    function("x", **given)(lambda: None)
+    assert registry.functions()["x"].batch == batch

@@ -135,7 +135,7 @@ def test_nothing_new_begins_in_a_process_that_will_be_killed(db, store, queue):
     work(patch=FUNCTIONS)
     assert outcomes(db)["swallows"] == "killed"
     assert "third" not in outcomes(db)
-    assert tick(store, queue).swept.repushed == 1
+    assert tick(store, queue).due.enqueued == 1
 
 
 def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, store, queue):
@@ -168,7 +168,7 @@ def test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pu
         (folder / "go").touch()
         process.communicate()
     assert len(outcomes(db)) == 2
-    assert tick(store, queue).swept.repushed == 1
+    assert tick(store, queue).due.enqueued == 1
     work(patch=FUNCTIONS)
     assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 3
 

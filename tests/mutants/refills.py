@@ -92,10 +92,10 @@ REFILLS = (
     Mutant(
         "unstarted-tasks-kept",
         GROUP,
-        "if now > job.until or not may_begin",
-        "if not may_begin",
-        "Tasks that cannot begin within one tick go back, so that another process can run them.",
-        (f"{REFILL}test_tasks_that_cannot_begin_within_one_tick_go_back",),
+        "or not (closes or now > self._looks_at)",
+        "or not closes",
+        "Tasks that wait for a slot for over a tick go back while another worker is idle, so that it can run them.",
+        (f"{REFILL}test_a_task_without_a_slot_goes_back_to_its_row_while_another_worker_is_idle",),
     ),
     Mutant(
         "one-task-twice-in-a-statement",

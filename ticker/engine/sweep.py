@@ -106,7 +106,9 @@ def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
         states = queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])
-        gone = [(run, state) for run, state in zip(runs, states, strict=True) if state in (JobState.MISSING, JobState.DEAD)]
+        gone = [
+            (run, state) for run, state in zip(runs, states, strict=True) if state in (JobState.MISSING, JobState.DEAD)
+        ]
         dead = [run.id for run, state in gone if state is JobState.DEAD and not run.is_young]
         packed = queue.fitting(jobs.packed(store.installation, [run for run, _ in gone if run.id not in dead]))
         queue.forget([job.spec.job_id for job in packed])

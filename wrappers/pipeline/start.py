@@ -344,7 +344,9 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.NO_SLOT:
             return "its group had no free slot, or began nothing new; it is pushed again"
         case Reason.SUPERSEDED:
-            return "a limit, a pause, a lack of slots or an unknown function kept it waiting, and a newer occurrence waits"
+            return (
+                "a limit, a pause, a lack of slots or an unknown function kept it waiting, and a newer occurrence waits"
+            )
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

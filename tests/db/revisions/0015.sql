@@ -188,7 +188,7 @@ CREATE FUNCTION ticker.limit_keys(wanted text[]) RETURNS void
                   LIMIT 1) l ON (true))
            WHERE (NOT (EXISTS ( SELECT
                     FROM ticker.limited_keys same
-                   WHERE (((same.key)::text = w.key) AND (NOT (((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
+                   WHERE (((same.key)::text = w.key) AND (NOT (((((same.limited_by)::text IS DISTINCT FROM (l.key)::text) OR ((same.concurrency)::integer IS DISTINCT FROM (l.concurrency)::integer)) OR ((same.burst)::integer IS DISTINCT FROM (l.burst)::integer)) OR (same.token_us IS DISTINCT FROM (ceil((((((l.burst)::integer * (l.period_ms)::bigint))::numeric * 1000.0) / (l.rate)::numeric)))::bigint)))))))
            ORDER BY w.key ON CONFLICT(key) DO UPDATE SET limited_by = excluded.limited_by, concurrency = excluded.concurrency, burst = excluded.burst, token_us = excluded.token_us;
  INSERT INTO ticker.slots (key, kind, n)  SELECT k.key,
              one.kind,

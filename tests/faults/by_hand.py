@@ -265,6 +265,19 @@ class Book:
         self.pushed(f"r{self._ids}", at)
         return self._ids
 
+    def again(self, run: int, at: float) -> None:
+        """A planned run starts, 10 ms before its function begins."""
+        row = self._tasks[self._runs[run]["task_id"]]
+        taken = self._taken(row, None, at, f"token-{run}")
+        new = {"state": "running", "started_at": self.wall(at), "until": taken["running_until"], "token": f"token-{run}",
+               "job_id": f"r{run}", "function": row["function"], "occurrence": None, "every_ms": row["every_ms"],
+               "tolerance_ms": row["tolerance_ms"], "attempt": 1}  # fmt: skip
+        self._xid += 1
+        self._runs[run] |= new
+        self._change("runs", "U", at, run, {}, new, self._xid)
+        self.change(row["id"], at, xid=self._xid, **taken)
+        self.begin(run, at + 0.01)
+
     def round(self, task: int, at: float, *, lasts: float = 0.1) -> int:
         """A whole life of one occurrence: due, pushed and started at `at`; brought there by hand if it is not due then."""
         if self._tasks[task]["next_run"] != self.wall(at):

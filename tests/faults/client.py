@@ -16,7 +16,7 @@ import psycopg
 
 import ticker
 from tests.faults import keys, wide
-from tests.faults.groups import DEEDS
+from tests.faults.groups import CROWD, DEEDS, SLEEPS
 from tests.faults.journal import Journal
 from tests.faults.stage import Edits
 from ticker import owners
@@ -41,6 +41,9 @@ STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
 )
 GROUPED: dict[str, Any] = {"every": "6s", "tolerance": "1s", "box": "1500ms"}
 ATTEMPTED_AGAIN = {"every": "15s", "retries": 1, "backoff": "1s"}
+# Half of the crowd is due at the same time, the others are spread over the interval.
+CROWDED: dict[str, Any] = {"every": "40s", "tolerance": "2s", "box": "26s", "queue": CROWD}
+IN_STEP, SPREAD = 30, 30  # tasks, whatever the load is: they sleep
 NEIGHBOURS, WITH_RETRIES = 8, 2  # of each function that runs in groups: they do nothing to others
 # With limits: runs that hold off their key, work in pieces, or fail and are attempted again.
 LIMITED: tuple[tuple[str, str, keys.Keys, dict[str, Any]], ...] = (
@@ -64,6 +67,7 @@ class Cast:
     steady: list[int] = field(default_factory=list)
     nasty: list[int] = field(default_factory=list)
     poison: list[int] = field(default_factory=list)
+    crowd: list[int] = field(default_factory=list)
 
 
 def create_owners(db: psycopg.Connection[Any]) -> None:
@@ -107,6 +111,10 @@ def register_cast(
             fields = GROUPED | (ATTEMPTED_AGAIN if number < WITH_RETRIES else {})
             name, kwargs = f"{function} {number}", {"number": number, "password": ARGUMENT_SECRET}
             cast.nasty.append(register(function, name=name, kwargs=kwargs, **fields))
+    for number in range(IN_STEP + SPREAD):
+        first = datetime.now(UTC) + timedelta(seconds=40 * max(number - IN_STEP, 0) / SPREAD)
+        kwargs = {"number": number, "sleeps": SLEEPS[number % len(SLEEPS)]}
+        cast.crowd.append(ticker.register(db, CROWD, name=f"crowd {number}", first=first, kwargs=kwargs, **CROWDED).id)
     for number, (function, every, own, more) in enumerate(LIMITED if limits else ()):
         fields = {"name": f"{function} {number}", "every": every, **limited(own, {"number": number}), **more}
         cast.nasty.append(ticker.register(db, function, **fields).id)
@@ -210,7 +218,7 @@ class Client(threading.Thread):
             self._do("resume", task, None, lambda db: ticker.resume(db, task))
 
     def _run_now(self) -> None:
-        task = self._some_task()
+        task = (self._draw.random() < 0.5 and self._busy_task()) or self._some_task()
         within = self._draw.choice([None, "2s"])
         self._do("run_now", task, None, lambda db: ticker.run_now(db, task, once_within=within))
 
@@ -245,6 +253,12 @@ class Client(threading.Thread):
 
     def _some_task(self) -> int:
         return self._draw.choice(sorted(self._tasks))
+
+    def _busy_task(self) -> int | None:
+        """Returns a task of the crowd that a run is at work for, as for a webhook that arrives during a poll."""
+        query = "SELECT task_id FROM ticker.runs WHERE state = 'running' AND function = %s ORDER BY task_id"
+        tasks = [task for (task,) in self._connected().execute(query, [CROWD])]
+        return self._draw.choice(tasks) if tasks else None
 
     def _do(
         self, op: str, task: int | None, owner: int | None, act: Callable[[psycopg.Connection[Any]], Any], **more: Any

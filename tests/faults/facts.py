@@ -50,6 +50,8 @@ class Setup:
     poison: frozenset[int]
     steady: frozenset[int]
     repeatable: frozenset[str]  # functions
+    crowd: frozenset[int] = frozenset()  # the tasks of the large group
+    longest_poll: float = 0.0  # of them
 
 
 @dataclass(frozen=True, slots=True)

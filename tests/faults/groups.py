@@ -1,7 +1,8 @@
 """What the tasks of a fault run do of which many run in one process: on an event loop, or in threads.
 
 Most runs behave well. A task whose arguments name a deed does it in one run of SELDOM, and says so first, so that the
-checker knows what its neighbours had to bear.
+checker knows what its neighbours had to bear. The tasks of the crowd share a large group; each run sleeps for a time that
+depends on the task alone.
 """
 
 import asyncio
@@ -23,7 +24,10 @@ from wrappers import Run, task
 
 BATCH, AT_ONCE = 24, 8
 SELDOM = 10
-LOOP, THREADS = "poll.together", "poll.in_threads"
+LOOP, THREADS, CROWD = "poll.together", "poll.in_threads", "poll.crowd"
+SLOTS = 100  # of the crowd
+SLEEPS = (2.0, 2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)  # seconds, of the tasks of the crowd in turn
+SLOW_BEAT = 0.5  # seconds: so many runs at the same time say less of themselves
 MEGABYTE = 2**20
 LEFT_TO_ALL = 8 * MEGABYTE  # of address space, and so many descriptors, while a run uses up the rest
 DESCRIPTORS = 200
@@ -63,6 +67,15 @@ def in_threads(run: Run, deed: str = "", **kwargs: Any) -> int:
         return 1
 
 
+@task(CROWD, batch=SLOTS, concurrency=SLOTS)
+async def crowd(run: Run, sleeps: float, **kwargs: Any) -> int:
+    """Waits for a slow mailbox."""
+    witness = Witness(run)
+    with said(run, witness, CROWD, kwargs | {"sleeps": sleeps}):
+        await _waits(witness, sleeps, beat=SLOW_BEAT)
+        return 1
+
+
 def _a_while(run: Run) -> float:
     """Seconds, well within its box."""
     return random.uniform(0.05, min(0.5, run.quota.remaining / 2))
@@ -76,11 +89,11 @@ def _notes_its_place(run: Run, witness: Witness) -> None:
         witness.says("does", deed="")
 
 
-async def _waits(witness: Witness, seconds: float) -> None:
+async def _waits(witness: Witness, seconds: float, *, beat: float = BEAT) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         witness.says("beat")
-        await asyncio.sleep(min(BEAT, left))
+        await asyncio.sleep(min(beat, left))
     witness.says("beat")
 
 
@@ -190,6 +203,7 @@ IN_THREADS: dict[str, Callable[[Witness], None]] = {
 }  # fmt: skip
 
 DEEDS = {LOOP: (*INSTANT, *ON_LOOP), THREADS: (*INSTANT, *IN_THREADS)}
+GROUPED = frozenset({*DEEDS, CROWD})
 
 
 # ---------------------------------------------------------------------------------------------------- want of anything

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from tests.faults import keys, wide
 from tests.faults.client import wait_for
-from tests.faults.groups import DEEDS
+from tests.faults.groups import CROWD, DEEDS
 from tests.faults.restore import can_adopt, copy_database, restore
 from tests.faults.stage import Process, Stage, children_of
 from ticker.errors import TickerError
@@ -33,7 +33,7 @@ Act = Callable[[Stage, Random], AbstractContextManager[str]]
 @dataclass(frozen=True)
 class Kind:
     """`least` and `most` are seconds; both 0 for what happens in an instant. The domain ALONE has a storm for itself, once
-    in a run, for SHARE of the run's length within these bounds."""
+    in a run, for SHARE of the run's length within these bounds. `calm`: the shortest calm after its storm."""
 
     name: str
     domain: str
@@ -41,22 +41,25 @@ class Kind:
     most: float
     effects: tuple[str, ...]
     act: Act
+    calm: float = 0.0
 
 
 KINDS: dict[str, Kind] = {}
 LONG_RUN = "SELECT id FROM ticker.runs WHERE state = 'running' AND function = 'poll.lasts'"
 GROUP = (
     "SELECT pid FROM ticker.runs WHERE state = 'running' AND function = ANY (%s) AND pid IS NOT NULL"
-    " GROUP BY pid HAVING count(*) > 2 LIMIT 1"
+    " GROUP BY pid HAVING count(*) > %s LIMIT 1"
 )
+MANY, TURN = 20, 45.0  # active runs of the large group; seconds in which it has so many at least once
+LONG_CALM = 115.0  # seconds: long enough for L7 and, after it, two intervals of the crowd
 
 
 def kind(
-    domain: str, least: float = 0.0, most: float = 0.0, *effects: str
+    domain: str, least: float = 0.0, most: float = 0.0, *effects: str, calm: float = 0.0
 ) -> Callable[[Callable[[Stage, Random], Iterator[str]]], Act]:
     def register(body: Callable[[Stage, Random], Iterator[str]]) -> Act:
         act = contextmanager(body)
-        KINDS[body.__name__] = Kind(body.__name__, domain, least, most, effects, act)
+        KINDS[body.__name__] = Kind(body.__name__, domain, least, most, effects, act, calm)
         return act
 
     return register
@@ -111,7 +114,7 @@ def redis_killed(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("redis", 0.1, 3, "wipe", "redis_down")
 def redis_killed_in_mid_group(stage: Stage, draw: Random) -> Iterator[str]:
-    yield from _without_redis(stage, f"redis, {'in' if _group(stage) else 'not in'} a group")
+    yield from _without_redis(stage, f"redis, {'in' if _some_group(stage, draw) else 'not in'} a group")
 
 
 @kind("redis", 1, 8, "redis_down")
@@ -206,7 +209,7 @@ def postgres_away_in_mid_run(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("postgres", 0.1, 3, "postgres_down")
 def postgres_killed_in_mid_group(stage: Stage, draw: Random) -> Iterator[str]:
-    yield from _without_postgres(stage, f"postgres, {'in' if _group(stage) else 'not in'} a group")
+    yield from _without_postgres(stage, f"postgres, {'in' if _some_group(stage, draw) else 'not in'} a group")
 
 
 @kind("postgres", 0, 1, "postgres_down")
@@ -314,7 +317,7 @@ def horse_killed(stage: Stage, draw: Random) -> Iterator[str]:
 @kind("workers")
 def group_hit(stage: Stage, draw: Random) -> Iterator[str]:
     """Kills a process with several active runs, as when memory runs out. Or kills its worker, or tells the worker to end."""
-    group = _group(stage)
+    group = _some_group(stage, draw)
     process = next((one for one in stage.workers if group in one.level(1)), None) or _busy(stage, draw)
     horse, worker = 1, 0
     match draw.choice(["horse", "worker", "terminate"]):
@@ -324,6 +327,22 @@ def group_hit(stage: Stage, draw: Random) -> Iterator[str]:
             yield _kill_level(process, worker)
         case _:
             yield _sent(process, signal.SIGTERM)
+
+
+@kind(ALONE, calm=LONG_CALM)
+def crowd_killed(stage: Stage, draw: Random) -> Iterator[str]:
+    """Kills the process of the large group: each of its active runs is a suspect."""
+    process, active = _of_the_crowd(stage)
+    yield f"{_kill_level(process, 1)}, {active} active runs"
+
+
+@kind(ALONE, calm=LONG_CALM)
+def crowd_lost(stage: Stage, draw: Random) -> Iterator[str]:
+    """Kills the worker of the large group, its supervisor and its process, as when their host dies."""
+    process, active = _of_the_crowd(stage)
+    for pid in (process.pid, *process.level(0), *process.level(1)):
+        process.send(signal.SIGKILL, pid)
+    yield f"{process.name}, {active} active runs"
 
 
 @kind("workers")
@@ -543,17 +562,30 @@ def _busy(stage: Stage, draw: Random) -> Process:
     return draw.choice(stage.workers)
 
 
-def _group(stage: Stage) -> int:
-    """Returns a process that has several active runs, or 0 if none is found in time."""
+def _some_group(stage: Stage, draw: Random) -> int:
+    """Returns the process of a small group or of the crowd."""
+    return _group(stage, draw.choice([[*DEEDS], [CROWD]]), 2, IN_MID_RUN)
+
+
+def _group(stage: Stage, functions: list[str], more_than: int, patience: float) -> int:
+    """Returns a process that has more active runs than that, or 0 if none is found in time."""
     found: list[int] = []
 
     def search(db: psycopg.Connection[Any]) -> bool:
-        found[:] = [pid for (pid,) in db.execute(GROUP, [[*DEEDS]])]
+        found[:] = [pid for (pid,) in db.execute(GROUP, [functions, more_than])]
         return bool(found)
 
     with stage.database() as db:
-        wait_for(lambda: search(db), IN_MID_RUN, pause=0.02)
+        wait_for(lambda: search(db), patience, pause=0.02)
     return next(iter(found), 0)
+
+
+def _of_the_crowd(stage: Stage) -> tuple[Process, int]:
+    """Returns the worker whose process has most of the crowd's active runs, and their number."""
+    group = _group(stage, [CROWD], MANY, TURN)
+    with stage.database() as db:
+        row = db.execute("SELECT count(*) FROM ticker.runs WHERE state = 'running' AND pid = %s", [group]).fetchone()
+    return next((one for one in stage.workers if group in one.level(1)), stage.workers[-1]), row[0] if row else 0
 
 
 def _without_postgres(stage: Stage, target: str = "postgres") -> Iterator[str]:

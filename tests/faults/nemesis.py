@@ -43,7 +43,7 @@ def schedule(
     out = {ALONE} | (set() if own_hosts else {"cable"}) | (set() if limits else {LIMITS})
     turn = [kind for kind in kinds if kind.domain not in out]
     alone = [kind for kind in kinds if kind.domain == ALONE and (only or seconds >= LONG_ENOUGH)]
-    left = seconds - last_calm(seconds) - sum(lasts(kind, seconds) + CALM for kind in alone)
+    left = seconds - last_calm(seconds) - sum(lasts(kind, seconds) + max(CALM, kind.calm) for kind in alone)
     storms: list[Kind | None] = [None] * max(1, int(left // (storm(seconds) + CALM))) if turn else []
     storms += alone
     draw.shuffle(storms)
@@ -115,8 +115,10 @@ class Nemesis:
         """All storms and calms, the last calm the longest."""
         storms = 1 + max(fault.storm for fault in self._planned)
         for number in range(storms):
-            self._storm([fault for fault in self._planned if fault.storm == number])
-            self._calm(last_calm(seconds) if number == storms - 1 else min(CALM, seconds / 3))
+            faults = [fault for fault in self._planned if fault.storm == number]
+            self._storm(faults)
+            least = last_calm(seconds) if number == storms - 1 else min(CALM, seconds / 3)
+            self._calm(max([least, *(KINDS[fault.kind].calm for fault in faults)]))
 
     def _storm(self, planned: list[Planned]) -> None:
         began = time.monotonic()

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.faults import history, journal, keys
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
 from tests.faults.facts import installation
-from tests.faults.groups import THREADS
+from tests.faults.groups import CROWD, SLEEPS, THREADS
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
@@ -20,7 +20,7 @@ QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing
 RESTARTED = 10.0  # seconds after a calm begins, until which a restart may still show
 BACKLOG = 300.0  # seconds: working off what a storm has left is a matter of the machine, and of no promise
 CAUGHT_UP = 30  # jobs of a queue, some two seconds' work
-LAST_ENDS = 20.0  # seconds that runs and queues are given to end, when the last calm is over
+LAST_ENDS = 25.0  # seconds that runs and queues are given to end, when the last calm is over
 
 
 class NeverBegan(Exception):
@@ -34,7 +34,7 @@ def play(
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
     with (
         Journal(folder) as events,
-        opened(folder, events, own_hosts=own_hosts, pooled=pooled, workers=workers) as stage,
+        opened(folder, events, own_hosts=own_hosts, pooled=pooled, workers=workers, crowd=CROWD) as stage,
     ):
         journal.install_audit(stage.postgres.url)
         planned = schedule(seed, seconds, own_hosts=own_hosts, only=only, limits=limits)
@@ -90,7 +90,8 @@ def prepared(
     stage.journal.write(
         "setup", tick=TICK, seed=seed, minutes=seconds / 60, queue_delay=QUEUE_DELAY, restart=RESTARTED,
         secrets=[SECRET, ARGUMENT_SECRET], strict_children=True,
-        steady=cast.steady, nasty=cast.nasty, poison=cast.poison, repeatable=[THREADS],
+        steady=cast.steady, nasty=cast.nasty, poison=cast.poison, repeatable=[THREADS], crowd=cast.crowd,
+        longest_poll=max(SLEEPS),
     )  # fmt: skip
     yield
 
@@ -156,7 +157,7 @@ def _tickers(stage: Stage, since: float) -> set[int]:
 def _waiting(stage: Stage) -> dict[str, int]:
     """Without what a database that was replaced has left: no worker runs those."""
     with stage.redis() as redis:
-        queues = {name: redis.lrange(f"rq:queue:{name}", 0, -1) for name in ("polling", "slow")}
+        queues = {name: redis.lrange(f"rq:queue:{name}", 0, -1) for name in ("polling", "slow", CROWD)}
     return {
         name: sum(installation(job.decode("utf-8", "replace")) not in stage.edits.replaced for job in jobs)
         for name, jobs in queues.items()

@@ -37,6 +37,7 @@ TICKERS = {"ticker-1": "host-a", "ticker-2": "host-b", "ticker-3": "host-b"}
 HOSTS = ("host-a", "host-b", "host-c", "host-d", "host-app")
 WORKER_HOSTS = ("host-c", "host-d")  # half of the workers on each
 QUEUES = ("polling slow", "slow polling")  # in turn
+CROWD_WORKERS = 3  # on the queue of the large group: one has it, the others listen idly
 # Runs its arguments, and dies when the thread that started it does: nothing is left behind a harness that is killed.
 LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 
@@ -187,7 +188,7 @@ class Stage:
 
     def __init__(
         self, folder: Path, journal: Journal, postgres: embedded.Postgres, valkey: embedded.Valkey,
-        cables: Mapping[str, Cable], started: ExitStack, way: str, workers: int,
+        cables: Mapping[str, Cable], started: ExitStack, way: str, workers: int, crowd: str,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.journal = journal
@@ -205,6 +206,13 @@ class Stage:
                 self.hosts[WORKER_HOSTS[2 * n // workers]],
             )
             for n in range(workers)
+        ]  # fmt: skip
+        self.workers += [
+            self._process(
+                f"worker-{workers + n + 1}", f"-m wrappers --tasks tests.faults.groups {crowd}",
+                self.hosts[WORKER_HOSTS[n % 2]],
+            )
+            for n in range(CROWD_WORKERS if crowd else 0)
         ]  # fmt: skip
 
     def _process(self, name: str, command: str, host: Host) -> Process:
@@ -277,10 +285,10 @@ class Stage:
 
 @contextmanager
 def opened(
-    folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False, workers: int = 4
+    folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False, workers: int = 4, crowd: str = ""
 ) -> Iterator[Stage]:
     """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace. `pooled`: all
-    reach PostgreSQL through PgBouncer in transaction mode."""
+    reach PostgreSQL through PgBouncer in transaction mode. `crowd`: the queue of the large group, with more workers."""
     (folder / "witness").mkdir(mode=0o777)
     subreaper.become_subreaper()
     with ExitStack() as started:
@@ -291,7 +299,7 @@ def opened(
         if pooled:
             way = poolers.through(started.enter_context(poolers.pooler(postgres.url)), postgres.url)
         others = subreaper.children()
-        stage = Stage(folder, journal, postgres, valkey, cables, started, way, workers)
+        stage = Stage(folder, journal, postgres, valkey, cables, started, way, workers, crowd)
         migrations.upgrade(postgres.url)
         try:
             yield stage

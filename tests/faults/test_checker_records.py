@@ -263,6 +263,35 @@ def test_a_job_that_another_worker_took_says_nothing(book: Book) -> None:
     assert broken(book) == {"S9"}
 
 
+@pytest.mark.parametrize("carrier", [None, "b" + 24 * "0"])
+def test_a_record_that_redis_lost_a_job_is_false_where_a_worker_gave_it_back(book: Book, carrier: str | None) -> None:
+    book.process("worker-1#1", -5)
+    _, job = expired(book, carrier=carrier)
+    book.take(job, 5)
+    violations = check(book.history())
+    assert [violation.invariant for violation in violations] == ["S9"]
+    assert "its job was gone, and a worker had taken it, which lived on and gave it back" in violations[0].sentence
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda book: book.process("worker-2#1", -5, 8),
+        lambda book: book.wipe(8),
+        lambda book: book.fault("worker_killed", 8, 8),
+        lambda book: book.close(book.start(book.task(4), 4, 4), 8, "interrupted"),
+    ],
+)
+def test_a_job_that_may_have_died_with_its_worker_was_not_certainly_given_back(
+    book: Book, do: Callable[[Book], object]
+) -> None:
+    book.process("worker-1#1", -5)
+    _, job = expired(book)
+    book.take(job, 5)
+    do(book)
+    assert not [one for one in check(book.history()) if "its job was gone" in one.sentence]
+
+
 def test_a_drop_by_age_says_nothing_about_redis(book: Book) -> None:
     expired(book, at=700)
     assert broken(book) == set()

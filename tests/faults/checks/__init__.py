@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from tests.faults.checks.causes import recorded_as_returned
+from tests.faults.checks.crowd import starts_again
 from tests.faults.checks.findings import Findings, Violation
 from tests.faults.checks.harm import harms_no_other, is_whole, keeps_secrets
 from tests.faults.checks.jobs import bounded, pushed_before
@@ -14,6 +15,7 @@ from tests.faults.checks.liveness import keeps_its_rate, pushed_in_time, starts_
 from tests.faults.checks.neighbours import spares_neighbours
 from tests.faults.checks.records import accounted_for, asked_for
 from tests.faults.checks.recovery import covered_again, ends_in_time
+from tests.faults.checks.requests import starts_after_the_run_at_work
 from tests.faults.checks.room import uses_its_room
 from tests.faults.checks.rows import fenced, obeys_people, reads_its_row
 from tests.faults.checks.starts import dead_in_time, no_overlap, spacing, started_once
@@ -59,6 +61,11 @@ INVARIANTS: Mapping[str, tuple[str, Check]] = {
     "L4": ("3 D + restart after the faults, everything is covered again", covered_again),
     "L5": ("a run has its outcome within B + g + 2 D + 2 s", ends_in_time),
     "L6": ("in a calm, a key with room and due tasks has a start at least every 5 s + D + Q", uses_its_room),
+    "L7": ("in a calm, a task of a large group starts within 3 D + restart + a poll after it is due", starts_again),
+    "L8": (
+        "a run that was asked for is not dropped for a run at work, and starts after it",
+        starts_after_the_run_at_work,
+    ),
     "H": ("the history itself is whole", is_whole),
 }
 

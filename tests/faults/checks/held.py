@@ -7,6 +7,7 @@ from tests.faults.checks.jobs import job_of
 from tests.faults.facts import History, Push
 
 MARGIN = 1.0  # seconds on either side, within which the order of two processes' notes says nothing
+MAY_HAVE_DIED = frozenset({"killed", "interrupted", "lost"})
 SAFE = 3000.0  # seconds for which the shortest-lived job is kept
 
 
@@ -22,6 +23,25 @@ def certainly_held(history: History, task: int, occurrence: int, at: float) -> b
     )
     was_taken = any(since <= take <= until for take in history.takes.get(stored.carrier, ()))
     return not (was_emptied or was_taken or _any_within(history.unknown_takes, since, until))
+
+
+def certainly_given_back(history: History, task: int, occurrence: int, at: float) -> bool:
+    """A worker took the job of this occurrence, and meanwhile no process and no run died, no fault hit, and nothing emptied Redis:
+    the worker gave the occurrence back. False: it is not known."""
+    stored = _stored(history, task, occurrence, at)
+    if stored is None:
+        return False
+    since, until = stored.at - MARGIN, at + MARGIN
+    was_taken = any(stored.at <= take <= at for take in history.takes.get(stored.carrier, ()))
+    a_worker_lived = any(
+        life.name.startswith("worker") and life.begin <= since and life.end >= until for life in history.lives.values()
+    )
+    deaths = [life.end for life in history.lives.values()]
+    deaths += [run.ended.at for run in history.runs.values() if run.ended and run.outcome in MAY_HAVE_DIED]
+    was_disturbed = any(since <= end <= until for end in (*deaths, *history.wipes)) or any(
+        fault.begin <= until and fault.end >= since for fault in history.faults
+    )
+    return was_taken and a_worker_lived and not was_disturbed
 
 
 def _stored(history: History, task: int, occurrence: int, at: float) -> Push | None:

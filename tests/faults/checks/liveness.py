@@ -22,6 +22,19 @@ def windows(history: History) -> list[Calm]:
     return [Calm(calm.begin + left_out, calm.end) for calm in history.calms if calm.end - calm.begin > left_out]
 
 
+def recovery(history: History) -> float:
+    """Returns 3 D + restart + the longest poll: how long the crowd has after a fault, because its suspects run apart first."""
+    return 3 * history.setup.tick + history.setup.restart + history.setup.longest_poll
+
+
+def windows_of(history: History, task: Task) -> list[Calm]:
+    """Returns the windows in which L2 holds for a task. Before that, L7 judges a task of the crowd."""
+    if task.id not in history.setup.crowd:
+        return windows(history)
+    begins = ((calm.begin + recovery(history), calm.end) for calm in history.calms)
+    return [Calm(begin, end) for begin, end in begins if begin < end]
+
+
 def healthy(history: History) -> list[Task]:
     return [task for id_, task in history.tasks.items() if id_ not in history.setup.poison]
 
@@ -66,6 +79,8 @@ def pushed_in_time(history: History) -> Findings:
     limit = history.setup.tick + 1
     calms = windows(history)
     for task in unlimited(history):
+        if task.id in history.setup.crowd:
+            continue  # what the slots of a group cannot begin is not pushed; L2 and L7 judge its starts
         for due in dues(history, task):
             pushed = min(due.until, _first_push(history, task.id, due.occurrence))
             for calm in overlapping(calms, min(due.since, pushed), pushed):
@@ -105,15 +120,15 @@ def overlapping(calms: Sequence[Calm], begin: float, end: float) -> Sequence[Cal
 def starts_often(history: History) -> Findings:
     found = Findings(history)
     for task in unlimited(history):
-        starts = _starts(history, task.id)
+        starts = starts_of(history, task.id)
         for epoch in epochs(history)[task.id]:
             if epoch.version.pushable and epoch.version.kind == "interval":
-                for calm in overlapping(windows(history), epoch.begin, epoch.end):
+                for calm in overlapping(windows_of(history, task), epoch.begin, epoch.end):
                     _no_long_gap(history, task, epoch, calm, starts, found)
     return found
 
 
-def _starts(history: History, task: int) -> list[float]:
+def starts_of(history: History, task: int) -> list[float]:
     """Instants at which scheduled runs of it started."""
     return sorted(run.started.at for run in history.starts.get(task, ()) if run.started and run.kind == "scheduled")
 

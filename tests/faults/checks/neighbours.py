@@ -12,7 +12,7 @@ from tests.faults.checks.jobs import SCHEDULED, job_of
 from tests.faults.checks.keys import keys_of
 from tests.faults.checks.liveness import windows
 from tests.faults.facts import History, Moment, Push, Run, Version
-from tests.faults.groups import DEEDS, LOOP
+from tests.faults.groups import GROUPED, LOOP
 from tests.faults.polls import BEAT
 from tests.faults.trail import micros
 
@@ -34,7 +34,7 @@ def spares_neighbours(history: History) -> Findings:
             _counts_for_nothing(history, run, found)
         if run.started and run.kind == "retry":
             _was_allowed(history, run, found)
-        if run.started and run.ends and run.function in DEEDS:
+        if run.started and run.ends and run.function in GROUPED:
             _is_over(history, run, found)
             _runs_alone(history, run, found)
     return found

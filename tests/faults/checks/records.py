@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.faults.checks import excuses
 from tests.faults.checks.causes import true_causes
 from tests.faults.checks.findings import Findings
-from tests.faults.checks.held import certainly_held
+from tests.faults.checks.held import certainly_given_back, certainly_held
 from tests.faults.checks.jobs import PLANNED, SCHEDULED
 from tests.faults.checks.wide import loses_no_single_time
 from tests.faults.facts import Event, History, Push, Run, Task, Version, installation
@@ -112,13 +112,19 @@ def _was_overtaken(history: History, duplicate: Run) -> bool:
 def _is_true_of_redis(history: History, run: Run, found: Findings) -> None:
     """What a ticker recorded because of the job's state in Redis."""
     claim = _claim(history, run)
-    if claim and found.judge(not certainly_held(history, run.task, run.occurrence or 0, run.created.at)):
-        found.blame(
-            run.task,
-            run.created.at,
-            f"task {run.task}: run {run.id} says at {history.seconds(run.created.at)} s of occurrence {run.occurrence} that"
-            f" {claim}, and Redis held it",
-        )
+    if claim is None:
+        return
+    facts = [(certainly_held, "Redis held it")]
+    if run.reason == "expired":
+        facts.append((certainly_given_back, "a worker had taken it, which lived on and gave it back"))
+    for contradicts, fact in facts:
+        if found.judge(not contradicts(history, run.task, run.occurrence or 0, run.created.at)):
+            found.blame(
+                run.task,
+                run.created.at,
+                f"task {run.task}: run {run.id} says at {history.seconds(run.created.at)} s of occurrence {run.occurrence}"
+                f" that {claim}, and {fact}",
+            )
 
 
 def _claim(history: History, run: Run) -> str | None:

@@ -27,7 +27,9 @@ def _is_covered(history: History, task: Task, calm: Calm, found: Findings) -> No
     before, after = task.version_at(calm.begin), task.version_at(calm.end)
     if before is None or after is None or not before.pushable or not _untouched(history, task, calm):
         return
-    still_due = None if has_keys(task) else _still_due(history, task, before, after, calm)
+    still_due = (
+        None if has_keys(task) or task.id in history.setup.crowd else _still_due(history, task, before, after, calm)
+    )
     wrong = still_due or _still_wiped(history, task, after, calm)
     if found.judge(wrong is None):
         found.blame(

@@ -193,9 +193,15 @@ def pieces_outlive_the_history(history: History, run: Run) -> bool:
 
 
 def was_ruled_out(runs: Iterable[Run], begin: float, end: float) -> str | None:
-    """The guard dropped a job of the task by a rule of spacing: the next one comes an interval later."""
+    """The guard dropped an occurrence of the task by a rule of spacing: the next one comes an interval later. The drop of a run
+    that was asked for delays nothing."""
     for run in runs:
-        if run.outcome == "dropped" and run.reason in RULED_OUT and begin <= run.created.at <= end:
+        if (
+            run.kind == "scheduled"
+            and run.outcome == "dropped"
+            and run.reason in RULED_OUT
+            and begin <= run.created.at <= end
+        ):
             return f"dropped {run.reason}"
     return None
 

@@ -3,7 +3,11 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
+from threading import Thread
 
 import pytest
 import yaml
@@ -111,6 +115,55 @@ def test_one_statement_gives_all_mailboxes_their_task(application, db):
         give_tasks(session)
     tasks = ticker.list_tasks(db)
     assert [(task.every_ms, task.spread, task.keep) for task in tasks] == [(300_000, True, "problems")] * 2
+
+
+@pytest.mark.slow
+def test_the_mailboxes_of_the_first_week_are_polled_in_a_group_and_slow_down(application, db, environ, tmp_path):
+    """As a worker sees the page, with httpx2 in place of httpx, and a provider that answers 429 to one of them."""
+    files = shown(DOCS / "quickstart.md") | {"httpx.py": "from httpx2 import *\n"}
+    engine = application(
+        "guides/first-week", **{"myapp/models.py": files["myapp/models.py"], "httpx.py": files["httpx.py"]}
+    )
+    procfile = dict(re.findall(r"^(release|ticker|worker): (.+)$", text("guides/first-week"), flags=re.MULTILINE))
+    from myapp.channels import add_channel
+    from myapp.hooks import new_mail
+
+    for step in procfile["release"].split(" && "):
+        run(tmp_path, *step.split())
+    assert [(limit.key, limit.concurrency) for limit in ticker.list_limits(db)] == [("mail.example.org", 50)]
+    with Session(engine) as session, session.begin(), provider() as url:
+        for host in ("mail.example.org", "busy.example.org"):
+            channel = add_channel(session, host)
+            session.flush()
+            new_mail(session, channel)
+        session.commit()
+        db.execute("UPDATE ticker.tasks SET kwargs = jsonb_build_object('url', %s || limits[1])", [url])
+        run(tmp_path, "ticker", "tick")
+        run(tmp_path, *procfile["worker"].split(), "--burst")
+    assert {one.outcome: one.result for one in ticker.list_runs(db)} == {"succeeded": 2, "held_off": None}
+
+
+@contextmanager
+def provider() -> Iterator[str]:
+    """Serves two messages, and 429 for the busy host."""
+
+    class Messages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_busy = "busy" in self.path
+            body = b"" if is_busy else b'["one", "two"]'
+            self.send_response(429 if is_busy else 200)
+            self.send_header("Retry-After", "60")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Messages) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.mark.slow

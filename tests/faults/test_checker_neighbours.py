@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.by_hand import Book, broken, judged
+from tests.faults.by_hand import EPOCH, Book, broken, judged
+from tests.faults.checks.neighbours import UNTIL_IT_ENDED
 from tests.faults.groups import LOOP, THREADS
 
 WORKER = "worker-1#1"
@@ -209,6 +210,29 @@ def test_a_task_whose_row_says_so_runs_alone(book: Book, alone: bool, pid: int, 
     book.witness("beat", other, 4.6, pid=50)
     for one in (run, other):
         ends(book, one, 5, "succeeded")
+    assert broken(book) == found
+
+
+SUSPECT, GUILTY = UNTIL_IT_ENDED + 3600, EPOCH + 3600
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [(SUSPECT, SUSPECT, set()), (SUSPECT, None, {"S16"}), (SUSPECT, GUILTY, {"S16"}), (GUILTY, GUILTY, {"S16"})],
+)
+def test_suspects_may_run_with_each_other_and_with_nobody_else(
+    book: Book, one: float, other: float | None, found: set[str]
+) -> None:
+    tasks = [book.task(2, function=LOOP, alone_until=until) for until in (one, other)]
+    for task in tasks:
+        book.push(task, 2, 4, carrier=JOB)
+        book.advance(task, 2, 4)
+    runs = [book.start(task, 2, 4.1, begins=False, pid=50, job_id=JOB) for task in tasks]
+    for run in runs:
+        book.begin(run, 4.2, process=WORKER, pid=50)
+    for run in runs:
+        book.witness("beat", run, 4.5, pid=50)
+        ends(book, run, 5, "succeeded")
     assert broken(book) == found
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from tests.faults.checks import excuses
@@ -20,6 +21,7 @@ BLOCKED = "it blocked the event loop"
 AT_WORK = re.compile(r"while ([0-9]+) runs were active in it")
 SAME_TIME = 1.0  # seconds within which two ends say nothing of their order
 MARGIN = 0.5  # seconds from what a tick reads of a row to its push
+UNTIL_IT_ENDED = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 FROZEN = frozenset({"horse_frozen", "worker_frozen"})
 
 
@@ -142,7 +144,8 @@ def _is_over(history: History, run: Run, found: Findings) -> None:
 
 
 def _runs_alone(history: History, run: Run, found: Findings) -> None:
-    """Checks that a task runs alone, or with others of that kind, if it was suspected when its job was pushed and when it started."""
+    """Checks that a task has no neighbours if it was guilty, and only suspects if it was a suspect, both when its job was pushed
+    and when it started."""
     assert run.started
     pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
     pushed = max((at for at in pushes if at <= run.started.at), default=None)
@@ -152,16 +155,17 @@ def _runs_alone(history: History, run: Run, found: Findings) -> None:
     read = [history.tasks[run.task].version_at(at) for at in (pushed - MARGIN, pushed)]
     if not all(version is not None and _is_alone(version, run) for version in (*read, row)):
         return
-    innocent = [other for other in crew_of(history, run).runs if not _is_suspected(history, other)]
-    active = [history.witnessed[other.id] for other in innocent if other.id in history.witnessed]
+    active = [history.witnessed[other.id] for other in crew_of(history, run).runs if other.id in history.witnessed]
     others = [other.run for other in active if other is not one and other.first < one.last and other.last > one.first]
+    if _is_suspect(row):
+        others = [id_ for id_ in others if not _is_suspect(history.at_start(history.runs[id_]))]
     if found.judge(not others):
         _blame(history, run, f"had to run alone, and runs {others} were active in its process", found)
 
 
-def _is_suspected(history: History, run: Run) -> bool:
-    row = history.at_start(run)
-    return row is not None and _is_alone(row, run)
+def _is_suspect(row: Version | None) -> bool:
+    """Until a run of its task has ended. Guilty tasks run alone for an hour."""
+    return row is not None and (row.alone_until or 0.0) > UNTIL_IT_ENDED
 
 
 def _is_alone(row: Version, run: Run) -> bool:

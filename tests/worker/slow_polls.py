@@ -8,12 +8,12 @@ POLL = 0.8  # seconds, of a suspect
 SLOW_POLL = 1.8  # seconds: three rounds of them nearly fill an interval of 6 s
 
 
-@task("alone", batch=100, concurrency=100)
+@task("alone", concurrency=100)
 async def alone() -> None:
     await asyncio.sleep(POLL)
 
 
-@task("alone.again", batch=100, concurrency=100, repeatable=True)
+@task("alone.again", concurrency=100, repeatable=True)
 async def alone_again() -> None:
     await asyncio.sleep(POLL)
 

@@ -141,6 +141,9 @@ class FaultyStore:
         self._pass.withheld = self._pass.world.t
         return self._pass.call("postgres", "withhold", lambda: self._inner.withhold(*args))
 
+    def probe(self, now: datetime, period: int) -> None:
+        self._pass.call("postgres", "probe", lambda: self._inner.probe(now, period))
+
     def grant_budget(self, now: datetime, look_ahead: int, _: int, __: int, full: Collection[str]) -> int | None:
         """With the period of the history's ticks, which the other steps of a simulated pass do not know."""
         period = round(self._pass.world.period * 1000)

@@ -121,7 +121,7 @@ WITH marked AS (
     RETURNING i.id
 ), paused AS (
     INSERT INTO {schema}.pauses AS p (scope, by, reason, paused_at) SELECT 'all', 'adopt', %(reason)s, {now} FROM marked WHERE NOT %(resume)s
-    ON CONFLICT (scope, value) WHERE resumed_at IS NULL DO UPDATE SET until = NULL WHERE p.until IS NOT NULL
+    ON CONFLICT (scope, value, of_queue) WHERE resumed_at IS NULL DO UPDATE SET until = NULL WHERE p.until IS NOT NULL
 ), forgotten AS (
     DELETE FROM {schema}.tickers WHERE EXISTS (SELECT FROM marked)
 ), noted AS (

@@ -320,6 +320,7 @@ pauses = Table(
     Column("mark", Text, nullable=False, server_default=FetchedValue()),
     Index("pauses_in_force", "scope", "value", "of_queue", unique=True),
     Index("pauses_open", "id"),
+    Index("pauses_ended", "mark", "resumed_at"),
 )
 
 

@@ -673,6 +673,7 @@ CREATE INDEX events_at ON ticker.events USING btree (at);
 CREATE INDEX events_of_task ON ticker.events USING btree (task_id, id);
 CREATE INDEX events_untold ON ticker.events USING btree (id) WHERE (NOT told);
 CREATE INDEX notices_due ON ticker.notices USING btree (due_at);
+CREATE INDEX pauses_ended ON ticker.pauses USING btree (mark, resumed_at);
 CREATE UNIQUE INDEX pauses_in_force ON ticker.pauses USING btree (scope, value, of_queue) WHERE (resumed_at IS NULL);
 CREATE INDEX pauses_open ON ticker.pauses USING btree (id) WHERE (done_at IS NULL);
 CREATE INDEX runs_by_outcome ON ticker.runs USING btree (owner_type, outcome, ended_at) WHERE ((outcome)::text <> 'dropped'::text);

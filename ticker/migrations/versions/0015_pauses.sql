@@ -27,6 +27,7 @@ CREATE TABLE pauses (
 );
 CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value, of_queue) WHERE resumed_at IS NULL;
 CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
+CREATE INDEX pauses_ended ON pauses (mark, resumed_at);
 
 CREATE FUNCTION words_of_pause(scope text, value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE scope WHEN 'all' THEN 'all tasks' WHEN 'owner_type' THEN 'tasks of owners of type ' || value

@@ -722,14 +722,11 @@ class MemoryBatch:
                 )
             )
 
-    def claim_pushed(self, limit: int, now: datetime | None = None) -> Sequence[PlannedRun]:
+    def claim_pushed(self, limit: int, now: datetime) -> Sequence[PlannedRun]:
         pushed = [run for run in self._runs.free() if run.state == "pushed" and self._tasks.exists(run.task_id)]
         pushed = [run for run in pushed if self.may_be_pushed(run, now)]
         claimed = self._runs.claim(self._next("pushed", pushed, limit))
-        return [
-            replace(self._planned(run), is_young=bool(run.due_at and now and run.due_at > now - YOUNG))
-            for run in claimed
-        ]
+        return [replace(self._planned(run), is_young=bool(run.due_at and run.due_at > now - YOUNG)) for run in claimed]
 
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
         for id_ in run_ids:

@@ -470,16 +470,16 @@ def test_each_look_at_the_pushed_runs_goes_on_behind_the_last_and_begins_anew_at
 
     def look():
         with store.batch() as rows:
-            return list(rows.claim_pushed(2))
+            return list(rows.claim_pushed(2, NOW))
 
-    pushed = [PlannedRun(id_, task_id, "mail", "fetch", 20_000, 500) for id_ in ids]
+    pushed = [PlannedRun(id_, task_id, "mail", "fetch", 20_000, 500, is_young=True) for id_ in ids]
     assert [look() for _ in range(3)] == [pushed[:2], pushed[2:], pushed[:2]]
 
 
 def test_a_pushed_run_that_was_lost_ends_and_says_why(tables, store):
     id_ = tables.add_run(task_id=tables.add_task(), state="pushed")
     with store.batch() as rows:
-        rows.claim_pushed(MANY)
+        rows.claim_pushed(MANY, NOW)
         rows.lose_planned([id_], "it died", NOW)
     [run] = tables.runs()
     assert (run.state, run.outcome, run.reason, run.ended_at) == ("ended", Outcome.LOST, "it died", NOW)

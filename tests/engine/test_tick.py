@@ -506,14 +506,15 @@ def test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds(row
     assert jobs.waiting("bad") == [planned_id(run_id)]
 
 
-def test_a_planned_run_that_redis_lost_is_pushed_again_and_one_that_died_is_lost(rows, jobs):
+def test_a_planned_run_that_redis_lost_is_pushed_again_and_one_that_died_is_lost_after_ten_minutes(rows, jobs):
     task_id = rows.add_task(next_run=NOW + DAY)
     missing, dead, alive = (rows.add_run(task_id=task_id) for _ in range(3))
     tick(rows, jobs, NOW)
-    jobs.forget([planned_id(missing)])
-    jobs.set_status(planned_id(dead), "failed")
-    swept = tick(rows, jobs, NOW + SECOND).swept
-    assert (swept.repushed, swept.lost) == (1, 1)
+    for seconds, counts in ((1, (2, 0)), (599, (2, 0)), (600, (1, 1))):
+        jobs.forget([planned_id(missing)])
+        jobs.set_status(planned_id(dead), "failed")
+        swept = tick(rows, jobs, NOW + seconds * SECOND).swept
+        assert (swept.repushed, swept.lost) == counts
     assert {run.id: run.outcome for run in rows.runs()} == {missing: None, dead: Outcome.LOST, alive: None}
     assert planned_id(missing) in jobs.waiting()
 

@@ -84,17 +84,16 @@ def test_a_job_that_comes_while_a_run_holds_the_task_is_dropped(frozen, store, q
         calls.append(1)
         if len(calls) == 1:
             frozen.tick(1)
-            ticker.run_now(db, "poll")
-            tick(store, queue, BASE + SECOND)
             run_next_job(redis)
             frozen.tick(0.5)
 
     ticker.register(db, "poll", every=4, tolerance=0)
+    ticker.run_now(db, "poll")
     tick(store, queue, BASE)
     run_next_job(redis)
     assert len(calls) == 1
     outcomes = [(run.kind, run.outcome, run.reason) for run in ticker.list_runs(db)]
-    assert outcomes == [("manual", None, "still_running"), ("scheduled", "succeeded", "")]
+    assert outcomes == [("scheduled", "dropped", "still_running"), ("manual", "succeeded", "")]
 
 
 @pytest.mark.slow

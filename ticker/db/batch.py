@@ -132,7 +132,7 @@ class PostgresBatch:
         names = ("ids", "occurrences", "outcomes", "reasons")
         self._columns("settle_waiting", names, [astuple(one) for one in settled], now=now)
 
-    def claim_pushed(self, limit: int, now: datetime | None = None) -> Sequence[PlannedRun]:
+    def claim_pushed(self, limit: int, now: datetime) -> Sequence[PlannedRun]:
         rows = self._next("claim_pushed", limit, now=now)
         self._has_more = len(rows) == limit
         return [PlannedRun(**row) for row in rows]

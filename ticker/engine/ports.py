@@ -175,7 +175,7 @@ class Batch(Protocol):
     def has_more(self) -> bool:
         """Returns whether more rows follow those that the last `claim_waiting` or `claim_pushed` read."""
 
-    def claim_pushed(self, limit: int, now: datetime | None = None) -> Sequence[PlannedRun]:
+    def claim_pushed(self, limit: int, now: datetime) -> Sequence[PlannedRun]:
         """Returns planned runs that were pushed and have not started, but not those that a pause keeps waiting.
 
         The next call continues after them.

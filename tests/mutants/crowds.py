@@ -32,8 +32,8 @@ CROWDS = (
     Mutant(
         "depth-ignored",
         "ticker/db/sql/push.sql",
-        "AND NOT {covered t} AND coalesce(queue <> ALL (%(without)s::text[]), false)",
-        "AND NOT {covered t} AND coalesce(queue <> ALL (%(without)s::text[]), false) IS NOT NULL",
+        "AND NOT {waits_for_turn t} AND coalesce(queue <> ALL (%(without)s::text[]), false)",
+        "AND NOT {waits_for_turn t} AND coalesce(queue <> ALL (%(without)s::text[]), false) IS NOT NULL",
         "A queue with a limit gets no more jobs than it has room for.",
         ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
@@ -68,7 +68,7 @@ CROWDS = (
         "least(0, greatest",
         "Jobs that wait in a slow queue leave room for those that their key lets start within its delay.",
         (
-            "tests/engine/test_limits_in_slow_queues.py::test_starts_come_at_the_pace_of_the_limit_however_long_their_queue_is[2-5-limit1]",
+            "tests/engine/test_limits_in_slow_queues.py::test_starts_come_at_the_pace_of_the_limit_however_long_their_queue_is",
         ),
     ),
     Mutant(
@@ -98,8 +98,8 @@ CROWDS = (
     Mutant(
         "waiting-jobs-leave-their-room",
         "ticker/db/sql/push.sql",
-        "END) END - coalesce(w.count, 0) AS room",
-        "END) END AS room",
+        "END) END - coalesce(w.count, 0) AS free",
+        "END) END AS free",
         "Jobs that wait for a worker take room of their keys.",
         (
             "tests/engine/test_limited_tasks.py::test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed",
@@ -140,8 +140,8 @@ CROWDS = (
     Mutant(
         "freed-room-unannounced",
         "ticker/db/sql/end.sql",
-        "(SELECT EXISTS (SELECT FROM given_back) AND (",
-        "(SELECT NOT EXISTS (SELECT FROM given_back) AND (",
+        "OR EXISTS (SELECT FROM given_back) AND (",
+        "OR NOT EXISTS (SELECT FROM given_back) AND (",
         "The end of a run wakes the tickers if tasks are due that need its slots.",
         ("tests/worker/test_slow_down.py::test_an_end_that_makes_room_for_a_task_that_is_due_wakes_the_tickers",),
     ),

@@ -60,8 +60,8 @@ PUSHES = (
     Mutant(
         "alarm-time-without-an-alert",
         "ticker/db/sql/follow_up.sql",
-        "WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {runnable}",
-        "WHERE alarm_at <= %(now)s AND {runnable}",
+        "WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {wanted t}",
+        "WHERE alarm_at <= %(now)s AND {wanted t}",
         "An alarm time that was set by hand, without an alert, does not stop the tick.",
         ("tests/worker/test_ailing_tasks.py::test_a_row_that_a_hand_has_spoilt_costs_only_itself",),
     ),

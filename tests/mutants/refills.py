@@ -150,8 +150,8 @@ REFILLS = (
     Mutant(
         "further-jobs-beyond-max-jobs",
         "wrappers/rq/worker.py",
-        "self._start.is_group and not self._is_limited:",
-        "self._start.is_group:",
+        "self._start.takes_jobs and not self._is_limited:",
+        "self._start.takes_jobs:",
         "A worker with `--max-jobs` gives a group no further jobs.",
         (f"{REFILL}test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group",),
     ),

@@ -370,7 +370,7 @@ def test_a_planned_run_skips_the_spacing_and_touches_no_schedule(environ, db, ta
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [({"enabled": False}, "paused"), ({"owner_active": False}, "paused"), ({"paused_by": "me"}, None),
-     ({"run_token": uuid4(), "running_until": NOW + SECOND}, "still_running"), ({"function": "x"}, "unknown_function")],
+     ({"run_token": uuid4(), "running_until": NOW + SECOND}, "still_running"), ({"function": "x"}, "unknown_here")],
 )  # fmt: skip
 def test_a_manual_run_obeys_enabled_and_the_hold(db, task, columns, reason):
     [run_id] = ticker.run_now(db, task)

@@ -55,11 +55,16 @@ def test_a_failure_names_the_task_and_says_why(name, outcome, environ, db, store
     assert line.endswith(f": {run.reason}")
 
 
-def test_a_drop_names_its_owner(environ, db, store, queue, owner):
-    task = ticker.register(db, "unheard.of", owner=owner, every="1m")
+def test_a_drop_and_what_goes_back_name_their_owner(environ, db, store, queue, owner):
+    unknown = ticker.register(db, "unheard.of", owner=owner, every="1m")
+    task = ticker.register(db, "plain", owner=owner, every="1m")
     tick(store, queue)
-    [line] = about(task, work().stdout.splitlines())
-    assert f"dropped reason=unknown_function task={task.id} name=unheard.of owner=customer:7 " in line
+    db.execute("UPDATE ticker.tasks SET enabled = false WHERE id = %s", [task.id])
+    lines = work().stdout.splitlines()
+    [line] = about(task, lines)
+    assert f"dropped reason=paused task={task.id} name=plain owner=customer:7 " in line
+    [line] = about(unknown, lines)
+    assert f"unknown_here task={unknown.id} name=unheard.of owner=customer:7 " in line
 
 
 @pytest.mark.parametrize("concurrency", [1, 3], ids=["in a batch", "in a group"])

@@ -39,7 +39,7 @@ def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue)
     done = work()
     assert outcomes(db) == {
         "plain": "succeeded", "async": "succeeded", "fails": "failed", "leaves.by.exit": "killed", "crashes": "killed",
-        "kills.itself": "killed", "returns.odd": "succeeded", "unheard.of": "dropped",
+        "kills.itself": "killed", "returns.odd": "succeeded",
     }  # fmt: skip
     assert traced("plain") == [{"channel_id": 5}]
     assert last_run(db, "plain").result == 5
@@ -47,11 +47,11 @@ def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue)
     failed = last_run(db, "fails")
     assert failed.reason == "ValueError: no � such host"
     assert failed.traceback.rstrip().endswith("ValueError: no � such host")
-    assert last_run(db, "unheard.of").reason == "unknown_function"
+    assert ticker.get(db, "unheard.of").wait_reason == "unknown_here"
     assert [last_run(db, name).reason for name in ("leaves.by.exit", "crashes", "kills.itself")] == [
         "exited with status 0", "died of SIGSEGV", "killed by SIGKILL",
     ]  # fmt: skip
-    assert "dropped reason=unknown_function" in done.stdout
+    assert "unknown_here task=" in done.stdout
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import ticker
@@ -28,6 +28,8 @@ STEPS = st.lists(
     min_size=15,
     max_size=30,
 )
+
+TWO_DIE_IN_ONE_TICK = [(0.1, "tick and take", ""), (0.6, "by hand", ""), (0.1, "tick and take", ""), (1.5, "take", "")]
 
 
 @st.composite
@@ -99,6 +101,7 @@ def counted(runs):
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(definition=definitions(), steps=STEPS)
+@example(definition={"every": 2.0, "tolerance": 0.0}, steps=TWO_DIE_IN_ONE_TICK)
 def test_no_attempt_meets_another_or_the_next_start_and_the_totals_are_those_of_the_rows(play, definition, steps):
     play.db.execute("TRUNCATE ticker.tasks, ticker.runs, ticker.events")
     play.redis.flushdb()

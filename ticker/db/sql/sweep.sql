@@ -155,8 +155,8 @@ WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n)
 -- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,
 -- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
 -- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
--- run sets the task's state. Several runs of one host are lost with it: they are no failures of their tasks, and one event tells
--- of them. If runs of the task share a process, another run may be the cause of the loss. So the task becomes a suspect. If its
+-- run sets the task's state. Runs of several tasks of one host are lost with it: they are no failures of their tasks, and one event
+-- tells of them. If runs of the task share a process, another run may be the cause of the loss. So the task becomes a suspect. If its
 -- run was the only one of its worker twice, the task is guilty. After the clock was set back, slots of the runs may still be taken:
 -- they are freed.
 WITH instant AS MATERIALIZED (
@@ -171,22 +171,22 @@ WITH instant AS MATERIALIZED (
     ORDER BY until LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), counted_together AS MATERIALIZED (
-    SELECT *, CASE WHEN host <> '' THEN count(*) OVER (PARTITION BY host) ELSE 1 END AS of_host,
-        count(*) OVER (PARTITION BY host, worker) AS of_worker FROM overdue
+    SELECT *, host <> '' AND min(task_id) OVER of_host < max(task_id) OVER of_host AS with_host,
+        count(*) OVER (PARTITION BY host, worker) AS of_worker FROM overdue WINDOW of_host AS (PARTITION BY host)
 ), held AS MATERIALIZED (
     SELECT t.id, t.run_token FROM {schema}.tasks t
     WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), ended AS (
     UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = (SELECT now FROM instant),
-        reason = CASE WHEN o.of_host > 1 THEN 'lost with its host: ' ELSE '' END || 'no end was recorded by '
+        reason = CASE WHEN o.with_host THEN 'lost with its host: ' ELSE '' END || 'no end was recorded by '
             || to_char(r.until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, when its box and grace were over',
         follow_up = o.task_id IN (SELECT id FROM held)
     FROM counted_together o
     WHERE r.id = o.id AND r.state = 'running'
       AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
-    RETURNING r.id, r.task_id, r.token, r.kind, r.function, o.host, o.of_host, o.of_worker
+    RETURNING r.id, r.task_id, r.token, r.kind, r.function, o.host, o.with_host, o.of_worker
 ), counted AS MATERIALIZED (
-    SELECT task_id, count(*) FILTER (WHERE of_host = 1) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
+    SELECT task_id, count(*) FILTER (WHERE NOT with_host) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
 ), passed_by AS (
     UPDATE {schema}.tasks t SET failed = t.failed + c.lost
     FROM counted c JOIN held h ON h.id = c.task_id AND coalesce(h.run_token <> ALL (c.tokens), true) WHERE t.id = c.task_id
@@ -194,7 +194,7 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
         failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
-        failures = CASE WHEN e.of_host > 1 OR t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
+        failures = CASE WHEN e.with_host OR t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
         alone_until = CASE WHEN NOT {grouped t} THEN t.alone_until
             WHEN {guilty t} OR t.alone_until = {open_end} AND t.share = 1 AND e.of_worker = 1
             THEN (SELECT now FROM instant) + interval '1 hour' ELSE {open_end} END,
@@ -207,7 +207,7 @@ WITH instant AS MATERIALIZED (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words)
     SELECT (SELECT now FROM instant), 0, '', '', '', '', 'host_lost', 'ticker', format('%%s runs of %%s functions were lost with host %%s: '
         'no ends were recorded before their boxes and graces were over', count(*), count(DISTINCT function), host)
-    FROM ended WHERE of_host > 1 GROUP BY host
+    FROM ended WHERE with_host GROUP BY host
 )
 SELECT id FROM ended
 

@@ -98,6 +98,7 @@ class TaskRow:
     group_name: str = ""
     pause_id: int | None = None
     returned: datetime | None = None
+    wait_reason: str | None = field(default=None, compare=False)  # the double's starts do not write it
     resumed_at: datetime | None = field(default=None, compare=False)  # triggers of the real tables write it, too
 
 
@@ -981,6 +982,7 @@ def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
         and task.next_run is not None
         and task.next_run <= now + timing.span(ahead)
         and (task.push_after is None or task.push_after <= now)
+        and not (task.wait_reason == Reason.STILL_RUNNING and is_after(task.running_until, now))
     )
 
 

@@ -68,7 +68,7 @@ class Reason(StrEnum):
     """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
     Five are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`,
-    `postponed`, without a slot or `unknown_here` starts later. So does a planned run that meets the run at work.
+    `postponed`, without a slot or `unknown_here` starts later. So does what meets the run at work, unless its task has an interval.
     """
 
     GONE = "gone"
@@ -80,7 +80,7 @@ class Reason(StrEnum):
     CLOCK = "clock"
     EXPIRED = "expired"
     DUPLICATE = "duplicate"
-    STILL_RUNNING = "still_running"  # a planned run starts later
+    STILL_RUNNING = "still_running"  # a planned run, and a time of a task without an interval, starts later
     TOO_EARLY = "too_early"
     LIMITED = "limited"  # a key of the task has no room: it starts later
     POSTPONED = "postponed"  # the task is paused: it starts later

@@ -89,6 +89,17 @@ def test_expired_jobs_leave_redis_and_fresh_ones_take_their_place(outage):
     assert len(outage.redis.keys("rq:job:*")) == 3
 
 
+@pytest.mark.parametrize("most", [2, 10])
+def test_one_event_counts_what_a_task_that_skips_overlaps_does_not_push(most, outage):
+    ticker.edit(outage.db, outage.task, overlap="skip")
+    due = outage.ticks(5, waiting_jobs=most)
+    assert (len(outage.jobs()), due.missed, due.unpushed) == (1, 0, 1)
+    assert outage.unpushed() == [(4, NINE + MINUTE, NINE + 4 * MINUTE)]
+    assert (ticker.list_runs(outage.db), ticker.get(outage.db, outage.task.id).dropped) == ([], 0)
+    [line] = [line for line in ticker.why(outage.db, outage.task.id).lines if line.what == "unpushed"]
+    assert line.words == sentence("why.unpushed_overlap", count=4, first="09:01:00", last="09:04:00")
+
+
 def test_a_setting_allows_more(outage):
     outage.ticks(5, waiting_jobs=4)
     assert (len(outage.jobs()), [count for count, *_ in outage.unpushed()]) == (4, [1])

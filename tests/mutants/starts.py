@@ -101,8 +101,8 @@ STARTS = (
     Mutant(
         "no-still-running-check",
         "ticker/db/sql/start.sql",
-        "THEN 'still_running'\n        WHEN l",
-        "AND false THEN 'still_running'\n        WHEN l",
+        "THEN CASE WHEN l.kind <> 'interval'",
+        "AND false THEN CASE WHEN l.kind <> 'interval'",
         "No overlap: nothing starts while another run holds the task.",
         ("tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
@@ -123,6 +123,14 @@ STARTS = (
         (
             "tests/worker/test_manual_runs.py::test_a_manual_run_whose_job_meets_the_run_at_work_goes_back_until_its_end",
         ),
+    ),
+    Mutant(
+        "time-lost-to-the-run-at-work",
+        "ticker/db/sql/start.sql",
+        "(t.refusal IN {goes_back} OR t.kind <> 'interval' AND t.refusal = 'still_running')",
+        "(t.refusal IN {goes_back})",
+        "A time of a cron, calendar or `at` task that meets a manual run goes back, and starts after it.",
+        ("tests/worker/test_manual_runs.py::test_a_time_that_meets_a_manual_run_is_not_lost_and_starts_after_it",),
     ),
     Mutant(
         "equality-is-too-early",

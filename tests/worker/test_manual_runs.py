@@ -7,6 +7,7 @@ import pytest
 
 import ticker
 from tests.running import Ticking, until, working
+from tests.sentences import sentence
 from ticker.model import Reason
 
 FUNCTIONS = """
@@ -116,6 +117,50 @@ def test_a_retry_that_meets_a_manual_run_starts_after_it(play, task):
     play.tick()
     [retry] = play.take()
     assert (retry.run_id, retry.refusal) == (meets.run_id, None)
+
+
+@pytest.mark.parametrize("kind", ["cron", "calendar", "at"])
+@pytest.mark.parametrize("ends", [True, False], ids=["after-its-end", "after-its-hold"])
+def test_a_time_that_meets_a_manual_run_is_not_lost_and_starts_after_it(kind, ends, play):
+    by_hand, time = at_a_time(play, kind)
+    meets, waits = play.take()[0], play.task()
+    assert (meets.refusal, waits.next_run, waits.wait_reason) == (Reason.STILL_RUNNING, time, Reason.STILL_RUNNING)
+    play.now += timedelta(seconds=1)
+    assert (play.tick().due.due, play.task().dropped) == (0, 0)
+    assert sentence("why.due_after_the_run_at_work").ends(ticker.why(play.db, waits).next[-1])
+    if ends:
+        play.end(by_hand, "succeeded")
+    else:
+        play.now = waits.running_until
+    play.tick()
+    [started] = play.take()
+    run = ticker.get_run(play.db, started.run_id).run
+    assert (started.refusal, run.kind, run.occurrence, play.task().wait_reason) == (None, "scheduled", time, None)
+    play.end(started, "succeeded")
+    assert [run.outcome for run in play.runs() if run.kind == "scheduled"] == ["succeeded"]
+
+
+def test_only_the_newest_time_waits_for_the_run_at_work(play):
+    by_hand, time = at_a_time(play, "cron")
+    play.put(next_run=time + timedelta(seconds=1), waiting=[time])
+    play.now += timedelta(seconds=1)
+    assert [taken.refusal for taken in play.take()] == [Reason.SUPERSEDED]
+    play.end(by_hand, "succeeded")
+    play.tick()
+    assert [taken.refusal for taken in play.take()] == [None]
+
+
+def at_a_time(play, kind):
+    """A time of the task comes while a manual run of it is at work, and is pushed, because another worker is idle."""
+    schedules = {"cron": "* * * * *", "calendar": "*:*", "at": play.begin + timedelta(seconds=10)}
+    time = ticker.register(play.db, "poll", **{kind: schedules[kind]}, box="20s").next_run
+    play.now = time - timedelta(seconds=1)
+    ticker.run_now(play.db, "poll")
+    play.tick()
+    [by_hand] = play.take()
+    play.now = time
+    assert play.tick().due.enqueued == 1
+    return by_hand, time
 
 
 def test_a_plain_call_joins_and_brings_forward_a_run_that_keeps_away_from_the_last_one(play, task):

@@ -217,7 +217,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return duplicate(run)
         case Reason.SUPERSEDED:
             return (
-                "a limit, a pause, a lack of slots or an unknown function kept it waiting, and a newer occurrence was waiting"
+                "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence was waiting"
                 + last_start(run)
             )
         case Reason.OVERLAP:

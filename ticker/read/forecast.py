@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ticker.engine import timing
 from ticker.errors import BadInput, start_worker
-from ticker.model import EventKind, Kind, RunKind
+from ticker.model import EventKind, Kind, Reason, RunKind
 from ticker.read import formatting
 from ticker.read.explain import WAITS_BECAUSE, counted, reason, span, stopping, time_of_day
 from ticker.read.lateness import due_since
@@ -282,6 +282,8 @@ def went_back(task: Task, now: datetime) -> str:
     cause = WAITS_BECAUSE.get(task.wait_reason or "")
     after = max(task.push_after or now, now)
     tick = "the next tick" if after == now else f"the first tick after {time_of_day(after, now)}"
+    if task.wait_reason == Reason.STILL_RUNNING and (task.running_until or now) > now:
+        tick = "the first tick after the run at work"
     return (f"; it waits because {cause}" if cause else "") + f": {tick} pushes it"
 
 

@@ -15,7 +15,7 @@ from ticker.db import sql
 from ticker.db.connections import refuses_writes
 from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.model import TEXT_AT_MOST, Outcome, Reason, RunKind
+from ticker.model import TEXT_AT_MOST, Kind, Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry, run_log
 from wrappers.pipeline.context import Call, Start, names
@@ -288,7 +288,8 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     shown = reason, call.task_id, *names_in(verdict), call.job_id, detail
-    if reason in (Reason.LIMITED, Reason.POSTPONED) or (reason is Reason.STILL_RUNNING and call.planned):
+    waits_for_end = reason is Reason.STILL_RUNNING and (call.planned or verdict["kind"] != Kind.INTERVAL)
+    if reason in (Reason.LIMITED, Reason.POSTPONED) or waits_for_end:
         log.info("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "run_postponed"})
         return f"{reason}: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE, Reason.UNKNOWN_HERE):
@@ -344,9 +345,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.NO_SLOT:
             return "its group had no free slot, or began nothing new; it is pushed again"
         case Reason.SUPERSEDED:
-            return (
-                "a limit, a pause, a lack of slots or an unknown function kept it waiting, and a newer occurrence waits"
-            )
+            return "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence waits"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

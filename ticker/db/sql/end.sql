@@ -37,14 +37,14 @@ SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
 -- start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles how many runs of its
 -- key may be active. `makes_room` means that slots of a key were freed while a tick has left tasks of it, because the key had
 -- no room: one of the 100 that have been due for longest, or maybe others, if there are more. Planned runs count without regard
--- to their keys. It also means that a planned run of the task waited for this end.
+-- to their keys. It also means that a planned run or an occurrence of the task waited for this end.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
         %(ages)s::float8[], %(pids)s::integer[], %(suspect_counts)s::integer[])
         AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, suspects)
 ), held AS MATERIALIZED (
-    SELECT id, run_token, retries, function, alone_until, share, {needs_follow_up} AS needs_follow_up
+    SELECT id, run_token, retries, function, alone_until, share, wait_reason, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
@@ -113,6 +113,7 @@ WITH asked AS MATERIALIZED (
 )
 SELECT m.token, e.id AS run_id, m.is_locked, e.id IS NOT NULL AND (EXISTS (SELECT FROM {schema}.runs r
     WHERE r.task_id = m.task_id AND r.state IN ('planned', 'pushed') AND {planned r} AND r.due_at <= {now})
+    OR EXISTS (SELECT FROM held h WHERE h.id = m.task_id AND h.wait_reason = 'still_running')
     OR (SELECT EXISTS (SELECT FROM held h WHERE {suspected h}) AND EXISTS (SELECT FROM {suspects} o WHERE o.next_run <= {now})
         OR EXISTS (SELECT FROM given_back) AND (
     coalesce((SELECT count(*) >= 100 OR bool_or(limits && ARRAY(SELECT key::text FROM given_back)) FROM (

@@ -66,6 +66,10 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 -- The refusals after which an occurrence or a planned run goes back to its row, with this reason: it is pushed again.
 ('limited', 'postponed', 'unknown_here', 'no_slot')
 
+-- rule: occurrence_goes_back
+-- The same for the decision t on a scheduled run. A time that meets the run at work starts after it. An interval has its next run soon.
+(t.refusal IN {goes_back} OR t.kind <> 'interval' AND t.refusal = 'still_running')
+
 -- rule: plan_goes_back
 -- The same for the decision t on a planned run. One that meets the run at work starts after it.
 (t.refusal IN {goes_back} OR t.refusal = 'still_running')
@@ -138,7 +142,7 @@ WITH asked AS MATERIALIZED (
              AND l.occurrence < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
         WHEN l.occurrence <= l.last_occurrence THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
-             THEN 'still_running'
+             THEN CASE WHEN l.kind <> 'interval' AND {outlived l} THEN 'superseded' ELSE 'still_running' END
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
         WHEN {paused_itself l} THEN {put_off l}
         END AS own_verdict
@@ -153,8 +157,8 @@ WITH asked AS MATERIALIZED (
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
-        returned = CASE WHEN j.refusal IN {goes_back} THEN j.occurrence ELSE j.returned END,
-        wait_reason = CASE WHEN j.refusal IN {goes_back} THEN j.refusal ELSE j.wait_reason END,
+        returned = CASE WHEN {occurrence_goes_back j} THEN j.occurrence ELSE j.returned END,
+        wait_reason = CASE WHEN {occurrence_goes_back j} THEN j.refusal ELSE j.wait_reason END,
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
                                WHEN j.refusal IS NULL THEN j.occurrence
@@ -166,7 +170,7 @@ WITH asked AS MATERIALIZED (
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-        WHEN j.refusal IN {goes_back} THEN least(j.next_run, j.occurrence)
+        WHEN {occurrence_goes_back j} THEN least(j.next_run, j.occurrence)
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
@@ -216,6 +220,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
 -- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
 -- answer again (`has_begun`), and nothing is written.
+-- An occurrence of a cron, calendar or `at` task that meets the run at work (`still_running`) goes back to being the next run.
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
 -- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
 -- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
@@ -230,8 +235,8 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 {judged_starts t}
 ), ruled AS MATERIALIZED (
     SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at, r.refusal,
-        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
-    FROM judged_alone j, LATERAL (SELECT CASE WHEN {undecided j} THEN 'undecided' ELSE j.own_verdict END AS refusal OFFSET 0) r
+        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AND NOT {occurrence_goes_back r} AS is_recorded
+    FROM judged_alone j, LATERAL (SELECT CASE WHEN {undecided j} THEN 'undecided' ELSE j.own_verdict END AS refusal, j.kind OFFSET 0) r
 {decided_starts t}
 
 -- name: start_limited
@@ -249,10 +254,10 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 {found_slots}
 ), ruled AS MATERIALIZED (
     SELECT j.*, s.full_key, s.retry_at, r.refusal,
-        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AS is_recorded
+        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AND NOT {occurrence_goes_back r} AS is_recorded
     FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
         WHEN NOT %(waits)s::boolean AND {outlived j} THEN 'superseded'
-        WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal OFFSET 0) r
+        WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal, j.kind OFFSET 0) r
 ), taken AS (
     {take_slots}
 ), {noted_workers}

@@ -88,7 +88,6 @@ class Reason(StrEnum):
     NO_SLOT = "no_slot"  # the group that took its job has no free slot, or begins nothing new: it starts later
     SUPERSEDED = "superseded"  # it went back to its row for one of these reasons, and a newer occurrence waits
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
-    OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
     ADOPTED = "adopted"  # set by `ticker db adopt`: its job belongs to another installation
     STOPPED = "stopped"  # set by the ticker: somebody stopped a planned run

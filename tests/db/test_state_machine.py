@@ -473,7 +473,6 @@ def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database
     assert seen == {None, *Reason} - {
         Reason.DONE,
         Reason.MISSED,
-        Reason.OVERLAP,
         Reason.NO_TIME,
         Reason.LIMITED,
         Reason.ADOPTED,

@@ -18,7 +18,7 @@ SILENCE = (
     Mutant(
         "any-number-of-waiting-jobs",
         "ticker/engine/tick.py",
-        "return task.waiting >= most and",
+        "return (task.busy or task.waiting >= most) and",
         "return False and",
         "At most two jobs of a task wait.",
         (TWO_WAIT,),
@@ -26,8 +26,8 @@ SILENCE = (
     Mutant(
         "single-time-never-pushed",
         "ticker/engine/tick.py",
-        "return task.waiting >= most and task.kind is not Kind.ONCE",
-        "return task.waiting >= most",
+        "return (task.busy or task.waiting >= most) and task.kind is not Kind.ONCE",
+        "return task.busy or task.waiting >= most",
         "A single time is always pushed: nothing comes after it.",
         (f"{WAITING}test_a_single_time_is_always_pushed",),
     ),
@@ -38,6 +38,14 @@ SILENCE = (
         "push_after = NULL\n",
         "One event counts the occurrences that were not pushed, with the first and the last time.",
         (TWO_WAIT,),
+    ),
+    Mutant(
+        "overlap-pushed",
+        "ticker/engine/tick.py",
+        "return (task.busy or task.waiting >= most) and",
+        "return task.waiting >= most and",
+        "A task that skips overlaps gets no job while one waits or runs: its event counts the occurrence.",
+        (f"{WAITING}test_one_event_counts_what_a_task_that_skips_overlaps_does_not_push",),
     ),
     Mutant(
         "event-of-unpushed-stays-open",

@@ -1,5 +1,6 @@
 """What our push writes is what RQ itself would write: every key, type, field, byte and time to live."""
 
+import os
 import subprocess
 import sys
 import zlib
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import rq
 from freezegun import freeze_time
 from redis import Redis
 from rq import Queue
@@ -202,6 +204,38 @@ def test_a_job_is_alive_then_dead_then_missing(queue, redis):
     queue.forget(ids)
     assert queue.states(ids) == [JobState.MISSING] * 3
     assert queue.states([]) == []
+
+
+WITH_ANOTHER_PREFIX = """
+import os, subprocess, sys
+from rq.job import Job
+from tests.queue.test_bulk import due
+from ticker.queue import rq
+redis = rq.connect(os.environ["REDIS_URL"])
+queue, specs = rq.RedisQueue(redis), [due(41), due(42)]
+assert not queue._incompatibility
+queue.push(specs)
+ids = [spec.job_id for spec in specs]
+print(sorted(key.decode() for key in redis.keys()), *queue.states(ids), *queue.lengths(["polling"]).values())
+print(queue.unattended(), *queue.ages(["polling"]), queue.refused(["polling"]))
+subprocess.run([sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", os.environ["REDIS_URL"], "polling"],
+    check=True, capture_output=True)
+print(redis.keys("rq:*"), *queue.states(ids), *queue.lengths(["polling"]).values())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(rq.__version__ < "3", reason="RQ 2 has one prefix")
+def test_pushes_and_readings_use_the_prefix_of_rqs_keys(environ, db):
+    command = [sys.executable, "-c", WITH_ANOTHER_PREFIX]
+    played = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=os.environ | {"RQ_KEY_PREFIX": "acme.eu"}
+    )
+    assert played.returncode == 0, played.stderr
+    keys = [*(f"acme.eu:job:{due(number).job_id}" for number in (41, 42)), "acme.eu:queue:polling", "acme.eu:queues"]
+    assert played.stdout.splitlines() == [
+        f"{keys} waiting waiting 2", "{'polling': 2} polling []", "[] missing missing 0",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.factories import engine_on
 from tests.followed import ACTIVE, ADD, Base, Channel, add, leftovers, put, states
 from tests.running import until
 from tests.sentences import sentence
-from ticker import owners
+from ticker import migrations, owners
 from ticker.db.connections import connect
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
@@ -465,6 +465,20 @@ def test_an_alembic_revision_installs_and_removes_them_online_and_as_sql(channel
     owners.install(Operations(offline), "mail_channels", active_when="enabled AND note NOT LIKE ':x%'")
     db.execute(out.getvalue())
     assert leftovers(db) == installed
+
+
+def test_they_follow_into_the_schema_of_the_settings(database_url, db, monkeypatch):
+    monkeypatch.setenv("TICKER_SCHEMA", "east")
+    migrations.upgrade(database_url, "east")
+    table = sa.Table("phones", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+    owners.follow(table)
+    table.metadata.create_all(engine_on(database_url))
+    db.execute("INSERT INTO phones VALUES (1)")
+    ticker.register(db, "mail.fetch", every="1m", owner=("phones", "1"))
+    db.execute("DELETE FROM phones")
+    assert ticker.list_tasks(db) == []
+    table.metadata.drop_all(engine_on(database_url))
+    assert leftovers(db) == []
 
 
 @pytest.mark.smoke

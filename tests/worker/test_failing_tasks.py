@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.factories import MINUTE
+from tests.harness import events
 from tests.sentences import sentence
 from ticker.model import Reason
 
@@ -262,19 +264,15 @@ def test_with_overlap_skip_nothing_is_pushed_while_a_job_waits_or_runs(play):
     for seconds in (60, 90, 120):
         play.at(seconds)
         play.tick()
-    assert [(run.reason, play.since_begin(run.occurrence)) for run in play.runs()] == [
-        ("overlap", 60),
-        ("overlap", 120),
-    ]
     play.at(130)
     [taken] = play.take()
     play.at(180)
     play.tick()
     assert play.take() == []
-    assert [run.reason for run in play.runs() if run.outcome == "dropped"] == ["overlap"] * 3
+    assert events(play.db, "what, count, at, until") == [("unpushed", 3, play.begin + MINUTE, play.begin + 3 * MINUTE)]
     play.end(taken, "succeeded")
     play.run(240, "succeeded")
-    assert (play.task().succeeded, play.task().dropped) == (2, 3)
+    assert [run.outcome for run in play.runs()] == ["succeeded"] * 2
 
 
 @pytest.mark.parametrize("state", ["pushed", "processing"])
@@ -290,7 +288,7 @@ def test_with_overlap_skip_a_run_by_hand_that_waits_and_pieces_at_work_count_too
         [play.begin + timedelta(hours=1)],
     )
     play.at(60)
-    assert (play.tick().due.missed, [run.reason for run in play.runs() if run.occurrence]) == (1, ["overlap"])
+    assert (play.tick().due.unpushed, [run.reason for run in play.runs() if run.occurrence]) == (1, [])
 
 
 def test_by_default_each_occurrence_has_its_job(play):

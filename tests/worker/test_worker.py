@@ -55,6 +55,44 @@ def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue)
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
+HELD = """
+import os, psycopg
+from tests.running import until
+from tests.sample_tasks import trace
+from wrappers import task
+
+def wait_for_the_end():
+    trace("began")
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as db:
+        until(lambda: db.execute("SELECT FROM trace WHERE what = 'end'").fetchone(), "the end")
+
+@task("alone")
+def alone():
+    wait_for_the_end()
+
+@task("grouped", concurrency=2)
+def grouped():
+    wait_for_the_end()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["alone", "grouped"])
+def test_the_pid_of_a_run_at_work_is_never_that_of_another_process(function, traced, db, store, queue):
+    """The worker asks for the start of a single run before its process exists: that pid is recorded with the end."""
+    with working(patch=HELD):
+        if function == "grouped":
+            until(lambda: db.execute("SELECT FROM ticker.functions WHERE name = 'grouped'").fetchone(), "it is announced")
+        ticker.register(db, function, every="1h", box="10m")
+        tick(store, queue)
+        until(lambda: traced("began"), "the run")
+        [(pid,)] = db.execute("SELECT pid FROM trace").fetchall()
+        [at_work] = ticker.list_runs(db)
+        db.execute("INSERT INTO trace (what) VALUES ('end')")
+        until(lambda: last_run(db, function).outcome, "its end")
+    assert (at_work.pid, last_run(db, function).pid) == (pid if function == "grouped" else None, pid)
+
+
 @pytest.mark.slow
 def test_an_error_reaches_rqs_failed_registry_and_a_drop_does_not(traced, db, store, queue, redis):
     ticker.register(db, "fails", every="1m")

@@ -28,6 +28,7 @@ from ticker.demo.application import REPORTED, UNATTENDED
 from ticker.demo.stage import PROCFILE
 from ticker.model import Outcome, RunKind
 from ticker.queue import rq
+from ticker.queue.scripts import PREFIX
 from ticker.read.tasks import RunRecord
 from ticker.signals import Noted, noted
 
@@ -97,7 +98,7 @@ def start(processes: stage.Processes, web: bool, signals: Noted) -> str:
         processes.start(name, PROCFILE[line])
     if web:
         processes.start("web", "ticker web --port 0")
-    while in_redis("scard", "rq:workers:polling") < 2 or (web and "http://" not in processes.log("web")):
+    while in_redis("scard", f"{PREFIX}:workers:polling") < 2 or (web and "http://" not in processes.log("web")):
         processes.check()
         if signals.wait(0.05):
             raise KeyboardInterrupt
@@ -218,7 +219,7 @@ class Scene:
             is_young = run.started_at and self._now() - run.started_at < timedelta(seconds=1.4 * self.pace)
             if run.task_id == self.polls[CRASHED].id and not run.ended_at and is_young:
                 self.victim = run.id
-                self.processes.kill(in_redis("hget", f"rq:worker:{run.worker}", "pid"))
+                self.processes.kill(in_redis("hget", f"{PREFIX}:worker:{run.worker}", "pid"))
                 self.processes.start("worker-3", PROCFILE["worker"])
                 self._say(f"{CRASHED}: kill -9 of the worker that runs it; another worker starts")
                 return True

@@ -24,11 +24,12 @@ from ticker.demo import application
 from ticker.engine import jobs
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
+from ticker.queue.scripts import PREFIX
 from wrappers.sandbox import subreaper
 
 SCHEMA = "ticker_demo"
 SCHEMAS = (application.SCHEMA, SCHEMA)
-RQ_KEYS = "rq:*"
+RQ_KEYS = f"{PREFIX}:*"
 PATIENCE = 4.0  # seconds at pace 1 from SIGTERM to SIGKILL: a worker first lets its run end, within 2.5 s
 _LINES = files("ticker.demo").joinpath("Procfile").read_text(encoding="utf-8").splitlines()
 PROCFILE = {

@@ -33,13 +33,11 @@ class FollowOwner(RunPython):
     deconstruct = Operation.deconstruct
 
     def __init__(self, model: str, instead_of: "FollowOwner | None" = None, **options: Unpack[owners.Options]) -> None:
-        given: owners.Options = {"schema": current().schema, **options}
-
         def install(apps: Any, editor: Any) -> None:
-            _execute(editor, triggers_on(editor.connection, apps.get_model(model), given))
+            _execute(editor, triggers_on(editor.connection, apps.get_model(model), options))
 
         def remove(apps: Any, editor: Any) -> None:
-            _execute(editor, drop_triggers_on(editor.connection, apps.get_model(model), given))
+            _execute(editor, drop_triggers_on(editor.connection, apps.get_model(model), options))
 
         super().__init__(install, instead_of.code if instead_of else remove)
 

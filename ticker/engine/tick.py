@@ -7,9 +7,8 @@ rows, it takes these steps in order:
 2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
    names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
-   are recorded as dropped instead: missed ones, if the task wants no late run, and those that would overlap another job of
-   the task, if it wants only one at a time. Others are only counted, because enough jobs of the task wait. A task outside
-   its hours is put off until they begin again, without a record.
+   are recorded as dropped instead: missed ones, if the task wants no late run. Others are only counted, because enough jobs of
+   the task wait, or another one would overlap. A task outside its hours is put off until they begin again, without a record.
 4. Commit.
 
 The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would lose
@@ -316,8 +315,8 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         tasks = claim(rows)
         claimed = [task for task in tasks if not must_wait(task)]
         plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
-        passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
-        plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
+        passed_over = [(*plan, Reason.MISSED) for plan in plans if was_missed(plan[0], now, late)]
+        plans = [plan for plan in plans if not was_missed(plan[0], now, late)]
         unpushed = [plan for plan in plans if has_enough_jobs(plan[0], work.options.waiting_jobs)]
         plans = [plan for plan in plans if not has_enough_jobs(plan[0], work.options.waiting_jobs)]
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
@@ -363,16 +362,14 @@ def must_wait(task: DueTask) -> bool:
     return task.kind is Kind.ONCE and task.overlap == "skip" and task.busy
 
 
-def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
-    """Returns why the task wants no job for this occurrence, or None if it wants one."""
-    if task.catch_up == "none" and kinds.was_missed(task, now, late):
-        return Reason.MISSED
-    return Reason.OVERLAP if task.overlap == "skip" and task.busy else None
+def was_missed(task: DueTask, now: datetime, late: timedelta) -> bool:
+    """Returns whether the task missed this occurrence, and wants no late run."""
+    return task.catch_up == "none" and kinds.was_missed(task, now, late)
 
 
 def has_enough_jobs(task: DueTask, most: int) -> bool:
-    """Returns whether so many jobs of the task wait that another one would only be dropped. A single time is never passed over."""
-    return task.waiting >= most and task.kind is not Kind.ONCE
+    """Returns whether another job would only be dropped: so many wait, or the task skips overlaps. A single time is never passed over."""
+    return (task.busy or task.waiting >= most) and task.kind is not Kind.ONCE
 
 
 class Plans(NamedTuple):

@@ -16,7 +16,7 @@ from rq.serializers import DefaultSerializer
 
 from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.queue import signing
-from ticker.queue.scripts import script
+from ticker.queue.scripts import PREFIX, script
 
 Argument = str | bytes | int
 Label = tuple[str, str, int, int]
@@ -45,7 +45,7 @@ def shared_fields(connection: Redis, result_ttl: int, failure_ttl: int) -> Mappi
 def incompatibility(connection: Redis) -> str:
     """Returns how this RQ differs from what this module writes, or an empty text if it does not. Never uses `connection`."""
     keys = Job.key_for("1"), Queue("x", connection=connection).key, Queue.redis_queues_keys
-    if keys != ("rq:job:1", "rq:queue:x", "rq:queues"):
+    if keys != (f"{PREFIX}:job:1", f"{PREFIX}:queue:x", f"{PREFIX}:queues"):
         return f"its keys are {', '.join(keys)}"
     one = JobSpec("t1-1", "x", (1, 1), 61, 3660, "poll")
     own: dict[str, Argument] = {

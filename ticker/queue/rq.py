@@ -24,7 +24,7 @@ from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, RunAtWork
 from ticker.errors import ConfigurationError, QueueUnavailable, start_worker
 from ticker.queue import bulk, signing
-from ticker.queue.scripts import script
+from ticker.queue.scripts import PREFIX, script
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
@@ -238,8 +238,8 @@ class RedisQueue:
         """Returns the waiting jobs and the living workers of these queues, and of those that RQ knows, in two calls to Redis."""
         with translated():
             known = sorted({*names, *(queue.name for queue in queues(self._connection))})
-            lengths = answers(self._connection, [("LLEN", f"rq:queue:{name}") for name in known])
-            keys = answers(self._connection, [("SMEMBERS", f"rq:workers:{name}") for name in known])
+            lengths = answers(self._connection, [("LLEN", f"{PREFIX}:queue:{name}") for name in known])
+            keys = answers(self._connection, [("SMEMBERS", f"{PREFIX}:workers:{name}") for name in known])
             listens = {name: found for name, found in zip(known, keys, strict=True) if isinstance(found, set)}
             workers = [
                 *{key for found in listens.values() for key in found}
@@ -258,9 +258,11 @@ class RedisQueue:
     def ages(self, names: Sequence[str]) -> dict[str, float]:
         """Returns for how many seconds the first job of each queue has waited. Leaves out queues without jobs."""
         with translated():
-            heads = answers(self._connection, [("LINDEX", f"rq:queue:{name}".encode(), "0") for name in names])
+            heads = answers(self._connection, [("LINDEX", f"{PREFIX}:queue:{name}".encode(), "0") for name in names])
             first = {name: head for name, head in zip(names, heads, strict=True) if isinstance(head, bytes)}
-            times = answers(self._connection, [("HGET", b"rq:job:" + head, "enqueued_at") for head in first.values()])
+            times = answers(
+                self._connection, [("HGET", f"{PREFIX}:job:".encode() + head, "enqueued_at") for head in first.values()]
+            )
         now, ages = clock.python_utc(), {}
         for name, at in zip(first, times, strict=True):
             with suppress(ValueError, TypeError, AttributeError):  # no time of RQ

@@ -220,8 +220,6 @@ def dropped(run: "RunRecord", because: str = "") -> str:
                 "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence was waiting"
                 + last_start(run)
             )
-        case Reason.OVERLAP:
-            return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:
             return "its job belonged to another installation when these tables were adopted"
         case Reason.STOPPED:

@@ -31,7 +31,8 @@ class RunRecord:
 
     `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces` is how
     many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the latest.
-    `stop_requested_by` asked to stop it. `queue` is None in records of earlier releases.
+    `stop_requested_by` asked to stop it. `pid` is the process that ran the function; it is None while a single run is at work, as the
+    worker asks for its start before the process exists. `queue` is None in records of earlier releases.
     """
 
     id: int

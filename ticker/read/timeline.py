@@ -28,7 +28,6 @@ RUNS_AT_MOST = 500  # the newest; earlier runs are not drawn
 NEXT_AT_MOST = 100
 ROWS_AT_MOST = 6  # of one track; marks that need more rows share the last one
 AHEAD = 4  # after now, the axis continues for a quarter of the span that it shows before now
-NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before it made a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def _wait(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
     run = line.run
     if run is None:
         yield Mark("wait", line.at, shown.now, _words(line, shown), goes_on=True)
-    elif run.state != "planned" and not (run.outcome == Outcome.DROPPED and run.reason in NEVER_QUEUED):
+    elif run.state != "planned" and not (run.outcome == Outcome.DROPPED and run.reason == Reason.MISSED):
         begin = run.pushed_at or explain.planned_for(run)
         taken = run.started_at or run.checked_at or run.ended_at
         until = taken or shown.now

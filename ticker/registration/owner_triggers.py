@@ -25,7 +25,7 @@ from ticker.registration.owner_triggers_sql import (
     RESERVED,
     SETTINGS,
 )
-from ticker.settings import schema_name
+from ticker.settings import current, schema_name
 from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import PER_SCHEMA, check_text, schema_on
@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
 
     key: str | Sequence[str] | None
     active_when: str | None
-    schema: str
+    schema: str | None
     table_schema: str | None
 
 
@@ -53,7 +53,7 @@ def triggers(
     *,
     key: str | Sequence[str] | None = None,
     active_when: str | None = None,
-    schema: str = "ticker",
+    schema: str | None = None,
     table_schema: str | None = None,
 ) -> list[str]:
     """Returns the SQL that makes tasks follow the rows of a table: a mapped class, a Table, a Django model or a name.
@@ -61,14 +61,14 @@ def triggers(
     It is one statement, which can run again at any time, even with another condition. The role that runs it owns the
     functions, which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
-    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs `table_schema`.
+    "public"; if it is passed, the name is not split at its dot. `schema` is that of our tables (TICKER_SCHEMA). A table that `per_schema` declares needs `table_schema`.
     `active_when` is a condition over the owner's columns; NULL counts as false. A condition that depends on the
     session's search_path is refused, because triggers do not have it. The error shows the spelling that names each
     schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     condition = None if active_when is None else partial(_over, _checked(active_when), columns)
-    return installation(type_, relation, keys, condition, schema)
+    return installation(type_, relation, keys, condition, schema or current().schema)
 
 
 def installation(type_: str, relation: str, keys: Sequence[str], condition: Condition | None, schema: str) -> list[str]:
@@ -89,9 +89,9 @@ def installation(type_: str, relation: str, keys: Sequence[str], condition: Cond
     return [INSTALL.format(**parts)]
 
 
-def drop_triggers(table: object, *, schema: str = "ticker", table_schema: str | None = None) -> list[str]:
+def drop_triggers(table: object, *, schema: str | None = None, table_schema: str | None = None) -> list[str]:
     """Returns the statements that remove the triggers and functions. The tasks stay. The table need not exist any more."""
-    names = _names(_described(table, table_schema)[0], schema)
+    names = _names(_described(table, table_schema)[0], schema or current().schema)
     # CASCADE: only a trigger can depend on a trigger function
     dropped = [f"DROP FUNCTION IF EXISTS {names[event]}() CASCADE;" for event in EVENTS]
     dropped += [f"DROP FUNCTION IF EXISTS {names['guard']};", f"DROP VIEW IF EXISTS {names['rows']};"]
@@ -103,7 +103,7 @@ def install(op: Any, table: object, **options: Unpack[Options]) -> None:
     _run_in(op, triggers_on(op.get_context().connection, table, options))
 
 
-def uninstall(op: Any, table: object, *, schema: str = "ticker", table_schema: str | None = None) -> None:
+def uninstall(op: Any, table: object, *, schema: str | None = None, table_schema: str | None = None) -> None:
     """Removes the triggers in downgrade() of an Alembic revision."""
     _run_in(op, drop_triggers_on(op.get_context().connection, table, Options(schema=schema, table_schema=table_schema)))
 
@@ -136,7 +136,7 @@ def triggers_on(db: Any, table: object, options: Options) -> list[str]:
 
 def drop_triggers_on(db: Any, table: object, options: Options) -> list[str]:
     """Returns the statements of `drop_triggers`, for the same schema."""
-    return drop_triggers(table, schema=options.get("schema", "ticker"), table_schema=_schema_on(db, table, options))
+    return drop_triggers(table, schema=options.get("schema"), table_schema=_schema_on(db, table, options))
 
 
 def _schema_on(db: Any, table: object, options: Options) -> str | None:

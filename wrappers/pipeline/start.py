@@ -332,8 +332,6 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "the task has had all its runs"
         case Reason.MISSED:
             return "a later occurrence was already due"
-        case Reason.OVERLAP:
-            return "a job of the task waits or runs"
         case Reason.ADOPTED:
             return "its job belonged to another installation"
         case Reason.STOPPED:

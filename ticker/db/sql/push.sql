@@ -155,8 +155,7 @@ FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(batch_jobs)s::t
 WHERE t.id = a.id AND (t.batch_jobs IS NOT NULL OR a.batch_job IS NOT NULL)
 
 -- name: skip
--- Records occurrences that get no job, and skips them. Either the tasks missed them in an outage, or a job of the task
--- waits or runs and the task skips overlaps.
+-- Records occurrences that the tasks missed in an outage, and skips them. They get no job.
 WITH skipped AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[],
         %(reasons)s::text[]) AS s (id, occurrence, next_run, reason)
@@ -174,16 +173,17 @@ UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error =
 FROM skipped s WHERE t.id = s.id
 
 -- name: leave_unpushed
--- Passes over the occurrences of these locked tasks, of which enough jobs wait. They leave no record: one event of each task counts
--- them until one of its occurrences is pushed again.
+-- Passes over the occurrences of these locked tasks, of which enough jobs wait, or one waits or runs and the task skips overlaps. They
+-- leave no record: one event of each task counts them until one of its occurrences is pushed again.
 WITH given AS MATERIALIZED (
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.unpushed_event, t.next_run AS occurrence, g.next_run
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.unpushed_event, t.next_run AS occurrence, g.next_run,
+        CASE t.overlap WHEN 'skip' THEN 'a job of the task waits or runs (overlap skip)' ELSE %(words)s END AS words
     FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS g (id, next_run) JOIN {schema}.tasks t ON t.id = g.id
 ), counted AS (
     UPDATE {schema}.events e SET count = e.count + 1, until = g.occurrence FROM given g WHERE e.id = g.unpushed_event RETURNING e.id, e.task_id
 ), first AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, count, until, words)
-    SELECT g.occurrence, g.id, g.name, g.function, g.owner_type, g.owner_id, 'unpushed', 'ticker', 1, g.occurrence, %(words)s
+    SELECT g.occurrence, g.id, g.name, g.function, g.owner_type, g.owner_id, 'unpushed', 'ticker', 1, g.occurrence, g.words
     FROM given g WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.id = g.unpushed_event)
     RETURNING id, task_id
 )

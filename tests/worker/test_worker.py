@@ -64,13 +64,13 @@ from wrappers import task
 def wait_for_the_end():
     trace("began")
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as db:
-        until(lambda: db.execute("SELECT FROM trace WHERE what = 'end'").fetchone(), "the end")
+        until(lambda: db.execute("SELECT 1 FROM trace WHERE what = 'end'").fetchone(), "the end")
 
 @task("alone")
 def alone():
     wait_for_the_end()
 
-@task("grouped", concurrency=2)
+@task("grouped", batch=2, concurrency=2)
 def grouped():
     wait_for_the_end()
 """
@@ -82,7 +82,10 @@ def test_the_pid_of_a_run_at_work_is_never_that_of_another_process(function, tra
     """The worker asks for the start of a single run before its process exists: that pid is recorded with the end."""
     with working(patch=HELD):
         if function == "grouped":
-            until(lambda: db.execute("SELECT FROM ticker.functions WHERE name = 'grouped'").fetchone(), "it is announced")
+            until(
+                lambda: db.execute("SELECT 1 FROM ticker.functions WHERE name = 'grouped'").fetchone(),
+                "it is announced",
+            )
         ticker.register(db, function, every="1h", box="10m")
         tick(store, queue)
         until(lambda: traced("began"), "the run")

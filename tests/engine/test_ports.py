@@ -255,7 +255,7 @@ def test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_
         {"paused_by": "me", "paused_until": NOW - MINUTE},  # `wake` ends it, not time
         {"next_run": None},
         {"push_after": NOW + MICROSECOND},
-        {"wait_reason": "still_running", "running_until": NOW + MICROSECOND},
+        {"wait_reason": "still_running", "run_token": TOKEN, "running_until": NOW + MICROSECOND},
     ],
     ids=" ".join,
 )

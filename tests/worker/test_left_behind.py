@@ -18,7 +18,7 @@ from ticker.engine.tick import tick
 pytestmark = pytest.mark.slow
 
 FUNCTIONS = """
-import asyncio, contextvars, multiprocessing, os, signal, subprocess, sys, threading, time
+import asyncio, contextvars, multiprocessing, os, pty, signal, subprocess, sys, threading, time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from wrappers import shared, task
@@ -77,11 +77,27 @@ def daemonize(name):
 def start(name, **options):
     note(name, str(subprocess.Popen(["sleep", "1000"], **options).pid))
 
-BEGUN = ["child", "without an environment", "forked", "daemon", "shell's daemon", "of multiprocessing"]
+def spawn(env):
+    try:
+        return os.waitpid(os.posix_spawn("/bin/true", ["true"], env), 0)[1]
+    except TypeError as error:
+        return str(error)
+
+SPAWNED = spawn(None)
+BEGUN = ["child", "without an environment", "forked", "daemon", "shell's daemon", "of multiprocessing", "spawned", "in a pty"]
+BEGUN += ["by posix_spawnp"]
 
 def begin_processes():
     start("child")
     start("without an environment", env={})
+    note("its environment", subprocess.run(["env"], env={}, capture_output=True, text=True).stdout)
+    note("spawned", str(os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "1000")))
+    note("by posix_spawnp", str(os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)))
+    child, _ = pty.fork()
+    if child == 0:
+        os.execlp("sleep", "sleep", "1000")
+    note("in a pty", str(child))
+    assert spawn(None) == SPAWNED
     daemonize("daemon")
     if os.fork() == 0:
         stay("forked")
@@ -252,7 +268,8 @@ def test_processes_end_with_their_run_and_those_of_neighbours_and_shared_ones_st
     done = work(patch=FUNCTIONS)
     assert set(outcomes(db).values()) == {"succeeded"}, done.stdout + done.stderr
     begun = [path for path in folder.iterdir() if path.read_text().strip().isdigit()]
-    assert len(begun) >= 7 and not any(is_alive(int(path.read_text())) for path in begun)
+    assert len(begun) >= 10 and not any(is_alive(int(path.read_text())) for path in begun)
+    assert [line.partition("=")[0] for line in (folder / "its environment").read_text().splitlines()] == ["TICKER_RUN"]
 
 
 @pytest.mark.parametrize("function", ["leaves", "leaves.plainly"])

@@ -59,27 +59,33 @@ def mark(run_of: Callable[[], int | None]) -> None:
     `run_of` returns the id of the run that begins a process. A program that was begun without Python's help, as by `os.system`,
     or that drops its environment, has no mark. It lives until this process ends. The helpers of multiprocessing get none.
     """
-    fork_exec, posix_spawn = _posixsubprocess.fork_exec, os.posix_spawn
+    fork_exec = _posixsubprocess.fork_exec
 
     def marked_fork_exec(*given: Any) -> int:
         run, arguments = run_of(), [*given]
         if run is not None and not any(helper in str(arguments[0]) for helper in HELPERS):
-            env = arguments[5] or [b"%s=%s" % pair for pair in os.environb.items()]
+            env = arguments[5] if arguments[5] is not None else [b"%s=%s" % pair for pair in os.environb.items()]
             arguments[5] = [*env, f"{MARK}={run}".encode()]
         return fork_exec(*arguments)
 
-    def marked_posix_spawn(path: Any, argv: Any, env: Any, **options: Any) -> int:
-        run = run_of()
-        return posix_spawn(path, argv, env if run is None else {**env, MARK: str(run)}, **options)
+    def marked(spawn: Callable[..., int]) -> Any:
+        def marked_spawn(path: Any, argv: Any, env: Any, **options: Any) -> int:
+            run = run_of()
+            if run is not None and (env is not None or sys.version_info >= (3, 13)):  # before, None is an error
+                env = {**(os.environ if env is None else env), MARK: str(run)}
+            return spawn(path, argv, env, **options)
+
+        return marked_spawn
 
     def name() -> None:
         if (run := run_of()) is not None:
+            os.environ[MARK] = str(run)  # for a program that replaces the process
             with suppress(OSError):
                 Path("/proc/self/comm").write_text(_name(run))
 
     setattr(subprocess, "_fork_exec", marked_fork_exec)  # noqa: B010 - unknown to type checkers
     _posixsubprocess.fork_exec = marked_fork_exec
-    os.posix_spawn = marked_posix_spawn
+    os.posix_spawn, os.posix_spawnp = marked(os.posix_spawn), marked(os.posix_spawnp)
     os.register_at_fork(before=run_of, after_in_child=name)
 
 

@@ -25,6 +25,7 @@ from wrappers import shared, task
 
 FOLDER = Path(os.environ["GROUP_FOLDER"])
 KEPT = {}
+POOL = ProcessPoolExecutor(2)
 
 def note(name, text=""):
     (FOLDER / name).with_suffix(".new").write_text(text)
@@ -131,6 +132,15 @@ async def leaves(run, deed):
     if deed == "processes":
         begin_processes()
         await noted(*BEGUN)
+    if deed == "uses the pool":
+        return await asyncio.wrap_future(POOL.submit(abs, -1))
+    if deed == "uses it, too":
+        try:
+            return await asyncio.wrap_future(POOL.submit(abs, -1))
+        finally:
+            note("go")
+    if deed == "goes last":
+        await noted("go")
     if deed == "keeps":
         start("kept")
         await noted(*BEGUN)
@@ -270,6 +280,14 @@ def test_processes_end_with_their_run_and_those_of_neighbours_and_shared_ones_st
     begun = [path for path in folder.iterdir() if path.read_text().strip().isdigit()]
     assert len(begun) >= 10 and not any(is_alive(int(path.read_text())) for path in begun)
     assert [line.partition("=")[0] for line in (folder / "its environment").read_text().splitlines()] == ["TICKER_RUN"]
+
+
+def test_a_pool_of_processes_outlives_the_run_that_used_it_first(db, store, queue):
+    """The third run begins after the first."""
+    register(db, "two.only", "uses the pool", "goes last", "uses it, too")
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"}, done.stdout
 
 
 @pytest.mark.parametrize("function", ["leaves", "leaves.plainly"])

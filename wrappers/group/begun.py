@@ -13,7 +13,9 @@ import contextvars
 import logging
 import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -26,6 +28,7 @@ from wrappers.sandbox import child_processes, subreaper
 log = logging.getLogger("ticker.run")
 
 PAUSE = 0.002  # seconds between two looks at dying processes
+POOL = "concurrent.futures.process"  # the processes of an executor outlive runs, as its threads do
 
 
 class _Place:
@@ -190,8 +193,9 @@ def watch() -> None:
 
 
 def _forking() -> int | None:
-    """Returns the id of the run that is about to fork or to spawn a process. Returns None outside of all runs."""
-    if (begun := _current()) is None:
+    """Returns the id of the run that is about to fork or to spawn a process. Returns None outside of all runs, and for a pool."""
+    frames = traceback.walk_stack(sys._getframe())
+    if (begun := _current()) is None or any(frame.f_globals.get("__name__") == POOL for frame, _ in frames):
         return None
     begun.has_forked = True
     return begun.run_id

@@ -23,6 +23,21 @@ NEW = """
 def b(run, channel):
     pass
 """
+DECORATED = """
+import functools
+from wrappers import task
+
+def with_session(function):
+    @functools.wraps(function)
+    def call(run, **kwargs):
+        return function(run, session=None, **kwargs)
+    return call
+
+@task("decorated")
+@with_session
+def decorated(run, channel, session):
+    return "channel" + channel
+"""
 
 
 @pytest.fixture
@@ -30,6 +45,7 @@ def fleet(tmp_path, monkeypatch, environ):
     """Returns a function that lets an old or a new worker take what waits."""
     (tmp_path / "old_tasks.py").write_text(OLD)
     (tmp_path / "new_tasks.py").write_text(OLD + NEW)
+    (tmp_path / "decorated_tasks.py").write_text(DECORATED)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def work(age, *options):
@@ -62,6 +78,16 @@ def test_arguments_that_do_not_fit_fail_before_the_first_line_and_both_are_named
     [run] = ticker.list_runs(db)
     assert run.outcome == "failed"
     assert run.reason.startswith("TypeError: the task's kwargs (chanel) do not fit b(run, channel): ")
+
+
+@pytest.mark.slow
+def test_a_type_error_of_the_function_itself_is_not_blamed_on_its_kwargs(db, store, queue, fleet):
+    """`inspect.signature` looks through `functools.wraps`, and the decorator gives an argument that the task does not."""
+    ticker.register(db, "decorated", every="1h", kwargs={"channel": 7})
+    tick(store, queue)
+    fleet("decorated")
+    [run] = ticker.list_runs(db)
+    assert run.reason == 'TypeError: can only concatenate str (not "int") to str'
 
 
 @pytest.mark.slow

@@ -29,15 +29,11 @@ def called(call: Call, step: Step, *piece: Any) -> Any:
     try:
         return step.call(*arguments, **call.start.kwargs)
     except TypeError as error:
-        signature = inspect.signature(step.call)
-        try:
-            signature.bind(*arguments, **call.start.kwargs)
-        except TypeError:
-            given = ", ".join(call.start.kwargs) or "none"
-            raise TypeError(
-                f"the task's kwargs ({given}) do not fit {call.start.function}{signature}: {error}"
-            ) from None
-        raise
+        assert error.__traceback__ is not None
+        if error.__traceback__.tb_next is not None:  # of a frame of the function
+            raise
+        given, signature = ", ".join(call.start.kwargs) or "none", inspect.signature(step.call, follow_wrapped=False)
+        raise TypeError(f"the task's kwargs ({given}) do not fit {call.start.function}{signature}: {error}") from None
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:

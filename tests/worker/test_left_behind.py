@@ -44,8 +44,10 @@ async def lives(name):
         raise
 
 async def fetch():
+    process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    note("fetching")
     await asyncio.create_task(lives("inner"))
-    return "the token"
+    return (await process.communicate(b"the token"))[0].decode()
 
 async def swallows():
     while True:
@@ -111,7 +113,7 @@ def begin_processes():
 async def leaves(run, deed):
     if deed == "tasks":
         KEPT["token"] = asyncio.create_task(fetch())
-        await noted("joined")
+        await noted("joined", "fetching")
         KEPT["left"] = asyncio.create_task(lives("left"))
         KEPT["copied"] = asyncio.create_task(lives("copied"), context=contextvars.copy_context())
         with shared():
@@ -257,7 +259,7 @@ def test_coroutines_end_with_their_run_unless_they_are_shared_or_awaited_by_anot
     results = dict(db.execute("SELECT task_name, result FROM ticker.runs").fetchall())
     assert results["1 joins"] == "the token"
     noted = {path.name for path in folder.iterdir()}
-    assert noted == {"joined", "go", "left cancelled", "inner ended", "copied ended", "shared ended"}
+    assert noted == {"joined", "fetching", "go", "left cancelled", "inner ended", "copied ended", "shared ended"}
     assert "left asyncio tasks" in done.stdout
 
 

@@ -102,6 +102,7 @@ class Begun:
         self.tasks: set[OwnedTask] = set()
         self.threads: list[threading.Thread] = []
         self.has_forked = False
+        self.killers = {run_id: {self}}  # by run: the runs of which the last to end kills that run's processes
         self.is_active = True
         self.cancelled_by: int | None = None
         """The id of the task whose run cancelled a coroutine of this run."""
@@ -131,8 +132,10 @@ class Begun:
             for task in self.tasks:
                 task.cancel()
             await asyncio.wait(self.tasks)
+        for killers in self.killers.values():
+            killers.discard(self)
         if self.has_forked:
-            await self._kill()
+            await self._kill({run for run, killers in self.killers.items() if not killers})
         return self._threads_left()
 
     def _hand_over(self) -> None:
@@ -143,12 +146,14 @@ class Begun:
                 task.place.begun = run
                 self.tasks.discard(task)
                 run.tasks.add(task)
+                run.has_forked = True  # this run may have, and nothing says which processes such a task uses
+                run.killers |= self.killers
+                for killers in self.killers.values():
+                    killers.add(run)
 
-    async def _kill(self) -> None:
+    async def _kill(self, runs: set[int]) -> None:
         killed: set[int] = set()
-        while mine := {
-            pid for pid in subreaper.children() if pid in killed or child_processes.belongs(pid, self.run_id)
-        }:
+        while mine := {pid for pid in subreaper.children() if pid in killed or child_processes.belongs(pid, runs)}:
             for pid in mine - killed:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)

@@ -89,13 +89,14 @@ def mark(run_of: Callable[[], int | None]) -> None:
     os.register_at_fork(before=run_of, after_in_child=name)
 
 
-def belongs(pid: int, run: int) -> bool:
-    """Returns whether a process has the mark of this run. A process of another user shows none."""
-    process, mark = Path(f"/proc/{pid}"), f"{MARK}={run}".encode()
+def belongs(pid: int, runs: set[int]) -> bool:
+    """Returns whether a process has the mark of one of these runs. A process of another user shows none."""
+    process = Path(f"/proc/{pid}")
     with suppress(OSError):
-        if (process / "comm").read_text(errors="replace").strip() == _name(run):
+        if (process / "comm").read_text(errors="replace").strip() in map(_name, runs):
             return True
-        return mark in (process / "environ").read_bytes().split(b"\0")
+        marks = {f"{MARK}={run}".encode() for run in runs}
+        return not marks.isdisjoint((process / "environ").read_bytes().split(b"\0"))
     return False
 
 

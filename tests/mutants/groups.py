@@ -74,7 +74,7 @@ GROUPS = (
     Mutant(
         "cancelled-by-a-neighbour-is-a-failure",
         "wrappers/layers/record.py",
-        "    if call.answer.cancelled_by is not None and not isinstance(error, SoftLimit):\n",
+        "    if isinstance(error, CancelledError) and (by is not None or not is_cancelled):\n",
         "    if False:\n",
         "A run that the code of another run cancels is interrupted, and its reason names the task of that run.",
         (f"{LEFT}test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_is_named",),

@@ -56,6 +56,13 @@ async def swallows():
         except asyncio.CancelledError:
             note("swallowed")
 
+async def resolves(future):
+    try:
+        await asyncio.sleep(1000)
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+
 def is_gone(name):
     try:
         os.kill(int((FOLDER / name).read_text()), 0)
@@ -162,6 +169,21 @@ async def leaves(run, deed):
         for one in asyncio.all_tasks():
             one.cancel()
         await asyncio.sleep(1)
+    if deed == "resolves":
+        KEPT["future"] = asyncio.get_running_loop().create_future()
+        KEPT["resolves"] = asyncio.create_task(resolves(KEPT["future"]))
+        await noted("awaited")
+    if deed == "awaits":
+        while "future" not in KEPT:
+            await asyncio.sleep(0.01)
+        note("awaited")
+        await KEPT["future"]
+    if deed == "fails when cancelled":
+        note("asleep")
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            raise ValueError("its own")
     if deed == "sleeps":
         note("asleep")
         await asyncio.sleep(1000)
@@ -314,6 +336,22 @@ def test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_
     by = runs["0 cancels all"].task_id
     assert runs["1 sleeps"].reason == sentence("why.cancelled_by_a_neighbour", task=by)
     assert sentence("why.cancelled_by_a_neighbour", task=by).within(done.stdout)
+
+
+def test_a_run_that_fails_after_a_neighbour_cancelled_it_has_failed(db, store, queue):
+    register(db, "leaves", "cancels all", "fails when cancelled")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    [run] = [run for run in ticker.list_runs(db) if run.task_name == "1 fails when cancelled"]
+    assert (run.outcome, run.reason) == ("failed", "ValueError: its own")
+
+
+def test_a_run_is_interrupted_if_only_what_it_awaited_was_cancelled(db, store, queue):
+    register(db, "leaves", "resolves", "awaits")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    [run] = [run for run in ticker.list_runs(db) if run.task_name == "1 awaits"]
+    assert (run.outcome, run.reason) == ("interrupted", sentence("why.what_it_awaited_was_cancelled"))
 
 
 def test_a_thousand_polls_share_clients_a_token_and_a_pool_and_none_is_disturbed(db, store, queue, polled, monkeypatch):

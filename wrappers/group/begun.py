@@ -63,11 +63,11 @@ class OwnedTask(asyncio.Task[Any]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         by, mine = _place.get(), self.place
-        if by is not None and mine is None:
+        if (by is not None and mine is None) or not super().cancel(msg):
             return False
         if by is not None and by.begun and mine is not None and mine.begun and by.begun is not mine.begun:
             mine.begun.cancelled_by = by.begun.task_id
-        return super().cancel(msg)
+        return True
 
 
 def make_task(
@@ -129,8 +129,9 @@ class Begun:
             names = ", ".join(sorted(task.get_name() for task in self.tasks))
             log.warning("task=%s left asyncio tasks: %s", self.task_id, names, extra={"event": "coroutines_cancelled"})
         while self.tasks:
-            for task in self.tasks:
-                task.cancel()
+            with self.by(None):  # such a task may await one of another run, and so cancel it
+                for task in self.tasks:
+                    task.cancel()
             await asyncio.wait(self.tasks)
         for killers in self.killers.values():
             killers.discard(self)

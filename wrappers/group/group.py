@@ -319,7 +319,8 @@ class Group:
                 with suppress(Exception):
                     group(call, error)
             serialize.shorten(error)
-            end = end_of_error(call, error)
+            coroutine = asyncio.current_task()
+            end = end_of_error(call, error, is_cancelled=coroutine is None or coroutine.cancelling() > 0)
             if end.outcome not in NO_FAILURE:
                 log.error(
                     "traceback of task=%s job=%s",

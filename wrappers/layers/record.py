@@ -1,6 +1,7 @@
 """Calls the function, and writes its one outcome, fenced by the run's token."""
 
 import os
+from asyncio import CancelledError
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -57,8 +58,11 @@ def end_of(call: Call, overlooked: bool) -> End:
     return End(outcome, answer.note, answer.result, pieces=answer.pieces, made=answer.made)
 
 
-def end_of_error(call: Call, error: BaseException) -> End:
-    """Returns the end of a run whose function raised. After a stop, any error counts as the stop."""
+def end_of_error(call: Call, error: BaseException, *, is_cancelled: bool = True) -> End:
+    """Returns the end of a run whose function raised. After a stop, any error counts as the stop.
+
+    `is_cancelled`: False in a group, if nothing asked the run's own coroutine to end.
+    """
     assert call.start is not None
     if call.answer.stopped:
         return End(Outcome.INTERRUPTED, STOPPED, traceback=serialize.trace(error))
@@ -68,8 +72,9 @@ def end_of_error(call: Call, error: BaseException) -> End:
         except BadInput as wrong:
             return End(Outcome.FAILED, f"SlowDown: {wrong}", traceback=serialize.trace(error))
         return End(Outcome.HELD_OFF, f"{key} is held off for a while", held_key=key, held_ms=error.for_ms)
-    if call.answer.cancelled_by is not None and not isinstance(error, SoftLimit):
-        reason = f"it was cancelled by the code of task {call.answer.cancelled_by}"
+    by = call.answer.cancelled_by
+    if isinstance(error, CancelledError) and (by is not None or not is_cancelled):
+        reason = f"it was cancelled by the code of task {by}" if by is not None else "what it awaited was cancelled"
         return End(Outcome.INTERRUPTED, reason, traceback=serialize.trace(error))
     return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
 

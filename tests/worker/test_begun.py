@@ -1,0 +1,70 @@
+"""What belongs to which run on the event loop of a group, without a worker."""
+
+import asyncio
+import contextvars
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ticker import model
+from wrappers.group.begun import Begun, OwnedTask, make_task, shared
+
+Function = Callable[[], Awaitable[Any]]
+
+
+def in_runs(*functions: Function) -> list[Begun]:
+    """Calls each function as a run, all at the same time."""
+    runs = [Begun(number, number) for number, _ in enumerate(functions, 1)]
+
+    async def call(run: Begun, function: Function) -> None:
+        try:
+            with run.by(asyncio.current_task()):
+                await function()
+        except asyncio.CancelledError:
+            pass
+        finally:
+            await run.end()
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(asyncio.create_task(call(*one)) for one in zip(runs, functions, strict=True)))
+
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_task_factory(make_task)
+        runner.run(all_of_them())
+    return runs
+
+
+def test_a_cancellation_of_a_task_that_has_ended_is_not_noted():
+    tasks: list[asyncio.Task[Any]] = []
+    is_cancelled = asyncio.Event()
+
+    async def begins() -> None:
+        tasks.append(asyncio.create_task(asyncio.sleep(0)))
+        await is_cancelled.wait()
+
+    async def cancels() -> None:
+        await tasks[0]
+        tasks[0].cancel()
+        is_cancelled.set()
+
+    assert [run.cancelled_by for run in in_runs(begins, cancels)] == [None, None]
+
+
+def test_a_run_whose_task_is_awaited_by_what_another_run_leaves_is_told_who_cancelled_it():
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def awaits_its_task() -> None:
+        tasks.append(asyncio.create_task(asyncio.sleep(60)))
+        await tasks[0]
+
+    async def leaves() -> None:
+        async def follows() -> None:
+            await tasks[0]
+
+        tasks.append(asyncio.create_task(follows()))
+        await asyncio.sleep(0)  # it begins to wait
+
+    assert [run.cancelled_by for run in in_runs(awaits_its_task, leaves)] == [2, None]

@@ -37,6 +37,21 @@ def in_runs(*functions: Function) -> list[Begun]:
     return runs
 
 
+def test_a_task_with_an_empty_context_does_not_see_that_of_the_run():
+    seen: list[Any] = []
+    variable = contextvars.ContextVar("variable", default="unset")
+
+    async def looks() -> None:
+        seen.append(variable.get())
+
+    async def function() -> None:
+        variable.set("of the run")
+        await asyncio.create_task(looks(), context=contextvars.Context())
+
+    in_runs(function)
+    assert seen == ["unset"]
+
+
 def test_a_cancellation_of_a_task_that_has_ended_is_not_noted():
     tasks: list[asyncio.Task[Any]] = []
     is_cancelled = asyncio.Event()

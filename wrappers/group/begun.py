@@ -76,9 +76,8 @@ def make_task(
     """Creates a task, as the task factory of a group's event loop. A task with a context of its own belongs to no run."""
     place = _place.get()
     if place is not None:
-        begun = place.begun if context is None else None
-        place = _Place(begun) if begun else _SHARED
-        context = context or contextvars.copy_context()
+        place = _Place(place.begun) if place.begun and context is None else _SHARED
+        context = contextvars.copy_context() if context is None else context
         with suppress(RuntimeError):  # the context is being used
             context.run(_place.set, place)
     task = OwnedTask(coroutine, loop=loop, context=context, **options)

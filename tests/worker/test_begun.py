@@ -83,3 +83,21 @@ def test_a_run_whose_task_is_awaited_by_what_another_run_leaves_is_told_who_canc
         await asyncio.sleep(0)  # it begins to wait
 
     assert [run.cancelled_by for run in in_runs(awaits_its_task, leaves)] == [2, None]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brings eager tasks")
+def test_an_eager_task_can_be_cancelled_in_its_first_step_and_is_not_left_once_it_has_ended():
+    seen: list[Any] = []
+
+    async def first() -> None:
+        task = asyncio.current_task()
+        assert isinstance(task, OwnedTask)
+        seen.extend([task.place is not None, task.cancel(), task.uncancel()])
+
+    async def function() -> None:
+        loop, options = asyncio.get_running_loop(), {"eager_start": True}
+        make_task(loop, first(), **options)
+
+    [run] = in_runs(function)
+    assert seen == [True, True, 0]
+    assert run.tasks == set()

@@ -59,7 +59,9 @@ def shared() -> Iterator[None]:
 class OwnedTask(asyncio.Task[Any]):
     """A task on the event loop of a group. It notes which other run cancels it. No run can cancel a task of our own code."""
 
-    place: _Place | None = None
+    def __init__(self, coroutine: Any, *, place: _Place | None, **options: Any) -> None:
+        self.place = place  # an eager task takes its first step in the next line
+        super().__init__(coroutine, **options)
 
     def cancel(self, msg: Any | None = None) -> bool:
         by, mine = _place.get(), self.place
@@ -80,9 +82,8 @@ def make_task(
         context = contextvars.copy_context() if context is None else context
         with suppress(RuntimeError):  # the context is being used
             context.run(_place.set, place)
-    task = OwnedTask(coroutine, loop=loop, context=context, **options)
-    task.place = place
-    if place is not None and place.begun:
+    task = OwnedTask(coroutine, place=place, loop=loop, context=context, **options)
+    if place is not None and place.begun and not task.done():
         place.begun.tasks.add(task)
         task.add_done_callback(_forget)
     return task

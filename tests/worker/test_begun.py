@@ -85,6 +85,16 @@ def test_a_run_whose_task_is_awaited_by_what_another_run_leaves_is_told_who_canc
     assert [run.cancelled_by for run in in_runs(awaits_its_task, leaves)] == [2, None]
 
 
+def test_only_tasks_that_the_function_did_not_cancel_are_logged_by_their_names(caplog):
+    async def function() -> None:
+        asyncio.create_task(asyncio.sleep(60), name="cancelled").cancel()
+        task = asyncio.create_task(asyncio.sleep(60), name="left")
+        task.set_name(None)  # as Python 3.13.0 does without a name
+
+    in_runs(function)
+    assert [record.getMessage() for record in caplog.records] == ["task=1 left asyncio tasks: left"]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brings eager tasks")
 def test_an_eager_task_can_be_cancelled_in_its_first_step_and_is_not_left_once_it_has_ended():
     seen: list[Any] = []

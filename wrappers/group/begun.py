@@ -63,6 +63,10 @@ class OwnedTask(asyncio.Task[Any]):
         self.place = place  # an eager task takes its first step in the next line
         super().__init__(coroutine, **options)
 
+    def set_name(self, value: object) -> None:
+        if value is not None:  # Python 3.13.0 passes None for a task without a name
+            super().set_name(value)
+
     def cancel(self, msg: Any | None = None) -> bool:
         by, mine = _place.get(), self.place
         if (by is not None and mine is None) or not super().cancel(msg):
@@ -125,8 +129,7 @@ class Begun:
         """Returns when the run's tasks and processes have ended. Returns a sentence about its threads, if any are left."""
         self.is_active = False
         self._hand_over()
-        if self.tasks:
-            names = ", ".join(sorted(task.get_name() for task in self.tasks))
+        if names := ", ".join(sorted(task.get_name() for task in self.tasks if not task.cancelling())):
             log.warning("task=%s left asyncio tasks: %s", self.task_id, names, extra={"event": "coroutines_cancelled"})
         while self.tasks:
             with self.by(None):  # such a task may await one of another run, and so cancel it

@@ -95,6 +95,22 @@ def test_only_tasks_that_the_function_did_not_cancel_are_logged_by_their_names(c
     assert [record.getMessage() for record in caplog.records] == ["task=1 left asyncio tasks: left"]
 
 
+def test_what_runs_under_shared_is_not_at_work_for_the_run():
+    seen: list[Any] = []
+
+    async def looks() -> None:
+        seen.append(model.at_work.get())
+
+    async def function() -> None:
+        model.at_work.set((1, datetime(2026, 3, 1, tzinfo=UTC)))
+        await asyncio.create_task(looks())
+        with shared():
+            await asyncio.create_task(looks())
+
+    in_runs(function)
+    assert seen == [(1, datetime(2026, 3, 1, tzinfo=UTC)), None]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brings eager tasks")
 def test_an_eager_task_can_be_cancelled_in_its_first_step_and_is_not_left_once_it_has_ended():
     seen: list[Any] = []

@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
+from ticker.model import at_work
 from wrappers.pipeline import serialize
 from wrappers.sandbox import child_processes, subreaper
 
@@ -86,6 +87,8 @@ def make_task(
         context = contextvars.copy_context() if context is None else context
         with suppress(RuntimeError):  # the context is being used
             context.run(_place.set, place)
+            if place is _SHARED:
+                context.run(at_work.set, None)
     task = OwnedTask(coroutine, place=place, loop=loop, context=context, **options)
     if place is not None and place.begun and not task.done():
         place.begun.tasks.add(task)

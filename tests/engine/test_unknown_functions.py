@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 import ticker
 from tests.harness import WORKER, start_planned
+from tests.plans import nodes, numbered
 from ticker.engine.tick import TickOptions, tick
 from ticker.read import overview
 
@@ -19,10 +21,10 @@ def fleet(play, monkeypatch):
     return lambda functions: monkeypatch.setitem(WORKER, "functions", functions)
 
 
-def turn(play, seconds):
+def turn(play, seconds, batch=1000):
     """A tick there, and then the workers. Returns what was refused, or began, by task."""
     play.at(seconds)
-    tick(play.store, play.queue, play.now, TickOptions(period=30_000))
+    tick(play.store, play.queue, play.now, TickOptions(batch=batch, period=30_000))
     return {taken.task_id: taken.refusal for taken in play.take()}
 
 
@@ -116,3 +118,33 @@ def test_an_edit_of_the_function_ends_the_wait(play, fleet):
     ticker.edit(play.db, other, function="poll")
     assert turn(play, 31) == {other.id: None}
     assert ticker.get(play.db, task).unknown_function
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statement", ["claim_unknown", "probe"])
+def test_a_tick_reads_no_more_of_the_tasks_that_wait_than_it_takes(play, statement):
+    """3,000 of them wait. Counts rows, not time."""
+    play.db.execute(
+        "WITH p AS (INSERT INTO ticker.pauses (scope, value, of_queue, paused_at)"
+        " VALUES ('unknown', 'fetch', 'polling', now() - interval '1 hour') RETURNING id)"
+        " INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run, pause_id)"
+        " SELECT n::text, 'fetch', 'interval', 3600000, 5000, 30000, 1000, 'polling', now() - %s::interval + n * interval '1 ms', p.id"
+        " FROM p, generate_series(1, 3000) n",
+        ["20 minutes" if statement == "claim_unknown" else "1 minute"],
+    )
+    play.db.execute("ANALYZE ticker.tasks, ticker.pauses")
+    text, names = numbered(statement)
+    values = {"now": play.now, "limit": 100, "period_ms": 30_000}
+    with play.db.transaction(force_rollback=True), psycopg.ClientCursor(play.db) as cursor:
+        cursor.execute(f"PREPARE looked_at AS {text}")
+        cursor.execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE looked_at ({', '.join(['%s'] * len(names))})",
+            [values[n] for n in names],
+        )
+        [[[found]]] = cursor.fetchall()
+    read = [
+        node["Actual Rows"] * node["Actual Loops"]
+        for node in nodes(found["Plan"])
+        if node.get("Relation Name") == "tasks"
+    ]
+    assert read and max(read) <= 100

@@ -156,7 +156,6 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     queue.stop(stopping)
     work = Pass(store, Room(queue, options.depths), now, options)
     pauses.apply(work)
-    drop_unknown(work)
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
@@ -165,6 +164,7 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     if any(room > 0 for room in work.queue.left.values()):
         keyed.append(push_keyed(work, work.queue.left))
     left = left_due(work)
+    drop_unknown(work)
     due = sum((one.due for one in keyed), due + limited_due)
     planned = sum((one.planned for one in keyed), planned + limited_planned)
     look_at = key_limits.soonest(one.look_at for one in keyed)

@@ -120,6 +120,19 @@ def test_an_edit_of_the_function_ends_the_wait(play, fleet):
     assert ticker.get(play.db, task).unknown_function
 
 
+def test_what_people_have_paused_is_not_dropped_and_is_tried_after_the_pause(play, fleet):
+    task = ticker.register(play.db, "fetch", at=play.begin + timedelta(seconds=1))
+    fleet(OLD)
+    turn(play, 1)
+    turn(play, 31)
+    ticker.pause_all(play.db, function="fetch", until=play.begin + 15 * MINUTE)
+    assert (turn(play, 800), play.runs()) == ({}, [])
+    assert turn(play, 931) == {task.id: "unknown_here"}
+    assert [*turn(play, 1400).values()] == ["unknown_here"]
+    turn(play, 1510)
+    assert [run.outcome for run in play.runs()] == ["failed"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["claim_unknown", "probe"])
 def test_a_tick_reads_no_more_of_the_tasks_that_wait_than_it_takes(play, statement):

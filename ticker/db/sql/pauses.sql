@@ -148,8 +148,15 @@ UPDATE {schema}.tasks t SET pause_id = NULL FROM chosen c WHERE t.id = c.task_id
 interval '10 minutes'
 
 -- rule: unknown_for_long
--- The task t, with its pause p, has waited for so long.
-(t.next_run <= %(now)s::timestamptz - {longest_unknown} AND p.paused_at <= %(now)s::timestamptz - {longest_unknown})
+-- The task t, with its pause p, has waited for so long, and for nothing else meanwhile: not for a pause of people.
+(t.next_run <= %(now)s::timestamptz - {longest_unknown} AND p.paused_at <= %(now)s::timestamptz - {longest_unknown}
+    AND coalesce(t.resumed_at NOT BETWEEN %(now)s::timestamptz - {longest_unknown} AND %(now)s, true)
+    AND NOT {marks t} && ARRAY(SELECT p.mark FROM {schema}.pauses p WHERE {lately p})
+    AND NOT (t.limits IS NOT NULL AND EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'limit' AND {lately p} AND {covers t})))
+
+-- rule: lately
+-- The pause is in force, or was within that time.
+(coalesce(t.resumed_at > %(now)s::timestamptz - {longest_unknown}, true))
 
 -- name: claim_unknown
 -- Claims tasks whose occurrences have waited for a worker that knows their function for too long. (Each gate is read in the order

@@ -133,6 +133,33 @@ def test_what_people_have_paused_is_not_dropped_and_is_tried_after_the_pause(pla
     assert [run.outcome for run in play.runs()] == ["failed"]
 
 
+def test_a_task_that_cannot_be_pushed_keeps_no_other_from_being_tried(play, fleet):
+    paused, failing, free = (ticker.register(play.db, "fetch", name=name, every="1h", group=name) for name in "abc")
+    fleet(OLD)
+    turn(play, 0)
+    turn(play, 31)
+    play.db.execute("UPDATE ticker.tasks SET next_run = next_run + (id - %s) * interval '1 ms'", [paused.id])
+    play.db.execute("UPDATE ticker.tasks SET push_after = now() + interval '1 hour' WHERE id = %s", [failing.id])
+    ticker.pause_all(play.db, group="a")
+    fleet(NEW)
+    assert turn(play, 61) == {free.id: None}
+
+
+def test_the_tasks_of_a_full_key_keep_no_other_from_being_tried(play, fleet):
+    ticker.limit(play.db, "imap", concurrency=1)
+    ids = [
+        ticker.register(play.db, "fetch", name=str(n), every="1h", limits=["imap"] if n < 2 else []).id
+        for n in range(4)
+    ]
+    fleet(OLD)
+    turn(play, 0)
+    turn(play, 31)
+    play.db.execute("UPDATE ticker.tasks SET next_run = next_run + (id - %s) * interval '1 ms'", ids[:1])
+    play.db.execute("UPDATE ticker.slots SET token = gen_random_uuid(), until = now() + interval '1 hour'")
+    fleet(NEW)
+    assert any(turn(play, seconds) for seconds in range(61, 590, 30))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["claim_unknown", "probe"])
 def test_a_tick_reads_no_more_of_the_tasks_that_wait_than_it_takes(play, statement):

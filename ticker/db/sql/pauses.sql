@@ -131,17 +131,24 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
   AND (t.next_run, t.id) > (%(after_run)s::timestamptz, %(after_id)s::bigint)
 
 -- name: probe
--- Lets one due task of each function and queue go for which tasks wait for a worker, once in a period: its start shows that there is one.
+-- Lets one due task of each function and queue go for which tasks wait for a worker, once in a period: its start shows that there is
+-- one. It is one of the 100 oldest, at random: a limit may keep the oldest one from its push.
 WITH chosen AS MATERIALIZED (
     SELECT p.id, o.task_id FROM {schema}.pauses p, LATERAL (
-        SELECT t.id AS task_id FROM {schema}.tasks t
-        WHERE t.pause_id = p.id AND t.next_run <= %(now)s AND NOT {unknown_for_long t} AND NOT {inactive t} AND t.paused_by IS NULL
-        ORDER BY t.next_run LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) o
+        SELECT t.id AS task_id FROM {schema}.tasks t WHERE t.id = (SELECT d.id FROM (
+            SELECT t.id FROM {schema}.tasks t
+            WHERE t.pause_id = p.id AND {only_unknown t} AND NOT {covered t} AND NOT {unknown_for_long t}
+            ORDER BY t.next_run LIMIT 100) d ORDER BY random() LIMIT 1)
+        FOR NO KEY UPDATE SKIP LOCKED) o
     WHERE p.scope = 'unknown' AND p.resumed_at IS NULL AND NOT {just_granted p} FOR NO KEY UPDATE OF p SKIP LOCKED
 ), granted AS (
     UPDATE {schema}.pauses p SET granted_at = %(now)s FROM chosen c WHERE p.id = c.id
 )
 UPDATE {schema}.tasks t SET pause_id = NULL FROM chosen c WHERE t.id = c.task_id
+
+-- rule: only_unknown
+-- The task is due, active and not paused itself, and its last push did not just fail.
+t.next_run <= %(now)s AND NOT {inactive t} AND t.paused_by IS NULL AND (t.push_after IS NULL OR t.push_after <= %(now)s)
 
 -- rule: longest_unknown
 -- After so long without a start, what waits for a worker that knows its function is dropped.

@@ -160,6 +160,20 @@ def test_the_tasks_of_a_full_key_keep_no_other_from_being_tried(play, fleet):
     assert any(turn(play, seconds) for seconds in range(61, 590, 30))
 
 
+def test_bad_rows_keep_no_other_from_being_dropped(play, fleet):
+    bad, good = (ticker.register(play.db, "fetch", name=name, every="1h") for name in ("bad", "good"))
+    fleet(OLD)
+    turn(play, 0)
+    turn(play, 30)
+    play.db.execute("UPDATE ticker.tasks SET next_run = next_run + (id - %s) * interval '1 ms'", [bad.id])
+    play.db.execute(
+        "UPDATE ticker.tasks SET kind = 'cron', expression = '0 0 30 2 *', every_ms = 0 WHERE id = %s", [bad.id]
+    )
+    turn(play, 700, batch=1)
+    assert [run.task_name for run in play.runs() if run.reason == "unknown_function"] == ["good"]
+    assert "never fires" in ticker.get(play.db, bad).push_error
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["claim_unknown", "probe"])
 def test_a_tick_reads_no_more_of_the_tasks_that_wait_than_it_takes(play, statement):

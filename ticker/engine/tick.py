@@ -343,9 +343,10 @@ def drop_unknown(work: Pass) -> None:
     for _ in range(pauses.STEPS_IN_VAIN):
         with work.store.batch() as rows:
             tasks = rows.claim_unknown(work.now, work.options.batch)
-            due, put_off, _ = with_next_times(tasks, work.now, work.options.beat)
+            due, put_off, failed = with_next_times(tasks, work.now, work.options.beat)
             rows.settle([unknown(task) for task, _ in (*due, *put_off)], work.now)
             rows.reschedule([*due, *put_off])
+            rows.set_back([(task.id, error, after_error(task, work.now)) for task, error in failed])
         if len(tasks) < work.options.batch or work.options.stop():
             return
 

@@ -173,7 +173,7 @@ FROM {schema}.tasks t {announced t}
 WHERE t.pause_id IS NOT NULL AND t.next_run <= %(now)s::timestamptz - {longest_unknown} AND t.id = ANY (ARRAY(
     SELECT o.id FROM {schema}.pauses p, LATERAL (
         SELECT t.id FROM {schema}.tasks t
-        WHERE t.pause_id = p.id AND {unknown_for_long t} AND NOT {inactive t} AND t.paused_by IS NULL
+        WHERE t.pause_id = p.id AND {unknown_for_long t} AND {only_unknown t}
         ORDER BY t.next_run LIMIT %(limit)s) o
     WHERE p.scope = 'unknown' AND p.resumed_at IS NULL LIMIT %(limit)s))
 FOR NO KEY UPDATE OF t SKIP LOCKED

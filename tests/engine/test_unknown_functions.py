@@ -129,7 +129,7 @@ def test_what_people_have_paused_is_not_dropped_and_is_tried_after_the_pause(pla
     assert (turn(play, 800), play.runs()) == ({}, [])
     assert turn(play, 931) == {task.id: "unknown_here"}
     assert [*turn(play, 1400).values()] == ["unknown_here"]
-    turn(play, 1510)
+    turn(play, 1540)
     assert [run.outcome for run in play.runs()] == ["failed"]
 
 
@@ -158,6 +158,31 @@ def test_the_tasks_of_a_full_key_keep_no_other_from_being_tried(play, fleet):
     play.db.execute("UPDATE ticker.slots SET token = gen_random_uuid(), until = now() + interval '1 hour'")
     fleet(NEW)
     assert any(turn(play, seconds) for seconds in range(61, 590, 30))
+
+
+def test_a_wait_for_which_nothing_waits_ends_so_that_later_work_is_tried(play, fleet):
+    ticker.register(play.db, "fetch", name="first", at=play.begin + timedelta(seconds=1))
+    fleet(OLD)
+    for seconds in (1, 31, 300, 640):
+        turn(play, seconds)
+    later = ticker.register(play.db, "fetch", name="later", at=play.begin + timedelta(hours=2))
+    assert turn(play, 7860) == {later.id: "unknown_here"}  # no ticker ran for eleven minutes
+    assert turn(play, 7890) == {later.id: "unknown_here"}
+    assert ticker.get(play.db, later).unknown_function
+    assert len(play.runs()) == 1
+
+
+def test_a_manual_run_waits_ten_minutes_of_its_own(play, fleet):
+    tasks = [ticker.register(play.db, "fetch", name=name, every="1h") for name in "ab"]
+    fleet(OLD)
+    for seconds in (0, 31, 300, 590):
+        turn(play, seconds)
+    [run_id] = ticker.run_now(play.db, tasks[0])
+    play.db.execute("UPDATE ticker.runs SET created_at = %s WHERE id = %s", [play.at(620), run_id])
+    assert start_planned(play.db, tasks[0], run_id, play.now)["refusal"] == "unknown_here"
+    for seconds in (650, 900, 1200):
+        turn(play, seconds)  # the wait does not end: a manual run waits
+    assert start_planned(play.db, tasks[0], run_id, play.at(1230))["refusal"] == "unknown_function"
 
 
 def test_bad_rows_keep_no_other_from_being_dropped(play, fleet):

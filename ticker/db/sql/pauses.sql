@@ -90,12 +90,13 @@ waited_for AS (
 EXISTS (SELECT FROM waited_for w WHERE w.id IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = w.id AND p.done_at IS NULL))
 
 -- name: open_pauses
--- Ends the pauses whose time has passed, and counts those in force, and those that are over and not done. A row that people are
--- changing is left to the next tick. After the clock was set back, an end does not lie ahead, except by less than a minute: the
--- `now` of a tick that stood still is as old.
+-- Ends the pauses whose time has passed, and the waits for a worker for which nothing waits. Counts those in force, and those that are
+-- over and not done. A row that people are changing is left to the next tick. After the clock was set back, an end does not lie ahead,
+-- except by less than a minute: the `now` of a tick that stood still is as old.
 WITH RECURSIVE {waited_for}, ended AS (
-    UPDATE {schema}.pauses p SET resumed_at = least(greatest(p.until, p.paused_at), %(now)s), resumed_by = 'ticker' FROM (
-        SELECT id FROM {schema}.pauses WHERE resumed_at IS NULL AND until <= %(now)s FOR NO KEY UPDATE SKIP LOCKED) o
+    UPDATE {schema}.pauses p SET resumed_by = 'ticker', done_at = CASE p.scope WHEN 'unknown' THEN %(now)s::timestamptz END,
+        resumed_at = least(greatest(coalesce(p.until, %(now)s), p.paused_at), %(now)s) FROM (
+        SELECT id FROM {schema}.pauses p WHERE resumed_at IS NULL AND (until <= %(now)s OR {has_no_work p}) FOR NO KEY UPDATE SKIP LOCKED) o
     WHERE o.id = p.id
     RETURNING p.id
 ), moved AS (
@@ -105,6 +106,13 @@ WITH RECURSIVE {waited_for}, ended AS (
 )
 SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,
     (SELECT count(*) FROM {schema}.pauses p WHERE {over p}) + (SELECT count(*) FROM ended) + {waits_in_vain}::int AS over
+
+-- rule: has_no_work
+-- It is a wait for a worker for which no task that is due waits, nor a planned run, and for ten minutes none was tried.
+(t.scope = 'unknown' AND greatest(t.paused_at, t.granted_at) <= %(now)s::timestamptz - {longest_unknown}
+    AND (SELECT w.id FROM {schema}.tasks w WHERE w.pause_id = t.id AND {only_unknown w} AND NOT {covered w} ORDER BY w.next_run LIMIT 1) IS NULL
+    AND NOT EXISTS (SELECT FROM {schema}.runs r JOIN {schema}.tasks w ON w.id = r.task_id
+        WHERE r.function = t.value AND w.queue = t.of_queue AND (r.state = 'pushed' OR {planned r} AND r.reason = 'unknown_here')))
 
 -- name: withhold
 -- Examines the next tasks that are due, after one that was examined before. Those for which a pause is in force wait for it from now

@@ -86,12 +86,12 @@ UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, unt
 
 -- rule: noted_workers
 -- If this worker does not know a function, its tasks in the queue wait for one that does. The first start ends that. Later refusals,
--- as from an old worker next to a new one, are no cause to wait again, for ten minutes.
+-- as from an old worker next to a new one, are no cause to wait again, for ten minutes. A tick ends a wait without a start.
 unknown AS (
     INSERT INTO {schema}.pauses (scope, value, of_queue, by, reason, paused_at)
     SELECT DISTINCT 'unknown', j.function, j.queue, left(%(worker)s, 200), 'a worker did not know it', j.now FROM ruled j
     WHERE j.own_verdict = 'unknown_function' AND NOT EXISTS (SELECT FROM {schema}.pauses p
-        WHERE p.mark = {gate j} AND p.resumed_at BETWEEN j.now - {longest_unknown} AND j.now)
+        WHERE p.mark = {gate j} AND p.resumed_by <> 'ticker' AND p.resumed_at BETWEEN j.now - {longest_unknown} AND j.now)
     ON CONFLICT DO NOTHING
 ), known AS (
     UPDATE {schema}.pauses p SET resumed_at = o.now, resumed_by = left(%(worker)s, 200) FROM (
@@ -285,7 +285,7 @@ WITH locked AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
     SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.occurrence, p.attempt, p.item, p.state, p.parent_id, p.traceparent,
-        coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
+        p.created_at AS planned_at, coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
             AND p.occurrence < (SELECT max(w) FROM unnest(l.waiting) w))), false) AS is_past,
         m.room, least(l.box_ms, m.room) AS box
     FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true, LATERAL (
@@ -380,12 +380,13 @@ FROM ruled j LEFT JOIN taken ON true
 -- Decides the same about the planned run of a task that may have limits, while pauses may be in force. It takes the same slots as a
 -- scheduled run. If there is no room (`limited`), or a pause keeps it waiting (`postponed`), it is planned again, and a tick pushes it
 -- when it may start. With `waits`, nothing is written if there is no room. The same happens half a minute after a worker did not know
--- the function (`unknown_here`), until no run of it has started for ten minutes: then it is dropped.
+-- the function (`unknown_here`), until it was planned ten minutes ago, and no run of the function has started for as long: then it is
+-- dropped.
 {judged_plan t}
 ), judged AS MATERIALIZED (
     SELECT j.*, CASE WHEN j.own_verdict IS NULL AND ({all_paused} OR j.run_kind <> 'manual' AND {covered j}) THEN 'postponed'
-        WHEN j.own_verdict = 'unknown_function' AND NOT EXISTS (SELECT FROM {schema}.pauses p
-            WHERE p.mark = {gate j} AND p.resumed_at IS NULL AND p.paused_at <= j.now - {longest_unknown}) THEN 'unknown_here'
+        WHEN j.own_verdict = 'unknown_function' AND NOT (j.planned_at <= j.now - {longest_unknown} AND EXISTS (SELECT FROM {schema}.pauses p
+            WHERE p.mark = {gate j} AND p.resumed_at IS NULL AND p.paused_at <= j.now - {longest_unknown})) THEN 'unknown_here'
         ELSE j.own_verdict END AS verdict FROM judged_alone j
 {found_slots}
 ), ruled AS MATERIALIZED (

@@ -199,6 +199,15 @@ def test_bad_rows_keep_no_other_from_being_dropped(play, fleet):
     assert "never fires" in ticker.get(play.db, bad).push_error
 
 
+def test_a_wait_from_ahead_begins_again_when_the_clock_was_set_back(play, fleet):
+    ticker.register(play.db, "fetch", every="1h")
+    fleet(OLD)
+    turn(play, 0)
+    play.db.execute("UPDATE ticker.pauses SET paused_at = paused_at + interval '1 day'")
+    turn(play, 30)
+    assert play.db.execute("SELECT paused_at FROM ticker.pauses").fetchall() == [(play.now,)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["claim_unknown", "probe"])
 def test_a_tick_reads_no_more_of_the_tasks_that_wait_than_it_takes(play, statement):

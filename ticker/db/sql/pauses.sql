@@ -92,7 +92,7 @@ EXISTS (SELECT FROM waited_for w WHERE w.id IS NOT NULL AND NOT EXISTS (SELECT F
 -- name: open_pauses
 -- Ends the pauses whose time has passed, and the waits for a worker for which nothing waits. Counts those in force, and those that are
 -- over and not done. A row that people are changing is left to the next tick. After the clock was set back, an end does not lie ahead,
--- except by less than a minute: the `now` of a tick that stood still is as old.
+-- nor the begin of a wait for a worker, except by less than a minute: the `now` of a tick that stood still is as old.
 WITH RECURSIVE {waited_for}, ended AS (
     UPDATE {schema}.pauses p SET resumed_by = 'ticker', done_at = CASE p.scope WHEN 'unknown' THEN %(now)s::timestamptz END,
         resumed_at = least(greatest(coalesce(p.until, %(now)s), p.paused_at), %(now)s) FROM (
@@ -100,8 +100,10 @@ WITH RECURSIVE {waited_for}, ended AS (
     WHERE o.id = p.id
     RETURNING p.id
 ), moved AS (
-    UPDATE {schema}.pauses p SET resumed_at = %(now)s FROM (
-        SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND resumed_at > %(now)s + interval '1 minute' FOR NO KEY UPDATE SKIP LOCKED) o
+    UPDATE {schema}.pauses p SET paused_at = least(p.paused_at, %(now)s),
+        resumed_at = CASE WHEN p.resumed_at IS NOT NULL THEN %(now)s::timestamptz END FROM (
+        SELECT id FROM {schema}.pauses WHERE done_at IS NULL AND (resumed_at > %(now)s + interval '1 minute'
+            OR scope = 'unknown' AND paused_at > %(now)s + interval '1 minute') FOR NO KEY UPDATE SKIP LOCKED) o
     WHERE o.id = p.id
 )
 SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,

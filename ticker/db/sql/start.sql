@@ -92,7 +92,7 @@ unknown AS (
     SELECT DISTINCT 'unknown', j.function, j.queue, left(%(worker)s, 200), 'a worker did not know it', j.now FROM ruled j
     WHERE j.own_verdict = 'unknown_function' AND NOT EXISTS (SELECT FROM {schema}.pauses p
         WHERE p.mark = {gate j} AND p.resumed_by <> 'ticker' AND p.resumed_at BETWEEN j.now - {longest_unknown} AND j.now)
-    ON CONFLICT DO NOTHING
+    ORDER BY j.function, j.queue ON CONFLICT DO NOTHING
 ), known AS (
     UPDATE {schema}.pauses p SET resumed_at = o.now, resumed_by = left(%(worker)s, 200) FROM (
         SELECT p.id, j.now FROM {schema}.pauses p JOIN ruled j ON j.refusal IS NULL AND p.mark = {gate j}

@@ -312,12 +312,16 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
 
 @pytest.mark.slow
 def test_the_rights_in_postgresql_allow_no_more(environ, roles):
-    too_much = {
-        "ticker": "INSERT INTO ticker.tasks (name) VALUES ('x')", "worker": "INSERT INTO ticker.tasks (name) VALUES ('x')",
-        "application": "UPDATE ticker.runs SET reason = 'x'", "page": "UPDATE ticker.runs SET reason = 'x'",
-        "viewer": "DELETE FROM ticker.tasks",
-    }  # fmt: skip
-    for name, statement in too_much.items():
+    too_much = [
+        ("ticker", "INSERT INTO ticker.tasks (name) VALUES ('x')"), ("worker", "INSERT INTO ticker.tasks (name) VALUES ('x')"),
+        ("worker", "UPDATE ticker.pauses SET resumed_at = clock_timestamp()"),
+        ("worker", "INSERT INTO ticker.pauses (scope, value) VALUES ('function', 'x')"),
+        ("application", "UPDATE ticker.runs SET reason = 'x'"), ("page", "UPDATE ticker.runs SET reason = 'x'"),
+        ("viewer", "DELETE FROM ticker.tasks"),
+    ]  # fmt: skip
+    with connect(with_user(os.environ["DATABASE_URL"], roles["application"])) as connection:
+        ticker.pause_all(connection)
+    for name, statement in too_much:
         with connect(with_user(os.environ["DATABASE_URL"], roles[name])) as connection:
             with pytest.raises(errors.InsufficientPrivilege):
                 connection.execute(statement)

@@ -118,6 +118,18 @@ BEGIN
     END IF;
     RETURN NEW;
 END $_$;
+CREATE FUNCTION ticker.guard_pause() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF NOT has_column_privilege(TG_RELID, 'reason', 'UPDATE') THEN
+        RAISE insufficient_privilege USING MESSAGE = format(
+            'the role %s may not pause or resume %s: that needs the right to update pauses.reason',
+            current_user, "ticker".words_of_pause(NEW.scope, NEW.value));
+    END IF;
+    RETURN NEW;
+END $$;
 CREATE FUNCTION ticker.is_limit_of(declared text, key text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((declared = key) OR ((declared ~~ '%*'::text) AND starts_with(key, rtrim(declared, '*'::text))));
@@ -837,6 +849,7 @@ CREATE INDEX tasks_waiting_limited ON ticker.tasks USING btree (id) WHERE ((wait
 CREATE INDEX tasks_waiting_oldest ON ticker.tasks USING btree (id) WHERE (waiting <> '{}'::timestamp with time zone[]);
 CREATE INDEX tasks_withheld ON ticker.tasks USING btree (pause_id, next_run) WHERE (pause_id IS NOT NULL);
 CREATE TRIGGER limits_apply AFTER INSERT OR DELETE OR UPDATE OF key, concurrency, rate, period_ms, burst ON ticker.limits FOR EACH ROW EXECUTE FUNCTION ticker.apply_limit();
+CREATE TRIGGER pauses_guard BEFORE INSERT OR UPDATE ON ticker.pauses FOR EACH ROW WHEN ((new.scope <> 'unknown'::text)) EXECUTE FUNCTION ticker.guard_pause();
 CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON ticker.pauses FOR EACH ROW WHEN ((new.scope <> 'unknown'::text)) EXECUTE FUNCTION ticker.note_pause();
 CREATE TRIGGER runs_note_change_of_end AFTER UPDATE OF ended_at, outcome ON ticker.runs FOR EACH ROW WHEN ((((old.ended_at IS NOT NULL) AND (((new.ended_at)::timestamp with time zone IS DISTINCT FROM (old.ended_at)::timestamp with time zone) OR ((new.outcome)::text IS DISTINCT FROM (old.outcome)::text))) OR ((old.ended_at IS NULL) AND (((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND ((new.reason)::text = 'gone'::text)))))) EXECUTE FUNCTION ticker.note_late_end();
 CREATE TRIGGER runs_note_late_end AFTER INSERT ON ticker.runs FOR EACH ROW WHEN ((((new.ended_at)::timestamp with time zone < (clock_timestamp() - '00:00:10'::interval)) OR ((new.ended_at IS NOT NULL) AND (((new.reason)::text = 'gone'::text) OR (((new.reason)::text = 'superseded'::text) AND ((new.worker)::text = ''::text)))))) EXECUTE FUNCTION ticker.note_late_end();
@@ -849,6 +862,7 @@ CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON ticker.tasks FOR E
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON ticker.tasks FOR EACH ROW WHEN ((new.limits IS NOT NULL)) EXECUTE FUNCTION ticker.use_keys();
 REVOKE ALL ON FUNCTION ticker.apply_limit() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.guard_owner() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ticker.guard_pause() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.leave_pause() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.limit_keys(wanted text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ticker.note_change() FROM PUBLIC;

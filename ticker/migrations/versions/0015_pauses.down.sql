@@ -27,4 +27,4 @@ CREATE INDEX tasks_due_limited ON tasks (next_run, id)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
 DROP DOMAIN ticker_during, ticker_returned;
 DROP TABLE pauses;
-DROP FUNCTION note_pause(), leave_pause(), note_return(), words_of_pause(text, text);
+DROP FUNCTION note_pause(), guard_pause(), leave_pause(), note_return(), words_of_pause(text, text);

@@ -47,6 +47,21 @@ END $$;
 CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON pauses
 FOR EACH ROW WHEN (NEW.scope <> 'unknown') EXECUTE FUNCTION note_pause();
 
+-- A worker may write waits for a worker (`unknown`), but no pause of people: it has no right to change their reasons. The function has
+-- the rights of the role that writes.
+CREATE FUNCTION guard_pause() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT has_column_privilege(TG_RELID, 'reason', 'UPDATE') THEN
+        RAISE insufficient_privilege USING MESSAGE = format(
+            'the role %s may not pause or resume %s: that needs the right to update pauses.reason',
+            current_user, {schema}.words_of_pause(NEW.scope, NEW.value));
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER pauses_guard BEFORE INSERT OR UPDATE ON pauses
+FOR EACH ROW WHEN (NEW.scope <> 'unknown') EXECUTE FUNCTION guard_pause();
+
 -- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
 CREATE DOMAIN ticker_during AS text;
 CREATE DOMAIN ticker_returned AS timestamptz;
@@ -104,7 +119,7 @@ BEGIN
         'FROM gone, unnest(waiting || array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence');
 END $$;
 
-REVOKE ALL ON FUNCTION note_pause(), leave_pause(), note_return() FROM PUBLIC;
+REVOKE ALL ON FUNCTION note_pause(), guard_pause(), leave_pause(), note_return() FROM PUBLIC;
 
 -- Due tasks that wait for a pause are not in the indexes of what is due.
 DROP INDEX tasks_due;

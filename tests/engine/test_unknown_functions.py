@@ -186,7 +186,7 @@ def test_a_manual_run_waits_ten_minutes_of_its_own(play, fleet):
 
 
 def test_bad_rows_keep_no_other_from_being_dropped(play, fleet):
-    bad, good = (ticker.register(play.db, "fetch", name=name, every="1h") for name in ("bad", "good"))
+    bad, _ = (ticker.register(play.db, "fetch", name=name, every="1h") for name in ("bad", "good"))
     fleet(OLD)
     turn(play, 0)
     turn(play, 30)

@@ -36,8 +36,8 @@ REFILLS = (
     Mutant(
         "single-jobs-run-one-by-one",
         OPEN_JOBS,
-        "return is_ours and self._joins_group(job, call)",
-        "return is_ours and len(call[1]) > 2",
+        "and self._joins_group(job, call)",
+        "and len(call[1]) > 2",
         "A group takes in jobs of single tasks, which were pushed before the concurrency of their function was known.",
         (f"{REFILL}test_single_jobs_that_were_pushed_before_concurrency_was_known_run_in_one_group",),
     ),
@@ -84,8 +84,8 @@ REFILLS = (
     Mutant(
         "results-of-further-jobs-lost",
         OPEN_JOBS,
-        "is_ours = self._worker.leaves_nothing(job) and",
-        "is_ours =",
+        "is_ours and self._worker.leaves_nothing(job) and",
+        "is_ours and",
         "A group takes no job whose result RQ must keep.",
         ("tests/worker/test_open_jobs.py::test_a_job_whose_result_rq_keeps_waits_for_its_own_process",),
     ),

@@ -92,8 +92,8 @@ SILENCE = (
     Mutant(
         "unknown-function-dropped-at-once",
         "ticker/db/sql/start.sql",
-        "('limited', 'postponed', 'unknown_here')\n",
-        "('limited', 'postponed')\n",
+        "('limited', 'postponed', 'unknown_here', 'no_slot')\n",
+        "('limited', 'postponed', 'no_slot')\n",
         "What a worker does not know goes back: another worker may know it.",
         (f"{REFUSED}test_a_single_time_that_an_old_worker_refuses_starts_in_a_new_one",),
     ),

@@ -90,7 +90,7 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.functions f SET halved_to = greatest(d.suspects / 2, 1), halved_until = d.ended_at + interval '1 hour'
     FROM (SELECT h.function, e.ended_at, max(e.suspects) AS suspects FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
         WHERE e.suspects > 0 AND h.alone_until IS NULL AND h.share > 1 GROUP BY h.function, e.ended_at) d
-    WHERE f.name = d.function AND CASE WHEN f.halved_until > d.ended_at THEN f.halved_to > d.suspects / 2 AND f.halved_to < 2 * d.suspects
+    WHERE f.name = d.function AND CASE WHEN f.halved_until BETWEEN d.ended_at AND d.ended_at + interval '1 hour' THEN f.halved_to > d.suspects / 2 AND f.halved_to < 2 * d.suspects
         ELSE f.concurrency < 2 * d.suspects END
     RETURNING f.name, f.halved_to, f.halved_until
 ), noted AS (

@@ -88,7 +88,7 @@ FROM due d LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON b.key =
 WITH due AS MATERIALIZED (
     SELECT t.id, t.next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, false AS is_planned,
         t.waiting <> '{}' AS has_job, count(*) OVER () >= %(limit)s AS more
-    FROM (SELECT * FROM {schema}.tasks t WHERE {limited t} AND {due t} AND {offered t}
+    FROM (SELECT * FROM {schema}.tasks t WHERE {limited t} AND {due t} AND {offered t} AND NOT {waits_for_turn t}
             AND (t.next_run, t.id) > (%(after_run)s::timestamptz, %(after_id)s::bigint)
           ORDER BY t.next_run, t.id LIMIT %(limit)s) t
 {with_rooms t}
@@ -99,7 +99,7 @@ WITH due AS MATERIALIZED (
 {with_parents}, plans AS MATERIALIZED (
     (SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= %(limit)s AS more
      FROM (SELECT r.* FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-           WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} AND {may_be_pushed t} ORDER BY r.due_at, r.id LIMIT %(limit)s) r)
+           WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} AND {may_be_pushed t} AND {has_turn t} ORDER BY r.due_at, r.id LIMIT %(limit)s) r)
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
                      FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
@@ -204,6 +204,10 @@ WHERE t.id = b.id
 NOT {all_paused} AND (r.kind = 'manual' OR {not_withheld t})
     AND (r.kind = 'piece' OR coalesce(t.running_until <= %(now)s::timestamptz, true))
 
+-- rule: has_turn
+-- Manual runs of suspected tasks wait for no turn.
+(r.kind = 'manual' OR NOT {waits_for_turn t})
+
 -- rule: not_withheld
 -- No pause keeps the task waiting. Planned runs look for a worker that knows their function by themselves.
 ((t.pause_id IS NULL OR {waits_for_worker t}) AND NOT {kept_waiting t})
@@ -213,7 +217,7 @@ NOT {all_paused} AND (r.kind = 'manual' OR {not_withheld t})
 -- needs. With `queue`, claims only those of this queue; otherwise those of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, {in_groups t}
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
-WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL AND {may_be_pushed t} AND NOT {waits_for_turn t}
+WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL AND {may_be_pushed t} AND {has_turn t}
   AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
 LIMIT %(limit)s
@@ -248,7 +252,7 @@ t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_
 -- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, {in_groups t}
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
-WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t} AND NOT {waits_for_turn t}
+WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t} AND {has_turn t}
 ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 

@@ -133,7 +133,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 
 -- name: halved
 -- Says whether and why the size of the groups of a function is halved.
-SELECT {too_large f} AS words FROM {schema}.functions f WHERE f.name = %(function)s AND f.halved_until > (SELECT {now})
+SELECT {too_large f} AS words FROM {schema}.functions f WHERE f.name = %(function)s AND {is_halved f}
 
 -- name: waiting_queues
 -- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET

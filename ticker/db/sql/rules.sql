@@ -277,7 +277,11 @@ coalesce(least(f.batch, greatest(f.concurrency,
 -- Why the process of the task's job takes in no further jobs: it carries suspects or guilty tasks, or the size of groups is halved.
 -- Empty if it does. Guilty tasks take turns, one job at a time. So do suspects, if the function has other tasks in the queue.
 CASE WHEN coalesce(f.concurrency, 1) = 1 THEN '' WHEN {suspected t} THEN CASE WHEN {guilty t} OR {has_good t} THEN 'in turn' ELSE 'suspect' END
-        WHEN f.halved_until > (SELECT {now}) THEN 'halved' ELSE '' END
+        WHEN {is_halved f} THEN 'halved' ELSE '' END
+
+-- rule: is_halved
+-- The size of the groups of the function is halved. After the clock was set back, it is not.
+coalesce(t.halved_until BETWEEN (SELECT {now}) AND (SELECT {now}) + interval '1 hour', false)
 
 -- rule: suspected
 -- The task is a suspect or guilty.
@@ -306,12 +310,17 @@ t.alone_until > (SELECT {now})
 -- rule: waits_for_turn
 -- The task is suspected, and a job of suspected tasks of its function waits in its queue. Guilty tasks also wait while a guilty task of
 -- the function runs, and until it has taken a tenth of a worker's time, if the function has other tasks. A process that dies costs
--- about a second.
-coalesce({suspected t} AND ((t.queue, t.function) IN (SELECT g.queue, g.function FROM {suspects} g WHERE
-            g.waiting <> '{}' OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = g.id OFFSET 0))
+-- about a second. A job that has waited for ten minutes keeps no others waiting: its queue may have no workers. Nor does what lies
+-- ahead: the clock was set back.
+coalesce({suspected t} AND {grouped t} AND ((t.queue, t.function) IN (SELECT g.queue, g.function FROM {suspects} g WHERE
+            g.waiting[cardinality(g.waiting)] {recently} OR EXISTS (
+                SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = g.id AND r.pushed_at {recently} OFFSET 0))
         OR {guilty t} AND t.function IN (SELECT g.function FROM {suspects} g WHERE {guilty g} AND (
             g.running_until > (SELECT {now}) OR {has_good g} AND (SELECT r.started_at + 10 * greatest(r.ended_at - r.started_at, interval '1 s')
-                FROM {schema}.runs r WHERE r.id = g.last_run_id) > (SELECT {now})))), false)
+                FROM {schema}.runs r WHERE r.id = g.last_run_id AND r.started_at <= (SELECT {now})) > (SELECT {now})))), false)
+
+-- rule: recently
+BETWEEN (SELECT {now}) - interval '10 minutes' AND (SELECT {now}) + interval '10 minutes'
 
 -- rule: too_large
 -- What people are told while the size of the groups of the function is halved.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from rq import Queue
 
@@ -28,11 +29,13 @@ from ticker.engine.tick import tick
 from ticker.errors import BadInput, DatabaseUnavailable
 from ticker.model import Outcome
 from ticker.read import overview
+from wrappers.pipeline import finish as finish_
 from wrappers.pipeline import registry
 from wrappers.pipeline import start as start_
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
 from wrappers.sandbox import limits
+from wrappers.sandbox.shared_state import OpenRun
 
 FUNCTIONS = '''
 import asyncio, os
@@ -410,6 +413,30 @@ def test_a_small_group_that_dies_again_halves_nothing(announced, environ, db):
     assert db.execute("SELECT halved_to FROM ticker.functions").fetchall() == [(None,)]
 
 
+def test_a_group_of_two_is_no_larger_than_its_parts(announced, environ, db):
+    db.execute("UPDATE ticker.functions SET concurrency = 2")
+    tasks = register(db, *"ab")
+    for outcome in ("interrupted", "succeeded", "interrupted"):
+        due_again(db)
+        ended(db, tasks, outcome, suspect_count=2 * (outcome == "interrupted"))
+    assert db.execute("SELECT halved_to FROM ticker.functions").fetchall() == [(None,)]
+
+
+def test_an_end_waits_for_no_other_that_is_halving_the_groups_of_its_function(announced, environ, db, database_url):
+    """It holds its task, so they could wait for each other."""
+    tasks = register(db, *"abcdef")
+    for outcome in ("interrupted", "succeeded"):
+        due_again(db)
+        ended(db, tasks, outcome, suspect_count=6 * (outcome == "interrupted"))
+    due_again(db)
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT FROM ticker.functions FOR NO KEY UPDATE")
+        db.execute("SET lock_timeout = '5s'")
+        ended(db, tasks[:1], "interrupted", suspect_count=6)
+    ended(db, tasks[1:2], "interrupted", suspect_count=6)
+    assert db.execute("SELECT halved_to FROM ticker.functions").fetchall() == [(3,)]
+
+
 # ------------------------------------------------------------------------------------------------- lost with their host
 
 
@@ -531,6 +558,13 @@ def test_a_failure_counts_even_if_the_last_attempt_is_interrupted(first, failure
 
 
 # ------------------------------------------------------------------------------------------------- a lost answer
+
+
+def test_a_start_without_an_answer_is_interrupted_with_the_runs_of_its_process_and_is_no_suspect():
+    flying, *begun = (OpenRun(n, str(uuid4()), n, 1e12, 10.0, n) for n in range(3))
+    assert finish_.verdict(flying, [flying], "died of SIGKILL", 0.0).outcome == "lost"
+    end = finish_.verdict(flying, [flying, *begun], "died of SIGKILL", 0.0)
+    assert (end.outcome, end.reason, end.suspect_count) == ("interrupted", finish_.UNANSWERED, 0)
 
 
 @pytest.fixture

@@ -75,11 +75,11 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
 
     If several runs were active and the horse died at a hard limit, the cause is the run that blocked the event loop. If no
     run did, it is the one that reached its limit first. The others were interrupted. After any other death, all of them
-    were interrupted, and their tasks are suspects.
+    were interrupted, and their tasks are suspects. So was a start without an answer, but its task is no suspect.
     """
-    if not run.run_id:
-        return End(Outcome.LOST, UNANSWERED)
     begun = [other for other in opened if other.run_id]
+    if not run.run_id:
+        return End(Outcome.INTERRUPTED if begun else Outcome.LOST, UNANSWERED)
     if len(begun) == 1:
         return killed(run, cause)
     overdue = min(begun, key=lambda other: other.deadline)

@@ -32,7 +32,7 @@ SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
 -- function is repeatable. Each run ended `age` seconds before this statement. The uptime of its start is no longer needed.
 -- If a process with several runs (`suspects`) died and the cause is unknown, their tasks are suspects until one of their runs has
 -- ended. If a run of a function with groups is killed, its task is guilty, and runs alone for an hour. If a group dies whose tasks
--- have just been cleared in parts, the group is too large: its size is halved for an hour.
+-- have just been cleared in smaller parts, the group is too large: its size is halved for an hour.
 -- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. A slot that this
 -- start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles how many runs of its
 -- key may be active. `makes_room` means that slots of a key were freed while a tick has left tasks of it, because the key had
@@ -86,12 +86,16 @@ WITH asked AS MATERIALIZED (
         pace_ms = {pace t}, next_run = {paced t}
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
+), halving AS MATERIALIZED (
+    SELECT f.name, d.suspects, d.ended_at FROM {schema}.functions f JOIN (
+        SELECT h.function, e.ended_at, max(e.suspects) AS suspects FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
+        WHERE e.suspects > 0 AND h.alone_until IS NULL AND h.share BETWEEN 2 AND e.suspects - 1 GROUP BY h.function, e.ended_at) d ON f.name = d.function
+    WHERE CASE WHEN f.halved_until BETWEEN d.ended_at AND d.ended_at + interval '1 hour'
+        THEN f.halved_to > d.suspects / 2 AND f.halved_to < 2 * d.suspects ELSE f.concurrency < 2 * d.suspects END
+    FOR NO KEY UPDATE OF f SKIP LOCKED
 ), halved AS (
     UPDATE {schema}.functions f SET halved_to = greatest(d.suspects / 2, 1), halved_until = d.ended_at + interval '1 hour'
-    FROM (SELECT h.function, e.ended_at, max(e.suspects) AS suspects FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
-        WHERE e.suspects > 0 AND h.alone_until IS NULL AND h.share > 1 GROUP BY h.function, e.ended_at) d
-    WHERE f.name = d.function AND CASE WHEN f.halved_until BETWEEN d.ended_at AND d.ended_at + interval '1 hour' THEN f.halved_to > d.suspects / 2 AND f.halved_to < 2 * d.suspects
-        ELSE f.concurrency < 2 * d.suspects END
+    FROM halving d WHERE f.name = d.name
     RETURNING f.name, f.halved_to, f.halved_until
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words)

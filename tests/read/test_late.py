@@ -95,11 +95,29 @@ def test_an_overdue_task_whose_key_has_no_limit_is_late(full, db):
 @pytest.mark.slow
 def test_a_limit_that_keeps_tasks_waiting_for_over_an_interval_is_reported(full, db):
     assert health.look(settings.current()).held == {}
+    ticker.register(db, "poll", name="d", every="1m", limits=["imap.x"])
     db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('70 s')}")
     look = health.look(settings.current())
     assert look.held == {"imap.*": 2}
     assert sentence("health.limit_too_tight", count=2, key="imap.*") == look.warnings[0]
     assert steps.run(db, standing.limits())["ticker_limit_waiting_tasks"] == {("imap.*",): 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cause",
+    [
+        'UPDATE ticker.tickers SET last_report = last_report || \'{"left": {"polling": 1}}\'',
+        "UPDATE ticker.tasks SET alone_until = clock_timestamp() + interval '1 hour' WHERE name = 'b'",
+        "UPDATE ticker.tasks SET waiting = ARRAY[next_run - interval '1 minute'] WHERE name = 'b'",
+    ],
+    ids=["its queue is full", "it waits for its turn", "its job waits"],
+)
+def test_a_task_that_something_else_keeps_waiting_is_late_and_not_limited(full, db, cause):
+    db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('70 s')} WHERE name = 'b'")
+    db.execute(cause)
+    assert [[task.name for task in ticker.list_tasks(db, state=state)] for state in ("late", "limited")] == [["b"], []]
+    assert health.look(settings.current()).held == {}
 
 
 def test_the_longest_overdue_comes_first_wherever_it_waits(environ, db):

@@ -79,7 +79,7 @@ EVENTS = {
     EventKind.ADOPTED: "`ticker db adopt` took over the tables; its `task_id` is 0",
     EventKind.EXPIRED: "jobs of a function ended or were lost before their start, and newer occurrences waited; one event counts them for each function and minute. A notice is sent if it is the third within an hour, and no run of the function started between them",
     EventKind.UNKNOWN_FUNCTION: "no worker has announced the function of the task for a minute, or a worker did not know it; one event for each function",
-    EventKind.HOST_LOST: "runs of several tasks of a host were lost in one tick: no failures of their tasks; its `task_id` is 0",
+    EventKind.HOST_LOST: "runs of several tasks of a host, or of a worker there, have no end: no failures of their tasks; one event for each host and hour; its `task_id` is 0",
     EventKind.GROUP_TOO_LARGE: "full [groups](../guides/many-at-once.md#rules-for-groups) of a function died again although no part did, and are halved for an hour; its `task_id` is 0",
 }
 NOTIFIED = {

@@ -453,6 +453,42 @@ def test_runs_that_are_lost_with_their_host_are_no_failures_and_make_one_notice(
     assert db.execute("SELECT what, task_id FROM ticker.events").fetchall() == [("host_lost", 0)]
 
 
+def runs_of_workers(db: Any, *begun: tuple[str, str], **fields: Any) -> list[ticker.Task]:
+    """Starts a run of each of these workers and boxes, all on one host."""
+    tasks = [register(db, f"{n}", box=box, **fields)[0] for n, (_, box) in enumerate(begun)]
+    for task, (worker, _) in zip(tasks, begun, strict=True):
+        verdict = start(db, task, NOW, NOW, functions=["together"], worker=worker, host="web1")
+        assert verdict["refusal"] is None
+    return tasks
+
+
+def test_two_runs_that_are_lost_at_the_same_time_on_a_living_host_are_failures(announced, environ, db, store):
+    runs_of_workers(db, ("w1", "30s"), ("w2", "30s"))
+    db.execute(
+        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at) VALUES (gen_random_uuid(), 'web1', 1, %s, %s)",
+        [NOW - HOUR, NOW + HOUR],
+    )
+    assert store.end_overdue(NOW + HOUR, 10) == 2
+    assert [(task.failures, task.failed) for task in ticker.list_tasks(db)] == [(1, 1)] * 2
+    assert db.execute("SELECT what FROM ticker.events").fetchall() == []
+
+
+def test_a_run_that_is_lost_while_others_begin_on_its_host_is_a_failure(announced, environ, db, store):
+    tasks = runs_of_workers(db, ("w1", "30s"), ("w2", "50m"))
+    db.execute("UPDATE ticker.runs SET started_at = started_at + interval '10 m' WHERE task_id = %s", [tasks[1].id])
+    assert store.end_overdue(NOW + HOUR / 2, 10) == 1
+    assert [(task.failures, task.failed) for task in ticker.list_tasks(db)] == [(1, 1), (0, 0)]
+
+
+def test_runs_of_a_lost_host_are_no_failures_whenever_their_boxes_end_and_make_one_notice(announced, environ, db, store):
+    runs_of_workers(db, *((f"w{n}", f"{10 * n}m") for n in (1, 2, 3)))
+    for minutes in (15, 25, 35):
+        assert store.end_overdue(NOW + timedelta(minutes=minutes), 10) == 1
+    assert [(task.last_outcome, task.failures, task.failed) for task in ticker.list_tasks(db)] == [("lost", 0, 0)] * 3
+    [(words,)] = db.execute("SELECT words FROM ticker.events").fetchall()
+    assert words == "host web1: 3 of its runs have no end, and the boxes and graces of 1 of them are over"
+
+
 @pytest.mark.slow
 def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(announced, db):
     guilty, suspect = register(db, "guilty", "suspect")

@@ -332,8 +332,8 @@ BETWEEN (SELECT {now}) - interval '10 minutes' AND (SELECT {now}) + interval '10
         || to_char(t.halved_until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, its jobs carry at most ' || t.halved_to || ' tasks'
 
 -- rule: lost_with_host
--- The run was lost together with others of its host: no failure of its task.
-(t.outcome = 'lost' AND starts_with(t.reason, 'lost with its host'))
+-- The run was lost together with others of its host or worker: no failure of its task.
+(t.outcome = 'lost' AND starts_with(t.reason, 'lost with other runs'))
 
 -- rule: repeatable
 -- An interrupted run of the task is retried even if the task has no retries.

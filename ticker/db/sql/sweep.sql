@@ -155,14 +155,16 @@ WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n)
 -- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,
 -- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
 -- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
--- run sets the task's state. Runs of several tasks of one host are lost with it: they are no failures of their tasks, and one event
--- tells of them. If runs of the task share a process, another run may be the cause of the loss. So the task becomes a suspect. If its
+-- run sets the task's state. A run that is lost together with others of its worker is no failure of its task. The same applies to
+-- its host, unless the host was alive: a ticker there has ticked since the run began, or another run began there later than this one
+-- should have ended. Runs of the host whose time is not over count, and so does an event of the last hour: one event an hour tells
+-- of the host. If runs of the task share a process, another run may be the cause of the loss. So the task becomes a suspect. If its
 -- run was the only one of its worker twice, the task is guilty. After the clock was set back, slots of the runs may still be taken:
 -- they are freed.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), overdue AS MATERIALIZED (
-    SELECT id, task_id, token, host, worker FROM {schema}.runs
+    SELECT id, task_id, token, host, worker, started_at, until FROM {schema}.runs
     WHERE state = 'running'
       AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint
                THEN (%(uptime)s::bigint - uptime_us) * interval '1 microsecond'
@@ -170,21 +172,29 @@ WITH instant AS MATERIALIZED (
                ELSE until < (SELECT now FROM instant) - interval '1 second' END
     ORDER BY until LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
+), hosts AS MATERIALIZED (
+    SELECT r.host, count(DISTINCT r.task_id) AS runs, max(r.started_at) AS last_start, (SELECT min(k.started_at) FROM {schema}.tickers k
+            WHERE k.host = r.host AND k.last_report->>'ended' IS NULL AND {silent_at k} > (SELECT now FROM instant)) AS ticker_since,
+        EXISTS (SELECT FROM {schema}.events e WHERE e.what = 'host_lost' AND e.at BETWEEN (SELECT now FROM instant) - interval '1 hour'
+            AND (SELECT now FROM instant) AND starts_with(e.words, 'host ' || r.host || ': ')) AS is_told
+    FROM {schema}.runs r WHERE r.state = 'running' AND r.host IN (SELECT host FROM overdue WHERE host <> '') GROUP BY r.host
 ), counted_together AS MATERIALIZED (
-    SELECT *, host <> '' AND min(task_id) OVER of_host < max(task_id) OVER of_host AS with_host,
-        count(*) OVER (PARTITION BY host, worker) AS of_worker FROM overdue WINDOW of_host AS (PARTITION BY host)
+    SELECT o.*, CASE WHEN h.last_start <= o.until AND coalesce(h.ticker_since > o.started_at, true)
+        THEN h.runs + h.is_told::int WHEN o.host <> '' THEN o.of_worker ELSE 1 END AS of_host, h.is_told
+    FROM (SELECT *, CASE WHEN min(task_id) OVER w < max(task_id) OVER w THEN count(*) OVER w ELSE 1 END AS of_worker
+            FROM overdue WINDOW w AS (PARTITION BY host, worker)) o LEFT JOIN hosts h ON h.host = o.host
 ), held AS MATERIALIZED (
     SELECT t.id, t.run_token FROM {schema}.tasks t
     WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), ended AS (
     UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = (SELECT now FROM instant),
-        reason = CASE WHEN o.with_host THEN 'lost with its host: ' ELSE '' END || 'no end was recorded by '
+        reason = CASE WHEN o.of_host > 1 THEN 'lost with other runs of its host: ' ELSE '' END || 'no end was recorded by '
             || to_char(r.until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, when its box and grace were over',
         follow_up = o.task_id IN (SELECT id FROM held)
     FROM counted_together o
     WHERE r.id = o.id AND r.state = 'running'
       AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
-    RETURNING r.id, r.task_id, r.token, r.kind, r.function, o.host, o.with_host, o.of_worker
+    RETURNING r.id, r.task_id, r.token, r.kind, o.host, o.is_told, o.of_host, o.of_worker
 ), counted AS MATERIALIZED (
     SELECT task_id, count(*) FILTER (WHERE NOT with_host) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
 ), passed_by AS (
@@ -205,9 +215,9 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.slots s SET token = NULL, until = NULL FROM ended e WHERE s.token = e.token
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words)
-    SELECT (SELECT now FROM instant), 0, '', '', '', '', 'host_lost', 'ticker', format('%%s runs of %%s functions were lost with host %%s: '
-        'no ends were recorded before their boxes and graces were over', count(*), count(DISTINCT function), host)
-    FROM ended WHERE with_host GROUP BY host
+    SELECT (SELECT now FROM instant), 0, '', '', '', '', 'host_lost', 'ticker',
+        format('host %%s: %%s of its runs have no end, and the boxes and graces of %%s of them are over', host, max(of_host), count(*))
+    FROM ended WHERE of_host > 1 AND NOT is_told GROUP BY host
 )
 SELECT id FROM ended
 

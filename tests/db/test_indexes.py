@@ -49,6 +49,11 @@ def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     assert read_whole(found) - {"functions"} == set()
 
 
+def test_whether_a_function_has_other_tasks_in_a_queue_is_one_look_at_an_index(db):
+    looks = [node for node in plan(db, "claim_due", **DUE) if node.get("Index Name") == "tasks_function"]
+    assert looks and all("queue" in look["Index Cond"] and "paused_by" in look["Index Cond"] for look in looks), looks
+
+
 def test_without_that_index_every_task_is_read_and_sorted(db):
     with db.transaction(force_rollback=True):
         db.execute("DROP INDEX ticker.tasks_due")

@@ -480,7 +480,9 @@ def test_a_run_that_is_lost_while_others_begin_on_its_host_is_a_failure(announce
     assert [(task.failures, task.failed) for task in ticker.list_tasks(db)] == [(1, 1), (0, 0)]
 
 
-def test_runs_of_a_lost_host_are_no_failures_whenever_their_boxes_end_and_make_one_notice(announced, environ, db, store):
+def test_runs_of_a_lost_host_are_no_failures_whenever_their_boxes_end_and_make_one_notice(
+    announced, environ, db, store
+):
     runs_of_workers(db, *((f"w{n}", f"{10 * n}m") for n in (1, 2, 3)))
     for minutes in (15, 25, 35):
         assert store.end_overdue(NOW + timedelta(minutes=minutes), 10) == 1

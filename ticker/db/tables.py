@@ -126,7 +126,12 @@ tasks = Table(
     Index("tasks_failing", text("failures DESC"), "id"),
     Index("tasks_paused", "id"),
     Index("tasks_inactive", "id"),
-    Index("tasks_function", "function"),
+    Index(
+        "tasks_function",
+        "function",
+        "queue",
+        text("(enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL)"),
+    ),
     Index("tasks_paused_until", "paused_until"),
 )
 

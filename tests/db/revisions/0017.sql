@@ -841,7 +841,7 @@ CREATE INDEX tasks_done_once ON ticker.tasks USING btree (id) WHERE (((kind)::te
 CREATE INDEX tasks_due ON ticker.tasks USING btree (next_run, id) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL) AND (next_run IS NOT NULL) AND (limits IS NULL));
 CREATE INDEX tasks_due_limited ON ticker.tasks USING btree (next_run, id) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL) AND (next_run IS NOT NULL) AND (limits IS NOT NULL));
 CREATE INDEX tasks_failing ON ticker.tasks USING btree (failures DESC, id) WHERE ((failures)::integer > 0);
-CREATE INDEX tasks_function ON ticker.tasks USING btree (function);
+CREATE INDEX tasks_function ON ticker.tasks USING btree (function, queue, ((enabled AND owner_active AND (paused_by IS NULL) AND (pause_id IS NULL))));
 CREATE INDEX tasks_inactive ON ticker.tasks USING btree (id) WHERE ((NOT enabled) OR (NOT owner_active));
 CREATE INDEX tasks_paused ON ticker.tasks USING btree (id) WHERE ((paused_by IS NOT NULL) OR (pause_id IS NOT NULL));
 CREATE INDEX tasks_paused_until ON ticker.tasks USING btree (paused_until) WHERE (paused_until IS NOT NULL);

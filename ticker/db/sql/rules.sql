@@ -308,8 +308,9 @@ t.alone_until > (SELECT {now})
 -- rule: has_good
 -- The function of the suspected task t has other tasks in its queue. The subquery is executed once for all rows.
 (t.queue, t.function) IN (SELECT s.queue, s.function FROM (SELECT DISTINCT queue, function FROM {suspects} d) s WHERE (
-        SELECT o.id FROM {schema}.tasks o WHERE o.function BETWEEN s.function AND s.function AND o.queue = s.queue AND {runnable o}
-            AND coalesce(o.alone_until <= (SELECT {now}), true) ORDER BY o.function LIMIT 1) IS NOT NULL)
+        SELECT o.id FROM {schema}.tasks o
+        WHERE (o.function, o.queue, ({runnable o})) >= (s.function, s.queue, true) AND (o.function, o.queue) <= (s.function, s.queue)
+            AND coalesce(o.alone_until <= (SELECT {now}), true) ORDER BY o.function, o.queue LIMIT 1) IS NOT NULL)
 
 -- rule: waits_for_turn
 -- The task is suspected, and a job of suspected tasks of its function waits in its queue. Guilty tasks also wait while a guilty task of

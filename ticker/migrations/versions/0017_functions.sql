@@ -7,8 +7,9 @@ ALTER TABLE functions
     ADD COLUMN queues ticker_queues DEFAULT '{}' NOT NULL,
     ADD COLUMN mean_ms bigint CONSTRAINT functions_mean_ms CHECK (mean_ms > 0);
 
--- For the names of all functions of tasks: one look-up for each name, however many tasks there are.
-CREATE INDEX tasks_function ON tasks (function);
+-- For the names of all functions of tasks: one look-up for each name, however many tasks there are. Another tells whether a function has
+-- runnable tasks in a queue.
+CREATE INDEX tasks_function ON tasks (function, queue, (enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL));
 
 -- The event of a function that no worker has announced. All stored values are valid, so none is checked.
 ALTER DOMAIN ticker_what DROP CONSTRAINT ticker_what_check;

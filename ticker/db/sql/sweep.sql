@@ -196,7 +196,7 @@ WITH instant AS MATERIALIZED (
       AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
     RETURNING r.id, r.task_id, r.token, r.kind, o.host, o.is_told, o.of_host, o.of_worker
 ), counted AS MATERIALIZED (
-    SELECT task_id, count(*) FILTER (WHERE NOT with_host) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
+    SELECT task_id, count(*) FILTER (WHERE of_host = 1) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
 ), passed_by AS (
     UPDATE {schema}.tasks t SET failed = t.failed + c.lost
     FROM counted c JOIN held h ON h.id = c.task_id AND coalesce(h.run_token <> ALL (c.tokens), true) WHERE t.id = c.task_id
@@ -204,7 +204,7 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
         failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
-        failures = CASE WHEN e.with_host OR t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
+        failures = CASE WHEN e.of_host > 1 OR t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
         alone_until = CASE WHEN NOT {grouped t} THEN t.alone_until
             WHEN {guilty t} OR t.alone_until = {open_end} AND t.share = 1 AND e.of_worker = 1
             THEN (SELECT now FROM instant) + interval '1 hour' ELSE {open_end} END,

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.doubles import INSTALLATION, NOW
 from tests.factories import ticked
 from tests.faults.address import server_of
 from tests.faults.proxy import Proxy
-from tests.harness import command, finish, start
+from tests.harness import command, finish, handed_out, start, start_planned
 from tests.running import work
 from tests.sentences import sentence
 from tests.worker.grouped import FUNCTIONS as GROUPS
@@ -60,7 +61,7 @@ async def together(run, deed, number):
         await asyncio.sleep(0.01)
 '''
 
-HOUR = timedelta(hours=1)
+HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 
 
 # ------------------------------------------------------------------------------------------------- what is announced
@@ -620,6 +621,15 @@ def calls_through(proxy: Proxy, database_url: str, tasks: list[ticker.Task]) -> 
     ]
 
 
+def planned_through(proxy: Proxy, database_url: str, db: Any, *deeds: str) -> list[Call]:
+    tasks = register(db, *deeds)
+    ids = [ticker.run_now(db, task)[0] for task in tasks]
+    return [
+        replace(call, occurrence=None, planned=run_id)
+        for call, run_id in zip(calls_through(proxy, database_url, tasks), ids, strict=True)
+    ]
+
+
 @pytest.mark.slow
 def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
     announced, db, proxy, database_url, monkeypatch
@@ -729,3 +739,50 @@ def test_a_token_that_has_begun_gets_the_same_answer_and_writes_nothing(announce
     assert other["refusal"] == "redelivered"
     assert finish(db, task, token, "succeeded", NOW + timedelta(seconds=2))
     assert start(db, task, task.next_run, NOW, **asked)["refusal"] == "redelivered"
+
+
+@pytest.mark.parametrize("kind", ["piece", "manual"])
+def test_the_token_of_a_planned_run_that_has_begun_gets_the_same_answer_and_writes_nothing(kind, environ, db):
+    task = ticker.register(db, "poll", every="1h")
+    if kind == "piece":
+        handed_out(db, task, occurrence=task.next_run)
+    else:
+        ticker.run_now(db, task)
+    run_id = next(run.id for run in ticker.list_runs(db) if run.kind == kind)
+    token = str(uuid4())
+    asked = {"token": token}
+    before = start_planned(db, task, run_id, NOW + 2 * SECOND, **asked)
+    rows = [db.execute(f"SELECT xmin::text, * FROM ticker.{table}").fetchall() for table in ("tasks", "runs")]
+    again = start_planned(db, task, run_id, NOW + 9 * SECOND, **asked)
+    assert (before["has_begun"], again["has_begun"]) == (False, True)
+    same = ("refusal", "run_id", "now", "box_ms", "cursor", "kwargs", "occurrence", "run_kind")
+    assert [again[name] for name in same] == [before[name] for name in same]
+    assert rows == [db.execute(f"SELECT xmin::text, * FROM ticker.{table}").fetchall() for table in ("tasks", "runs")]
+    assert db.execute("SELECT FROM ticker.events WHERE what = 'redelivered'").fetchall() == []
+    other = start_planned(db, task, run_id, NOW, **{**asked, "token": str(uuid4())})
+    assert other["refusal"] == "redelivered"
+    db.execute(
+        "UPDATE ticker.runs SET state = 'ended', outcome = 'succeeded', ended_at = now() WHERE id = %s", [run_id]
+    )
+    assert start_planned(db, task, run_id, NOW, **asked)["refusal"] == "redelivered"
+
+
+@pytest.mark.slow
+def test_planned_runs_whose_answer_is_lost_begin_all_the_same(announced, db, proxy, database_url, monkeypatch):
+    """The answer of the second of three planned runs is lost."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    calls = planned_through(proxy, database_url, db, *"abc")
+    execute, names = Database.execute, list[str]()
+
+    def swallowed(self: Database, name: str, /, **parameters: Any) -> Any:
+        names.append(name)
+        if names.count("start_planned") == 2 and names[-1] == "start_planned":
+            proxy.swallow_commit()
+        return execute(self, name, **parameters)
+
+    monkeypatch.setattr(Database, "execute", swallowed)
+    answers = start_.ask_all(calls, [str(uuid4()) for _ in calls])
+    assert proxy.summary()["swallowed"] == 1
+    assert [answer.start and answer.start.run_id for answer in answers if isinstance(answer, Call)] == [
+        call.planned for call in calls
+    ]

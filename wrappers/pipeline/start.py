@@ -235,7 +235,7 @@ def decide_planned(call: Call, token: str, common: Mapping[str, Any], *, waits: 
     [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
     if verdict["refusal"] == "undecided":
         [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
-    return {**verdict, "token": token, "has_begun": False}
+    return {**verdict, "token": token}
 
 
 def decide_all(

@@ -275,6 +275,10 @@ UPDATE {schema}.runs SET state = 'planned', pushed_at = NULL, reason = %(reason)
 -- The decision on a planned run is written: it starts, or is dropped.
 t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided') AND NOT {plan_goes_back t}, true)
 
+-- rule: own_token
+-- The run t has begun with this token, and has not ended.
+t.state = 'running' AND t.token = %(token)s::uuid
+
 -- rule: judged_plan
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED
@@ -282,10 +286,11 @@ WITH locked AS MATERIALIZED (
     SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
     WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r SKIP LOCKED
 ), instant AS MATERIALIZED (
-    SELECT {now} AS now, count(id) AS found FROM plan
+    SELECT coalesce(max(started_at) FILTER (WHERE {own_token plan}), {now}) AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
     SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.occurrence, p.attempt, p.item, p.state, p.parent_id, p.traceparent,
-        p.created_at AS planned_at, coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
+        p.created_at AS planned_at, {own_token p} AS has_begun,
+        coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
             AND p.occurrence < (SELECT max(w) FROM unnest(l.waiting) w))), false) AS is_past,
         m.room, least(l.box_ms, m.room) AS box
     FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true, LATERAL (
@@ -301,6 +306,7 @@ WITH locked AS MATERIALIZED (
             OR b.run_id IS NULL AND EXISTS (SELECT FROM {schema}.runs WHERE id = %(run_id)s AND task_id = %(task_id)s) THEN 'locked'
         WHEN b.id IS NULL THEN 'gone'
         WHEN b.run_id IS NULL THEN 'stale'
+        WHEN b.has_begun THEN 'begun'
         WHEN b.state NOT IN ('planned', 'pushed') THEN 'redelivered'
         WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN {inactive b} THEN 'paused'
@@ -352,8 +358,9 @@ WITH locked AS MATERIALIZED (
         %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint, %(run_id)s::bigint), NULL
     FROM ruled j WHERE j.run_id IS NULL AND j.refusal <> 'locked'
 )
-SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
-    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+SELECT nullif(j.refusal, 'begun') AS refusal, coalesce(j.has_begun, false) AS has_begun, j.now,
+    coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id,
+    j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at,
     j.parent_id, j.traceparent
 FROM ruled j LEFT JOIN taken ON true
@@ -366,6 +373,7 @@ FROM ruled j LEFT JOIN taken ON true
 -- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
 -- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
 -- manual run is bounded by the next occurrence, because its next start is unknown.
+-- If the run has begun with this token, its start gets the answer again, as in `start`.
 -- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the holds,
 -- limits and pauses that were written meanwhile. If the run may start, but its task has limits, or a pause of many tasks is in
 -- force, nothing is written (`undecided`): `start_planned_limited` decides.

@@ -217,8 +217,8 @@ GROUPS = (
     Mutant(
         "limits-from-the-second-request",
         "wrappers/pipeline/start.py",
-        'Asked(*first, verdict.row) if verdict.row["has_begun"] else verdict',
-        "verdict",
+        '(first[str(row["token"])] if row["has_begun"] else request)',
+        "request",
         "The limits of a run whose start was answered only at the second request count from the first one.",
         (f"{ALONE}test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time",),
     ),
@@ -241,8 +241,8 @@ GROUPS = (
     Mutant(
         "row-of-a-lost-answer-not-awaited",
         "wrappers/pipeline/start.py",
-        'if verdicts[token].row["refusal"] == "locked"}',
-        "if False}",
+        'if verdict.row["refusal"] == "locked"]',
+        "if False]",
         "A row that the statement without an answer still holds is requested again with the same token.",
         (f"{ALONE}test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_same_token",),
     ),

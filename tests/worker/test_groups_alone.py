@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from freezegun import freeze_time
 from rq import Queue
 
 import ticker
@@ -23,11 +24,11 @@ from tests.running import work
 from tests.sentences import sentence
 from tests.worker.grouped import FUNCTIONS as GROUPS
 from tests.worker.grouped import due, outcomes
-from ticker import settings
+from ticker import clock, settings
 from ticker.db import sql
 from ticker.engine import jobs, timing
 from ticker.engine.tick import tick
-from ticker.errors import BadInput, DatabaseUnavailable
+from ticker.errors import BadInput, DatabaseUnavailable, RowLocked
 from ticker.model import Outcome
 from ticker.read import overview
 from wrappers.pipeline import finish as finish_
@@ -642,8 +643,8 @@ def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
     calls[0].database.open()
     proxy.swallow_commit()
     before, cut = limits.now(), list[float]()
-    again = start_.verdicts_again
-    monkeypatch.setattr(start_, "verdicts_again", lambda *asked: cut.append(limits.now()) or again(*asked))
+    again = start_.add_verdicts_again
+    monkeypatch.setattr(start_, "add_verdicts_again", lambda *asked: cut.append(limits.now()) or again(*asked))
     began_a, began_b, paused = start_.ask_all(calls, tokens)
     assert isinstance(began_a, Call) and isinstance(began_b, Call) and began_a.start and began_b.start
     records = {run.task_id: run for run in ticker.list_runs(db)}
@@ -676,12 +677,12 @@ def cut_before(proxy: Proxy, decide_all: Any) -> Any:
     """The first request finds that its connection has just been closed."""
     requests = []
 
-    def decided(calls: Any, tokens: Any, **waits: bool) -> Any:
+    def decided(calls: Any, tokens: Any, *first: Any, **waits: bool) -> Any:
         requests.append(tokens)
         if len(requests) == 1:
             proxy.reset()
             raise DatabaseUnavailable("the connection was closed")
-        return decide_all(calls, tokens, **waits)
+        return decide_all(calls, tokens, *first, **waits)
 
     return decided
 
@@ -696,14 +697,11 @@ def test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_
     proxy.swallow_commit()
     requests, decide_all = list[list[str]](), start_.decide_all
 
-    def decided(calls: Any, tokens: Any, **waits: bool) -> Any:
+    def decided(calls: Any, tokens: Any, *first: Any, **waits: bool) -> Any:
         requests.append([*tokens])
-        began, since, rows = decide_all(calls, tokens, **waits)
-        return (
-            began,
-            since,
-            [{**row, "refusal": "locked"} if n == 0 and len(requests) == 2 else row for n, row in enumerate(rows)],
-        )
+        for n, one in enumerate(decide_all(calls, tokens, *first, **waits)):
+            is_locked = n == 0 and len(requests) == 2
+            yield one._replace(row={**one.row, "refusal": "locked"}) if is_locked else one
 
     monkeypatch.setattr(start_, "decide_all", decided)
     assert all(isinstance(answer, Call) for answer in start_.ask_all(calls, tokens))
@@ -772,7 +770,7 @@ def test_planned_runs_whose_answer_is_lost_begin_all_the_same(announced, db, pro
     """The answer of the second of three planned runs is lost."""
     monkeypatch.setitem(registry._functions, "together", None)
     calls = planned_through(proxy, database_url, db, *"abc")
-    execute, names = Database.execute, list[str]()
+    execute, names, before = Database.execute, list[str](), limits.now()
 
     def swallowed(self: Database, name: str, /, **parameters: Any) -> Any:
         names.append(name)
@@ -786,3 +784,58 @@ def test_planned_runs_whose_answer_is_lost_begin_all_the_same(announced, db, pro
     assert [answer.start and answer.start.run_id for answer in answers if isinstance(answer, Call)] == [
         call.planned for call in calls
     ]
+    assert names.count("start_planned") == 4
+    since = [answer.since for answer in answers if isinstance(answer, Call)]
+    assert before < since[0] < since[1] < since[2]
+
+
+@pytest.fixture
+def slow(announced: Any, environ: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What happens before each start statement, by its name: seconds pass, and then there may be an error, once."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    execute, happens = Database.execute, dict[str, Any]()
+
+    def slowly(self: Database, name: str, /, **parameters: Any) -> Any:
+        seconds, *errors = happens.get(name, [0])
+        frozen.tick(seconds)
+        if errors:
+            happens.pop(name)
+            raise errors[0]
+        return execute(self, name, **parameters)
+
+    monkeypatch.setattr(Database, "execute", slowly)
+    with freeze_time(NOW) as frozen:
+        yield happens
+
+
+@pytest.mark.slow
+def test_each_planned_run_has_a_clock_of_its_own(slow, db, proxy, database_url):
+    """Each statement takes 0.9 s."""
+    calls = planned_through(proxy, database_url, db, *"abcd")
+    slow["start_planned"] = [0.9]
+    answers = start_.ask_all(calls, [str(uuid4()) for _ in calls])
+    began = [answer.began for answer in answers if isinstance(answer, Call)]
+    assert [round(later - began[0], 1) for later in began] == [0.0, 0.9, 1.8, 2.7]
+
+
+@pytest.mark.slow
+def test_what_has_begun_keeps_its_time_while_another_start_waits_for_a_row(slow, db, proxy, database_url):
+    tasks = register(db, *"ab", box="20s")
+    ticker.edit(db, "b", limits=["key"])
+    calls = calls_through(proxy, database_url, tasks)
+    slow["start_limited"] = [9, RowLocked("a row is locked by another transaction")]
+    before = clock.monotonic()
+    began, later = start_.ask_all(calls, [str(uuid4()) for _ in calls])
+    assert isinstance(began, Call) and isinstance(later, Call)
+    assert began.began == before and later.began >= before + 9
+
+
+@pytest.mark.slow
+def test_what_has_begun_is_lost_if_its_box_ends_while_another_start_waits_for_a_row(slow, db, proxy, database_url):
+    tasks = register(db, *"ab", box="5s")
+    ticker.edit(db, "b", limits=["key"])
+    calls = calls_through(proxy, database_url, tasks)
+    slow["start_limited"] = [9, RowLocked("a row is locked by another transaction")]
+    lost, later = start_.ask_all(calls, [str(uuid4()) for _ in calls])
+    assert (lost, type(later)) == ("lost", Call)
+    assert {run.task_name: run.outcome for run in ticker.list_runs(db)} == {"a": "lost", "b": None}

@@ -3,7 +3,7 @@
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -39,11 +39,16 @@ _limited: set[str] = set()  # functions of which this process has met a task wit
 
 
 class Asked(NamedTuple):
-    """An answer of the start statement, and the times of both clocks when it was requested."""
+    """An answer of the start statement, the times of both clocks when it was requested, and when it came."""
 
     began: float
     since: float
+    answered: float
     row: sql.Row
+
+
+Request = tuple[float, float]  # the times of both clocks
+Requests = dict[str, Request]  # the first request of each token
 
 
 class NoRoom(NamedTuple):
@@ -89,33 +94,35 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
 
-    The calls share a database. The caller has stored their tokens where they outlive this process. If the answer is lost,
-    this function requests it once more with the same tokens.
+    The calls share a database. The caller has stored their tokens where they outlive this process. If an answer is lost,
+    this function requests it once more with the same token.
     """
     database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
     patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
-    first = clock.monotonic(), limits.now()
+    asked, verdicts, first = dict(zip(tokens, calls, strict=True)), dict[str, Asked](), dict[str, Request]()
     try:
-        verdicts = patiently(lambda: verdicts_on(calls, tokens), RowLocked, give_up_at, lambda: None)
+        patiently(lambda: add_verdicts(verdicts, asked, first), RowLocked, give_up_at, lambda: None)
     except DatabaseUnavailable as error:
-        log.warning("%s starts are requested once more: %s", len(calls), error, extra={"event": "start_delayed"})
+        number = len(asked) - len(verdicts)
+        log.warning("%s starts are requested once more: %s", number, error, extra={"event": "start_delayed"})
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
-        verdicts = verdicts_again(calls, tokens, first)
-    back = {token: call for call, token in zip(calls, tokens, strict=True) if _waits_long(call, verdicts[token].row)}
+        add_verdicts_again(verdicts, asked, first)
+    back = {token: call for token, call in asked.items() if _waits_long(call, verdicts[token].row)}
     if back:
-        verdicts |= verdicts_on([*back.values()], [*back], waits=False)
-    answered_at = clock.monotonic()
+        verdicts |= {str(one.row["token"]): one for one in decide_all([*back.values()], [*back], first, waits=False)}
+    returned_at = clock.monotonic()
     answers: list[Call | NoRoom | str | None] = []
     late: list[PendingEnd] = []
-    for call, token in zip(calls, tokens, strict=True):
-        began, since, verdict = verdicts[token]
-        waited = answered_at - began
+    for token, call in asked.items():
+        began, since, answered, verdict = verdicts[token]
         if verdict["refusal"] == Reason.LIMITED and token not in back:
             retry_at, now = verdict["retry_at"], verdict["now"]
             answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
         elif verdict["refusal"]:
             answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
-        elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
+        elif (waited := answered - began) > (limit := SLOWEST_ANSWER) or (
+            (waited := returned_at - began) > (limit := verdict["box_ms"] / 1000)
+        ):
             late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, too_late(waited, limit))))
             answers.append("lost")
         else:
@@ -140,8 +147,8 @@ def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call
     if planned:
         database.execute("put_back_planned", ids=[call.planned for call in planned], reason=reason)
     asked = {str(uuid4()): call for call in calls if call.planned is None}
-    rows = decide_all([*asked.values()], [*asked], waits=False, back=reason)[2] if asked else []
-    decided = [(asked[str(row["token"])], row) for row in rows if row["refusal"] != "locked"]
+    answers = decide_all([*asked.values()], [*asked], {}, waits=False, back=reason)
+    decided = [(asked[str(row["token"])], row) for *_, row in answers if row["refusal"] != "locked"]
     for call, row in decided:
         if row["refusal"] != reason:
             drop(call, row)
@@ -156,28 +163,27 @@ def _waits_long(call: Call, verdict: sql.Row) -> bool:
     return bool(verdict["retry_at"] - verdict["now"] > timedelta(milliseconds=call.settings.tick_ms))
 
 
-def verdicts_on(calls: Sequence[Call], tokens: Sequence[str], *, waits: bool = True) -> dict[str, Asked]:
-    began, since, rows = decide_all(calls, tokens, waits=waits)
-    return {str(row["token"]): Asked(began, since, row) for row in rows}
+def add_verdicts(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: Requests) -> None:
+    """Requests the starts that have no verdict yet, and adds their verdicts as they come: an error keeps those before it."""
+    left = {token: call for token, call in asked.items() if token not in verdicts}
+    for one in decide_all([*left.values()], [*left], first, waits=True):
+        verdicts[str(one.row["token"])] = one
 
 
-def verdicts_again(calls: Sequence[Call], tokens: Sequence[str], first: tuple[float, float]) -> dict[str, Asked]:
-    """Returns the verdicts on tokens whose first request was made at the times `first`, by both clocks.
+def add_verdicts_again(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: Requests) -> None:
+    """Does the same after an answer was lost. The server may still be executing that request, with its rows locked.
 
-    If the first request started a run, the limits of that run count from these times. The server may still be executing the
-    first request, with its rows locked. So locked rows are requested again for a moment. If a row were requested with a
-    new token instead, a run that the first request started would be lost.
+    So locked rows are requested again for a moment. If a row were requested with a new token instead, a run that the first
+    request started would be lost.
     """
-    verdicts: dict[str, Asked] = {}
-    asked, give_up_at = dict(zip(tokens, calls, strict=True)), clock.monotonic() + STILL_EXECUTING
+    give_up_at = clock.monotonic() + STILL_EXECUTING
     while True:
-        verdicts |= {
-            token: Asked(*first, verdict.row) if verdict.row["has_begun"] else verdict
-            for token, verdict in verdicts_on([*asked.values()], [*asked]).items()
-        }
-        asked = {token: call for token, call in asked.items() if verdicts[token].row["refusal"] == "locked"}
-        if not asked or clock.monotonic() > give_up_at:
-            return verdicts
+        add_verdicts(verdicts, asked, first)
+        locked = [token for token, verdict in verdicts.items() if verdict.row["refusal"] == "locked"]
+        if not locked or clock.monotonic() > give_up_at:
+            return
+        for token in locked:
+            del verdicts[token]
         time.sleep(LOCK_PAUSE)
 
 
@@ -218,7 +224,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mapping[str, Any]]:
-    began, since, [verdict] = decide_all([call], [token], waits=waits)
+    [(began, since, _, verdict)] = decide_all([call], [token], {}, waits=waits)
     if verdict["refusal"] == "locked":
         raise RowLocked(LOCKED)
     return began, since, verdict
@@ -239,18 +245,15 @@ def decide_planned(call: Call, token: str, common: Mapping[str, Any], *, waits: 
 
 
 def decide_all(
-    calls: Sequence[Call], tokens: Sequence[str], *, waits: bool, back: Reason | None = None
-) -> tuple[float, float, list[sql.Row]]:
-    """Runs the start statement of runs of different tasks. Returns both clocks' times before it, and its rows.
+    calls: Sequence[Call], tokens: Sequence[str], first: Requests, *, waits: bool, back: Reason | None = None
+) -> Iterator[Asked]:
+    """Runs the start statement of runs of different tasks, and yields its answers as they come.
 
     Planned runs, which are rarer, are decided one by one, after the others.
 
     With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row. With
     `back`, all that may start go back for this reason.
     """
-    began, since, common = _asked(calls[0])
-
-    execute = calls[0].database.execute
 
     def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
         return common | {
@@ -260,27 +263,39 @@ def decide_all(
 
     asked = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is None]
     planned = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is not None]
-    is_limited = bool(asked) and (back is not None or any(call.function in _limited for call, _ in asked))
-    rows = execute("start", **sets(asked)) if asked and not is_limited else []
-    left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
-    if left or is_limited:
-        rows = [row for row in rows if str(row["token"]) not in left]
-        asked = [(call, token) for call, token in asked if is_limited or token in left]
-        _limited.update(call.function for call, token in asked if call.function and left.get(token))
-        rows += execute("start_limited", **sets(asked), waits=waits, back=back)
-    rows += [decide_planned(*one, common, waits=waits) for one in planned]
-    return began, since, rows
+    if asked:
+        execute = calls[0].database.execute
+        request, common = _asked(calls[0], [token for _, token in asked], first)
+        is_limited = back is not None or any(call.function in _limited for call, _ in asked)
+        rows = [] if is_limited else execute("start", **sets(asked))
+        left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
+        yield from _answers([row for row in rows if str(row["token"]) not in left], request, first)
+        if left or is_limited:
+            asked = [(call, token) for call, token in asked if is_limited or token in left]
+            _limited.update(call.function for call, token in asked if call.function and left.get(token))
+            yield from _answers(execute("start_limited", **sets(asked), waits=waits, back=back), request, first)
+    for call, token in planned:
+        request, common = _asked(call, [token], first)
+        yield from _answers([decide_planned(call, token, common, waits=waits)], request, first)
 
 
-def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
+def _asked(call: Call, tokens: Iterable[str], first: Requests) -> tuple[Request, dict[str, Any]]:
     """Returns both clocks' times now, and the parameters that all calls of a start statement share."""
     call.database.open()
-    began, since = clock.monotonic(), limits.now()
+    request = clock.monotonic(), limits.now()
+    for token in tokens:
+        first.setdefault(token, request)
     boot, uptime = clock.uptime()
-    return began, since, {
+    return request, {
         "functions": list(registry.functions()), "now": clock.now(), "worker": call.worker[:TEXT_AT_MOST], "host": socket.gethostname(),
         "pid": call.pid, "boot": boot, "uptime": uptime,
     }  # fmt: skip
+
+
+def _answers(rows: Iterable[sql.Row], request: Request, first: Requests) -> list[Asked]:
+    """Returns the answers that have just come. The limits of a run count from the request that started it, whose answer may be lost."""
+    answered = clock.monotonic()
+    return [Asked(*(first[str(row["token"])] if row["has_begun"] else request), answered, row) for row in rows]
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

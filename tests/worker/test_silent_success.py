@@ -31,6 +31,9 @@ def forgets_to_await(function):
 async def body(run, deed):
     await asyncio.sleep(0)
     (FOLDER / f"{run.name} ran").touch()
+    if deed == "has a timeout":
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(1000)
     if deed == "overruns":
         await asyncio.sleep(1000)
     return deed
@@ -100,6 +103,12 @@ def test_an_awaitable_is_awaited_where_the_function_runs(runs: Callable[..., Any
 def test_such_a_coroutine_has_its_soft_limit(runs: Callable[..., Any]) -> None:
     found = runs(*(f"{kind}.plainly" for kind in KINDS), deed="overruns")
     assert {(outcome, ran) for outcome, _, ran in found.values()} == {("timed_out", True)}
+
+
+@pytest.mark.slow
+def test_such_a_coroutine_can_cancel_itself_as_a_timeout_does(runs: Callable[..., Any]) -> None:
+    found = runs(*(f"{kind}.plainly" for kind in KINDS), deed="has a timeout")
+    assert {(outcome, reason) for outcome, reason, _ in found.values()} == {("failed", "TimeoutError: ")}
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class Calls:
             with begun.by(asyncio.current_task() if function.step.is_async else None), at_work(call):
                 if function.step.is_async:
                     return await self._on_loop(slot, call, called(call, function.step), left)
-                return await self._in_thread(slot, call, function.step, left)
+                return await self._in_thread(slot, call, function.step, left, begun)
         finally:
             child_processes.exit_if_forked()
             call.answer.cancelled_by = begun.cancelled_by
@@ -79,7 +79,7 @@ class Calls:
             call.answer.stopped = limit.expired() and is_stopped(slot, call)
         return limit.expired()
 
-    async def _in_thread(self, slot: int, call: Call, step: registry.Step, left: float) -> bool:
+    async def _in_thread(self, slot: int, call: Call, step: registry.Step, left: float, begun: Begun) -> bool:
         loop, interruptible = asyncio.get_running_loop(), Interruptible()
         interrupted = loop.call_later(left, interruptible.interrupt)
         context = contextvars.copy_context()
@@ -93,7 +93,8 @@ class Calls:
             interruptible.interrupt()  # if its thread could not start, another thread would call the function later
             call.answer.stopped = interruptible.is_interrupted and is_stopped(slot, call)
         if inspect.isawaitable(returned):
-            return await self._on_loop(slot, call, returned, call.soft_at - limits.now())
+            with begun.by(asyncio.current_task()):
+                return await self._on_loop(slot, call, returned, call.soft_at - limits.now())
         note(call, returned)
         return interruptible.is_interrupted
 

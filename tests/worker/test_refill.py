@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from rq import Queue
 
@@ -324,3 +325,19 @@ def test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group(db, store, 
         process.communicate()
     assert outcomes(db) == {"0 waits": "timed_out", "0 returns": "succeeded"}
     assert len(Queue("polling", connection=redis).job_ids) == 1
+
+
+def test_an_error_while_tasks_are_given_back_ends_no_run(environ, monkeypatch, caplog):
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
+    database = Database.from_environment()
+    call = Call(1, datetime(2026, 1, 1, tzinfo=UTC), None, "j1", "w", None, settings.from_environment(), database)
+    group = Group([call], 2)
+    group._has_failed = True
+
+    def give_back(calls, reason, if_idle):
+        raise psycopg.errors.InsufficientPrivilege("permission denied for table runs")
+
+    monkeypatch.setattr(start, "give_back", give_back)
+    asyncio.run(group._give_back())
+    assert [one.task_id for one in group._unstarted] == [1]
+    assert "1 tasks were not given back: permission denied for table runs" in caplog.text

@@ -19,7 +19,6 @@ from functools import partial
 from uuid import uuid4
 
 from ticker.engine.jobs import named
-from ticker.errors import DatabaseUnavailable
 from ticker.model import NO_FAILURE, Reason
 from wrappers.group import streams
 from wrappers.group.begun import make_task, watch
@@ -183,7 +182,7 @@ class Group:
             back = await asyncio.get_running_loop().run_in_executor(
                 self._asking, start.give_back, asked, reason, if_idle
             )
-        except DatabaseUnavailable as error:
+        except Exception as error:
             log.warning("%s tasks were not given back: %s", len(calls), error, extra={"event": "give_back_failed"})
             return
         if back:

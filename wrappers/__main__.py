@@ -28,7 +28,7 @@ from rq.cli.cli import main as rq
 from rq.cli.helpers import read_config_file
 
 from ticker import logs, settings
-from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError
+from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, RowLocked
 from ticker.numbers import whole
 from ticker.probes import serving
 from ticker.queue import checks
@@ -132,7 +132,7 @@ def prepare(queues: tuple[str, ...]) -> str:
     keep_names()  # the worker logs runs, too
     load(config)
     checks.check(config, queues or (DEFAULTS["queue"],))
-    announce(queues or (DEFAULTS["queue"],))
+    announce(queues or (DEFAULTS["queue"],), survives=RowLocked)  # an application's transaction may declare them
     return with_connect_timeout(config.require_redis())
 
 

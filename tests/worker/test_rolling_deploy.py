@@ -8,8 +8,10 @@ import pytest
 
 import ticker
 from tests.running import ROOT
+from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.read import overview
+from wrappers.rq import worker as ours
 
 OLD = """
 from wrappers import task
@@ -97,9 +99,30 @@ def test_announcements_are_forgotten_and_a_worker_announces_again(db, fleet):
     assert task.unknown_function
     db.execute("UPDATE ticker.functions SET announced_at = announced_at - interval '3 hours' WHERE name = 'a'")
     assert [function.name for function in overview.functions(db)] == ["b"]
-    patch = "import wrappers.rq.worker; wrappers.rq.worker.ANNOUNCED_EVERY = -1"
-    code = f"{patch}\nfrom wrappers.pipeline import database\nimport wrappers.__main__ as m; m.announce = lambda _: None; m.main()"
+    patch = "import wrappers.rq.worker; wrappers.rq.worker.ANNOUNCED_AGAIN = -1"
+    code = f"{patch}\nfrom wrappers.pipeline import database\nimport wrappers.__main__ as m; m.announce = lambda *_, **_how: None; m.main()"
     command = [sys.executable, "-c", code, "--tasks", "old_tasks", "--burst", "polling"]
     subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert [function.name for function in overview.functions(db)] == ["a", "b"]
     assert overview.functions(db)[0].announced_at > datetime.now(UTC) - timedelta(minutes=5)
+
+
+@pytest.mark.slow
+def test_a_worker_starts_while_a_transaction_declares_its_functions(db, store, queue, database_url, fleet):
+    task = ticker.register(db, "a", every="1h")
+    tick(store, queue)
+    with connect(database_url) as other, other.transaction():
+        other.execute("INSERT INTO ticker.functions (name, batch, concurrency) VALUES ('a', 10, 5)")
+        fleet("old")
+    assert [run.outcome for run in ticker.list_runs(db, task=task)] == ["succeeded"]
+
+
+def test_an_announcement_that_fails_ends_no_worker_and_is_made_again_sooner(environ, db, redis, monkeypatch, caplog):
+    worker = ours.Worker(["polling"], connection=redis)
+    worker.register_birth()
+    for schema, seconds in (("elsewhere", ours.ANNOUNCED_AGAIN), ("ticker", ours.ANNOUNCED_EVERY)):
+        monkeypatch.setenv("TICKER_SCHEMA", schema)
+        worker._announces_at = 0
+        worker.heartbeat()
+        assert worker._announces_at == worker.moved_at + seconds
+    assert caplog.text.count("this worker's functions were not announced: the tables do not match this release") == 1

@@ -13,7 +13,7 @@ import psycopg
 from ticker import clock, settings
 from ticker.db import sql
 from ticker.db.connections import Connection, connect, first_line, translated
-from ticker.errors import RowLocked
+from ticker.errors import RowLocked, TickerError
 from ticker.model import Outcome
 from wrappers.pipeline import registry
 from wrappers.sandbox import limits
@@ -218,15 +218,23 @@ class Database:
             connection.close()
 
 
-def announce(queues: Sequence[str]) -> None:
-    """Announces the functions and queues of this worker, and how a job may run the tasks of each function."""
+def announce(queues: Sequence[str], *, survives: type[TickerError]) -> bool:
+    """Announces the functions and queues of this worker, and how a job may run the tasks of each function. Returns whether it did.
+
+    After an error of the kind `survives`, this only logs a warning.
+    """
     known = registry.functions().values()
-    with translated(), closing(Database.from_environment()) as database:
-        database.execute(
-            "announce",
-            names=[function.name for function in known],
-            batches=[function.batch for function in known],
-            concurrencies=[function.concurrency for function in known],
-            repeatables=[function.repeatable for function in known],
-            queues=list(queues),
-        )
+    try:
+        with translated(), closing(Database.from_environment()) as database:
+            database.execute(
+                "announce",
+                names=[function.name for function in known],
+                batches=[function.batch for function in known],
+                concurrencies=[function.concurrency for function in known],
+                repeatables=[function.repeatable for function in known],
+                queues=list(queues),
+            )
+    except survives as error:
+        log.warning("this worker's functions were not announced: %s", error, extra={"event": "announcement_failed"})
+        return False
+    return True

@@ -19,7 +19,7 @@ from rq.utils import now
 from rq.worker import WorkerStatus
 
 from ticker import clock
-from ticker.errors import DatabaseUnavailable
+from ticker.errors import TickerError
 from ticker.queue import bulk
 from ticker.queue.rq import kept_alive
 from wrappers.pipeline import finish
@@ -42,6 +42,7 @@ LOOK = 1  # seconds between two attempts to write waiting ends, at most
 TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an answer of Redis for up to 70
 COLLECT = 0.02  # seconds for which the ends of a group's runs are collected after others were written
 ANNOUNCED_EVERY = 3600  # seconds; announcements are forgotten after three hours
+ANNOUNCED_AGAIN = 60  # seconds after the start, and after an announcement that failed
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 
 
@@ -74,7 +75,8 @@ class Worker(SurvivingWorker):
         self._stops = Stops(self)
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
-        self.moved_at = self._announced_at = clock.monotonic()
+        self.moved_at = clock.monotonic()
+        self._announces_at = self.moved_at + ANNOUNCED_AGAIN
         self.reaches_redis = False
         super().__init__(*args, **kwargs | {"worker_ttl": min(kwargs.get("worker_ttl") or TTL, TTL)})
 
@@ -285,10 +287,9 @@ class Worker(SurvivingWorker):
         """
         self.moved_at = clock.monotonic()
         self._mind_database()
-        if not self.is_horse and self.moved_at - self._announced_at >= ANNOUNCED_EVERY:
-            self._announced_at = self.moved_at
-            with suppress(DatabaseUnavailable):
-                announce(self.queue_names())
+        if not self.is_horse and self.moved_at >= self._announces_at:
+            is_announced = announce(self.queue_names(), survives=TickerError)
+            self._announces_at = self.moved_at + (ANNOUNCED_EVERY if is_announced else ANNOUNCED_AGAIN)
         try:
             self._beat(timeout, pipeline)
         except RedisError:

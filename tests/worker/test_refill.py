@@ -1,6 +1,7 @@
 """The process of a group takes further jobs of its function, so that no slot waits for the slowest run."""
 
 import asyncio
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -341,3 +342,33 @@ def test_an_error_while_tasks_are_given_back_ends_no_run(environ, monkeypatch, c
     asyncio.run(group._give_back())
     assert [one.task_id for one in group._unstarted] == [1]
     assert "1 tasks were not given back: permission denied for table runs" in caplog.text
+
+
+GIVES_NOTHING_BACK = """
+from wrappers.pipeline import start
+
+def give_back(*_):
+    raise RuntimeError("nothing goes back")
+
+start.give_back = give_back
+"""
+
+
+@pytest.mark.parametrize(("deeds", "number"), [(("vanishes", "blocks"), 2), (("waits", "waits"), 3)])
+def test_planned_runs_that_a_group_did_not_begin_are_pushed_again_by_the_sweep(deeds, number, db, store, queue, folder):
+    """The process exits, or it closes and cannot give the third run back."""
+    for task in register(db, "pairs", *deeds, "returns", kwargs={"number": number}, first=LATER):
+        ticker.run_now(db, task)
+    batches_of(db, 3)
+    tick(store, queue)
+    with working("--burst", patch=GIVES_NOTHING_BACK + FUNCTIONS.replace("batch=2", "batch=3")) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
+        if "waits" in deeds:
+            process.terminate()
+            until(lambda: "warm shut down" in process.stdout.readline(), "the worker has heard it")
+            (folder / "go").touch()
+        process.communicate()
+    assert Counter(run.state for run in ticker.list_runs(db)) == {"ended": 2, "pushed": 1}
+    assert tick(store, queue).swept.repushed == 1
+    work(patch=FUNCTIONS)
+    assert [run.outcome for run in ticker.list_runs(db) if run.task_name == "2 returns"] == ["succeeded"]

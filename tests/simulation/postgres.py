@@ -155,7 +155,7 @@ class PostgresTables:
         which: dict[str, Any]
         common = {
             "boot": boot, "uptime": uptime, "functions": list(FUNCTIONS), "now": now, "worker": "w", "host": "h", "pid": 1,
-            "waits": False,
+            "waits": False, "back": None,
         }  # fmt: skip
         if job.run_id is not None:
             name, which = (

@@ -28,6 +28,7 @@ def db(request: pytest.FixtureRequest, crowd: psycopg.Connection[Any]) -> psycop
 
 PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1, "failures_ms": 1}
 DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
+FEW = {"functions", "pauses", "tickers"}  # tables with a few rows, which may be read whole
 
 
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
@@ -46,7 +47,7 @@ def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     assert indexes(found) - asked_for_some_rows == {"tasks_due"}
     passed = [node["Node Type"] for node in found]
     assert passed[0] == "Limit" and "Sort" not in passed[passed.index("LockRows") :], passed
-    assert read_whole(found) - {"functions"} == set()
+    assert read_whole(found) <= FEW
 
 
 def test_whether_a_function_has_other_tasks_in_a_queue_is_one_look_at_an_index(db):
@@ -58,7 +59,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
     with db.transaction(force_rollback=True):
         db.execute("DROP INDEX ticker.tasks_due")
         found = plan(db, "claim_due", **DUE)
-    assert "tasks" in read_whole(found)
+    assert "tasks" in read_whole(found) or "tasks_function" in indexes(found)
     assert "Sort" in {node["Node Type"] for node in found}
 
 
@@ -115,7 +116,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
 def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parameters, index, db):
     found = plan(db, statement, **parameters)
     assert any(name.startswith(index) for name in indexes(found))
-    assert read_whole(found) <= {"pauses", "functions"}  # a few rows
+    assert read_whole(found) <= FEW
 
 
 def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_tickers(db):
@@ -181,6 +182,6 @@ def test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own(crowd):
                 assert {"tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
                 assert "tasks" not in read_whole(found)
             found = plan(crowd, "claim_due", **DUE)
-            assert "tasks_due" in indexes(found) and read_whole(found) <= {"functions"}
+            assert "tasks_due" in indexes(found) and read_whole(found) <= FEW
             found = plan(crowd, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
             assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)

@@ -6,6 +6,7 @@ from rq.job import Job
 import ticker
 from tests.harness import QUEUE, events
 from ticker.db import sql
+from ticker.engine.sweep import DIED_BEFORE_ITS_START
 
 
 def die(play):
@@ -58,7 +59,7 @@ def test_a_planned_run_whose_job_died_is_pushed_again_for_ten_minutes_and_lost_t
     play.tick()
     [run] = play.runs()
     assert (run.outcome, play.redis.llen(QUEUE)) == ("lost", 0)
-    assert run.reason.startswith("its job ended before its start")
+    assert run.reason.startswith(DIED_BEFORE_ITS_START)
 
 
 def test_a_function_of_many_tasks_is_counted_once_a_minute(play):

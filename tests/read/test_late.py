@@ -111,7 +111,7 @@ def test_a_limit_that_keeps_tasks_waiting_for_over_an_interval_is_reported(full,
         "UPDATE ticker.tasks SET alone_until = clock_timestamp() + interval '1 hour' WHERE name = 'b'",
         "UPDATE ticker.tasks SET waiting = ARRAY[next_run - interval '1 minute'] WHERE name = 'b'",
     ],
-    ids=["its queue is full", "it waits for its turn", "its job waits"],
+    ids=["its queue is full", "its turn", "its job waits"],
 )
 def test_a_task_that_something_else_keeps_waiting_is_late_and_not_limited(full, db, cause):
     db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('70 s')} WHERE name = 'b'")

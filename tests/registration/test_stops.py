@@ -105,18 +105,16 @@ def test_no_other_reason_is_changed(play, task):
 
 @pytest.mark.parametrize("state", ["planned", "pushed"])
 def test_a_run_that_has_not_started_is_dropped_by_the_next_tick(state, play, task, heard):
-    taken = begun(play)
     [run_id] = ticker.run_now(play.db, task)
     if state == "pushed":
         play.tick()
     ticker.stop(play.db, run_id, by="ann")
     play.at(1)
     play.tick()
-    run = play.runs()[-1]
+    [run] = [run for run in play.runs() if run.id == run_id]
     assert (run.state, run.outcome, run.reason, heard) == ("ended", "dropped", "stopped", [])
     assert play.task().dropped == 1
-    play.end(taken, "succeeded")
-    assert [one.refusal for one in play.take()] == ["redelivered"] * (state == "pushed")
+    assert [one.refusal for one in play.take()].count("redelivered") == (state == "pushed")
     [line] = [line for line in ticker.journal(play.db) if line.run and line.run.id == run_id]
     assert line.words == sentence("why.stopped_before_its_start", by="ann")
 

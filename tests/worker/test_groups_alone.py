@@ -35,7 +35,7 @@ from wrappers.pipeline import finish as finish_
 from wrappers.pipeline import registry
 from wrappers.pipeline import start as start_
 from wrappers.pipeline.context import Call
-from wrappers.pipeline.database import Database
+from wrappers.pipeline.database import LOCKED, Database
 from wrappers.sandbox import limits
 from wrappers.sandbox.shared_state import OpenRun
 
@@ -823,7 +823,7 @@ def test_what_has_begun_keeps_its_time_while_another_start_waits_for_a_row(slow,
     tasks = register(db, *"ab", box="20s")
     ticker.edit(db, "b", limits=["key"])
     calls = calls_through(proxy, database_url, tasks)
-    slow["start_limited"] = [9, RowLocked("a row is locked by another transaction")]
+    slow["start_limited"] = [9, RowLocked(LOCKED)]
     before = clock.monotonic()
     began, later = start_.ask_all(calls, [str(uuid4()) for _ in calls])
     assert isinstance(began, Call) and isinstance(later, Call)
@@ -835,7 +835,7 @@ def test_what_has_begun_is_lost_if_its_box_ends_while_another_start_waits_for_a_
     tasks = register(db, *"ab", box="5s")
     ticker.edit(db, "b", limits=["key"])
     calls = calls_through(proxy, database_url, tasks)
-    slow["start_limited"] = [9, RowLocked("a row is locked by another transaction")]
+    slow["start_limited"] = [9, RowLocked(LOCKED)]
     lost, later = start_.ask_all(calls, [str(uuid4()) for _ in calls])
     assert (lost, type(later)) == ("lost", Call)
     assert {run.task_name: run.outcome for run in ticker.list_runs(db)} == {"a": "lost", "b": None}

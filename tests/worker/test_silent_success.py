@@ -115,7 +115,7 @@ def test_such_a_coroutine_can_cancel_itself_as_a_timeout_does(runs: Callable[...
 def test_a_generator_that_never_began_fails_the_run(runs: Callable[..., Any]) -> None:
     found = runs(*(f"{kind}.{name}" for kind in KINDS for name in ("generator", "asynchronous generator")))
     assert {(outcome, ran) for outcome, _, ran in found.values()} == {("failed", False)}
-    assert all("which nothing iterates over, so its body did not run" in reason for _, reason, _ in found.values())
+    assert all("nothing iterates over" in reason for _, reason, _ in found.values())
 
 
 @pytest.mark.slow

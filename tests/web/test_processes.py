@@ -211,14 +211,14 @@ def test_an_estimate_is_called_so(estimate, words, client, task, database_url):
 
 @pytest.mark.slow
 def test_a_lost_job_is_the_cause_of_its_failure_on_the_page_and_on_the_terminal(client, play, db, redis):
-    task = ticker.register(db, "poll", owner="mail_channels:5", every="10m")
+    task = ticker.register(db, "poll", owner="mail_channels:5", every="1h")
     play.at(0)
     play.run(1, "succeeded")
-    play.at(601)
+    play.at(3601)
     play.tick()
     for key in redis.keys("rq:job:*"):
         redis.hset(key, "status", "failed")
-    play.at(1300)
+    play.at(4300)
     play.tick()
     lost = ticker.get(db, task)
     assert (lost.failures, lost.last_outcome) == (1, "lost")

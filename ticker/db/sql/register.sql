@@ -177,7 +177,8 @@ WITH shortened AS (
                 SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
             WHERE r.kind = 'manual')) AS due_at,
         CASE WHEN w.spaced > i.now THEN 'too_early' WHEN t.running_until > i.now THEN 'still_running' ELSE '' END AS reason,
-        (SELECT max(r.id) FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'manual' AND r.state IN ('planned', 'pushed')) AS joined
+        (SELECT max(r.id) FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'manual' AND r.state IN ('planned', 'pushed')
+            AND r.stop_requested_by IS NULL) AS joined
     FROM {schema}.tasks t, (SELECT {now} AS now) i, LATERAL (SELECT CASE WHEN t.id = %(asking)s::bigint AND t.kind = 'interval'
         THEN %(asking_since)s::timestamptz + {spacing t} END AS spaced) w
     WHERE t.id = ANY (%(ids)s::bigint[])

@@ -67,8 +67,9 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 class Reason(StrEnum):
     """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
 
-    Five are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line, and what is `limited`,
-    `postponed`, without a slot or `unknown_here` starts later. So does what meets the run at work, unless its task has an interval.
+    Six are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line; what is `limited`, `postponed`,
+    `unknown_here` or `no_slot` starts later. So does a job that meets the run at work (`still_running`), unless its occurrence is
+    that of an interval task.
     """
 
     GONE = "gone"
@@ -96,7 +97,8 @@ class Reason(StrEnum):
 class EventKind(StrEnum):
     """The kind of an event in the life of a task, apart from its runs. Triggers of the tables write the first nine.
 
-    `stale`, `adopted`, `host_lost` and `group_too_large` concern the installation: their `task_id` is 0. So is that of a pause of many tasks.
+    `stale`, `adopted`, `host_lost` and `group_too_large` concern the installation: their `task_id` is 0. So is that of a pause of
+    many tasks.
     """
 
     PAUSED = "paused"

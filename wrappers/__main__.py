@@ -137,7 +137,7 @@ def prepare(queues: tuple[str, ...]) -> str:
 
 
 def refuse_cooperative_threads() -> None:
-    """Raises ConfigurationError if a module has replaced what the worker waits with: it would hang or end at its first job."""
+    """Raises ConfigurationError if gevent or eventlet has patched what the worker waits with. It would hang, or end at its first job."""
     for library, test in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
         is_patched = getattr(sys.modules.get(library), test, lambda name: False)
         if any(map(is_patched, ("select", "socket", "thread", "threading"))):

@@ -136,14 +136,14 @@ _imported_by = os.getpid()
 
 
 def warn_of_imports(job: Job | None) -> None:
-    """Warns, once for each stock worker, that it did not import us before it forked. RQ's own hash of the worker notes that."""
+    """Warns once for each stock worker that did not import us before it forked. RQ's own hash of the worker notes that."""
     if job is None or os.getpid() != _imported_by or not in_a_horse():
         return
     key = RqWorker.redis_worker_namespace_prefix + os.environ.get("RQ_WORKER_ID", "")
     with suppress(RedisError):
         if job.connection.hsetnx(key, "imports_again", 1):
             log.warning(
-                "each run imports wrappers again, which takes several times the CPU of the run itself: start this worker with "
+                "each run imports wrappers again and costs more CPU: start this worker with "
                 "`rq worker -c wrappers.entry`, or use `ticker worker`",
                 extra={"event": "imported_in_each_run"},
             )

@@ -92,7 +92,9 @@ def test_only_tasks_that_the_function_did_not_cancel_are_logged_by_their_names(c
         task.set_name(None)  # as Python 3.13.0 does without a name
 
     in_runs(function)
-    assert [record.getMessage() for record in caplog.records] == ["task=1 left asyncio tasks: left"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "task=1 left asyncio tasks, which were cancelled: left"
+    ]
 
 
 def test_what_runs_under_shared_is_not_at_work_for_the_run():

@@ -160,7 +160,7 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def is_failure(run: Ended) -> bool:
-    """Returns whether the run failed. If it was interrupted, held off, dropped or lost with its host, earlier attempts of its occurrence decide."""
+    """Returns whether the run failed. Earlier attempts decide if it was interrupted, held off, dropped or lost with its host."""
     if run.with_host or run.outcome in (Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED):
         return run.failed_before
     return run.outcome not in GOOD

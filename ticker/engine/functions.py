@@ -27,7 +27,7 @@ def report_unknown(store: Store, now: datetime) -> int:
 
 
 def not_known(function: str) -> str:
-    return f"a worker took a job of the function {quoted(function)} and does not know it: see --tasks"
+    return f"a worker took a job of the function {quoted(function)}, which it does not know; see --tasks"
 
 
 def unknown_function(function: str, announced: Collection[str]) -> str:

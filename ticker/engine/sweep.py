@@ -18,7 +18,7 @@ from ticker.model import Outcome, Reason
 IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
 NEVER_STARTED = (
-    "their jobs ended or were gone before the start, and newer ones waited; RQ's failed registry may say why"
+    "their jobs ended or were gone before they started, and newer ones waited; RQ's failed registry may say why"
 )
 
 
@@ -102,7 +102,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Pushes lost jobs of planned runs again, for ten minutes also those that died before the start. Then it records them as lost."""
+    """Pushes lost jobs of planned runs again, and for ten minutes also jobs that died before their start. Then those runs are lost."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
         states = queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])

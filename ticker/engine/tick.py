@@ -354,7 +354,7 @@ def drop_unknown(work: Pass) -> None:
 def unknown(task: DueTask) -> Settled:
     if task.kind is not Kind.ONCE:
         return Settled(task.id, task.occurrence, Outcome.DROPPED, Reason.UNKNOWN_FUNCTION)
-    why = f"for ten minutes, no worker of the queue {task.queue} started the function {quoted(task.function)}: see --tasks"
+    why = f"for ten minutes, no worker of the queue {task.queue} started the function {quoted(task.function)}; see --tasks"
     return Settled(task.id, task.occurrence, Outcome.FAILED, why)
 
 
@@ -369,7 +369,7 @@ def was_missed(task: DueTask, now: datetime, late: timedelta) -> bool:
 
 
 def has_enough_jobs(task: DueTask, most: int) -> bool:
-    """Returns whether another job would only be dropped: so many wait, or the task skips overlaps. A single time is never passed over."""
+    """Returns whether the task gets no further job: enough of them wait, or it skips overlaps. A single time always gets its job."""
     return (task.busy or task.waiting >= most) and task.kind is not Kind.ONCE
 
 

@@ -23,8 +23,8 @@ WAITS_BECAUSE: Mapping[str, str] = {
     Reason.POSTPONED: "the task was paused",
     Reason.STILL_RUNNING: "another run held the task",
     Reason.UNKNOWN_HERE: "the worker that took its job does not know its function",
-    Reason.NO_SLOT: "its group had no free slot, or began nothing new",
-    Reason.TOO_EARLY: "a run asked for its own task, which keeps its spacing",
+    Reason.NO_SLOT: "its group had no free slot, or started no further runs",
+    Reason.TOO_EARLY: "it was requested by a run of the same task, and keeps the spacing",
 }
 """Why an occurrence or a planned run went back to its row, by the stored reason. It is pushed again."""
 
@@ -233,7 +233,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
                 return (
                     f"worker {run.worker} on {run.host or '?'} does not know the function {run.function!r}; see --tasks"
                 )
-            return f"no worker started the function {run.function!r} for ten minutes; see --tasks"
+            return f"for ten minutes, no worker started the function {run.function!r}; see --tasks"
     return "the job was taken, but not run"
 
 

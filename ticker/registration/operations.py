@@ -200,10 +200,9 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[int]]:
     """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
-    If a run of the task is at work, the new one starts after it. A call joins the run that an earlier call has planned, if that run
-    has not started. So many calls become few runs, and a run starts after each call. With `once_within`, a new run is also due at
-    least that time (1 s to 1 h) after the manual run before it, and an elastic interval returns to its lower bound. A function that
-    calls this for its own interval task gets a run that keeps the spacing of the interval.
+    If a manual run of the task has not started yet, the call joins it. A new run starts after the run at work. So many calls become
+    few runs, and a run starts after each call. With `once_within` (1 s to 1 h), a new run keeps this distance from the last one, and
+    an elastic interval returns to its lower bound. If a function calls this for its own interval task, the new run keeps the spacing.
 
     Apart from that, the schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises
     UnknownTask, or BadInput if none of the tasks can run.

@@ -61,7 +61,8 @@ def triggers(
     It is one statement, which can run again at any time, even with another condition. The role that runs it owns the
     functions, which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
-    "public"; if it is passed, the name is not split at its dot. `schema` is that of our tables (TICKER_SCHEMA). A table that `per_schema` declares needs `table_schema`.
+    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs `table_schema`.
+    `schema` is the schema of our tables, and defaults to TICKER_SCHEMA.
     `active_when` is a condition over the owner's columns; NULL counts as false. A condition that depends on the
     session's search_path is refused, because triggers do not have it. The error shows the spelling that names each
     schema.

@@ -111,7 +111,7 @@ class World:
         return ticked
 
     def run_now(self, at: timedelta) -> None:
-        """Requests a run, which the next tick pushes. Joins the one that was requested before, if that has not begun."""
+        """Requests a run, which the next tick pushes. Joins an earlier request whose run has not started."""
         with clock.use(lambda: ZERO + at):
             for run_id in operations.run_now(self.scratch.connection, self.task):
                 count = sum(name.startswith("M") for name in self._names.values())

@@ -65,7 +65,9 @@ def arguments(field: str, value: object) -> dict[str, Any]:
     """Checks the arguments of a function, whose first parameter gets the run if it is named `run`."""
     checked = json_object(field, value)
     if "run" in checked:
-        raise BadInput(field, "run", "is no argument of a task: the worker passes the run itself; use another name")
+        raise BadInput(
+            field, "run", "cannot be an argument of a task: the worker passes the run itself; use another name"
+        )
     return checked
 
 

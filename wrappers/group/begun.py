@@ -133,7 +133,12 @@ class Begun:
         self.is_active = False
         self._hand_over()
         if names := ", ".join(sorted(task.get_name() for task in self.tasks if not task.cancelling())):
-            log.warning("task=%s left asyncio tasks: %s", self.task_id, names, extra={"event": "coroutines_cancelled"})
+            log.warning(
+                "task=%s left asyncio tasks, which were cancelled: %s",
+                self.task_id,
+                names,
+                extra={"event": "coroutines_cancelled"},
+            )
         while self.tasks:
             with self.by(None):  # such a task may await one of another run, and so cancel it
                 for task in self.tasks:

@@ -186,7 +186,7 @@ class Group:
             log.warning("%s tasks were not given back: %s", len(calls), error, extra={"event": "give_back_failed"})
             return
         if back:
-            log.info("%s tasks go back: %s", len(back), reason, extra={"event": "tasks_given_back"})
+            log.info("%s tasks were given back: %s", len(back), reason, extra={"event": "tasks_given_back"})
         gone = {id(call) for call in back}
         self._unstarted = deque(call for call in self._unstarted if id(call) not in gone)
         for call in back:

@@ -138,12 +138,13 @@ class Run:
     def again(self, after: Duration) -> datetime | None:
         """Makes the task due `after` this time from now, once, instead of after its interval. Returns when it is due.
 
-        It is never due before its next run may start. A time over 24 hours, or over the upper bound of an elastic interval, is cut
-        to that limit, with a warning in the log: `SlowDown` holds off a key of the task for longer. It is stored at once, and applies whatever becomes of this run. The last call counts. Returns None, and changes nothing,
-        if the next occurrence is in the queue already, or if the schedule is over.
+        The task is never due before its next run may start. A time over 24 hours, or over the upper bound of an elastic interval, is
+        cut to that limit, with a warning in the log. To wait longer, hold off a key with `SlowDown`. The time is stored at once, and
+        applies whatever becomes of this run. The last call counts. Returns None, and changes nothing, if the next occurrence is in the
+        queue already, or if the schedule is over.
 
-        Raises HoldLost if this run no longer holds its task, and BadInput for a task without an interval, which is due at its own
-        times, and in a piece of work.
+        Raises HoldLost if this run no longer holds its task, and BadInput for a task without an interval and in a piece of
+        work.
         """
         if self.kind is RunKind.PIECE:
             raise BadInput("again", None, "a piece of work has no schedule; ask in the run that makes the pieces")
@@ -160,7 +161,7 @@ class Run:
             )
         if after_ms > row["longest_ms"]:
             log.warning(
-                "run=%s of task=%s asked for %s, over the limit of %s: cut to the limit; SlowDown holds off a key for longer",
+                "run=%s of task=%s asked for %s: cut to the limit of %s; to wait longer, hold off a key with SlowDown",
                 self.id, self.task_id, words(after_ms), words(row["longest_ms"]), extra={"event": "again_cut"},
             )  # fmt: skip
         return cast(datetime | None, row["next_run"])

@@ -356,7 +356,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.POSTPONED:
             return "the task is paused; it is pushed again after the pause"
         case Reason.NO_SLOT:
-            return "its group had no free slot, or began nothing new; it is pushed again"
+            return "its group had no free slot, or started no further runs; it is pushed again"
         case Reason.SUPERSEDED:
             return "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence waits"
         case Reason.NO_TIME:

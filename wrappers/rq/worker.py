@@ -237,7 +237,7 @@ class Worker(SurvivingWorker):
                     if not is_trouble_of_the_server(error):
                         raise
                     log.error(
-                        "the worker waits, because Redis (REDIS_URL) refuses its calls: %s",
+                        "the worker waits because Redis (REDIS_URL) refuses its calls: %s",
                         error,
                         extra={"event": "redis_refuses"},
                     )

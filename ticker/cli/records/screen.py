@@ -136,7 +136,7 @@ def late(task: Task, view: View) -> Row:
 def pushed(task: Task, view: View) -> str:
     """Says whether the next tick pushes a due task."""
     if task.is_held_back:
-        return f"a limit keeps it waiting, see ticker why {task.id}"
+        return f"a limit keeps it waiting; see ticker why {task.id}"
     ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
     return "the next tick pushes it" if ticks else "no ticker is ticking"
 

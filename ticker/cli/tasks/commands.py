@@ -203,16 +203,16 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
 @click.command("run-now")
 @task_or_owner
 @options.owner
-@click.option("--once-within", metavar="DURATION", help="Keep this far from the last manual run.")
+@click.option("--once-within", metavar="DURATION", help="Keep this distance from the last manual run.")
 @as_json
 def run_now(task: str | None, owner: str | None, once_within: str | None, as_json: bool) -> None:
     """Run TASK, or all tasks of --owner, once.
 
     The next tick pushes the run, even if TASK is paused. The schedule does not change. A disabled task cannot run.
 
-    A run that was planned before and has not started is joined. A new one starts after the run at work.
+    If a manual run of TASK has not started yet, the call joins it. A new run starts after the run at work.
 
-    With --once-within, many calls are few runs, and an elastic interval returns to its lower bound.
+    With --once-within, an elastic interval returns to its lower bound.
     """
     from ticker.read import pauses as read_pauses
     from ticker.read import tasks as read_tasks

@@ -329,7 +329,7 @@ BETWEEN (SELECT {now}) - interval '10 minutes' AND (SELECT {now}) + interval '10
 
 -- rule: too_large
 -- What people are told while the size of the groups of the function is halved.
-'groups of the function died again, but no part of them did: the group is too large for its memory: lower concurrency. Until '
+'full groups of the function died, but smaller ones did not; a full one probably needs too much memory: lower concurrency. Until '
         || to_char(t.halved_until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, its jobs carry at most ' || t.halved_to || ' tasks'
 
 -- rule: lost_with_host

@@ -80,10 +80,11 @@ def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
 
 
 def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
-    """Plans one run, even of a paused task. The next tick pushes it, or the first one after the run at work. The schedule does not change.
+    """Plans one run, even of a paused task. The next tick pushes it, or the first one after the run at work.
 
-    Joins the run that an earlier call has planned, if that run has not started (`joined`). With `once_within`, a new run keeps away
-    from the one before it, and an elastic interval returns to its lower bound. Answers 422 if the task is disabled.
+    If a manual run of the task has not started yet, the call joins it (`joined`). With `once_within`, a new run keeps this distance
+    from the last one, and an elastic interval returns to its lower bound. Apart from that, the schedule does not change. Answers 422
+    if the task is disabled.
     """
     return formatting.planned_data(operations.plan_runs(db, task, once_within=once_within))
 
@@ -132,7 +133,7 @@ AROUND = {
     "limit": limit(OCCURRENCES, "The number of occurrences."),
 }
 RUN_NOW = body({
-    "once_within": doc("Keep this far from the last manual run: a duration, or seconds.", sorts.DURATION),
+    "once_within": doc("The distance from the last manual run: a duration, or seconds.", sorts.DURATION),
 })  # fmt: skip
 SHOWN, RUNS_PLANNED = {200: Task}, object_of(run_ids=list[int], joined=list[int])
 

@@ -14,6 +14,8 @@ from ticker.read import overview
 OLD, NEW = ["poll"], ["poll", "fetch"]
 MINUTE = timedelta(minutes=1)
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fleet(play, monkeypatch):

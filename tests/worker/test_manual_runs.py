@@ -43,6 +43,8 @@ def asked():
             trace(name, ticker.run_now(db, name))
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def task(play):

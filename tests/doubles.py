@@ -12,8 +12,20 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 from tests.elastic import is_asked, longest_again, soonest_due
-from tests.pauses import LEAST_BUDGET, Pause, backlog, budget_of, covering, grant, waits_in_vain
+from tests.pauses import (
+    LEAST_BUDGET,
+    Pause,
+    backlog,
+    budget_of,
+    covering,
+    grant,
+    is_covered,
+    is_unknown_for_long,
+    waits_for_worker,
+    waits_in_vain,
+)
 from tests.slots import Key, give_back
+from tests.turns import GROUPED, apart, waits_for_turn
 from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
@@ -23,7 +35,6 @@ from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
 INSTALLATION = "test1234"
-GROUPED = "fetch"  # the function whose runs share their process with others
 GUILTY_FOR = timedelta(hours=1)
 """Whose tables the doubles are, and the databases of the tests."""
 
@@ -98,7 +109,7 @@ class TaskRow:
     group_name: str = ""
     pause_id: int | None = None
     returned: datetime | None = None
-    wait_reason: str | None = field(default=None, compare=False)  # the double's starts do not write it
+    wait_reason: str | None = None
     resumed_at: datetime | None = field(default=None, compare=False)  # triggers of the real tables write it, too
 
 
@@ -129,6 +140,7 @@ class RunRow:
     created_at: datetime = NOW
     stop_requested_by: str | None = None
     job_id: str = field(default="", compare=False)  # the double's starts do not write it
+    function: str = field(default="", compare=False)  # the double writes that of manual runs
 
 
 R = TypeVar("R", TaskRow, RunRow)
@@ -184,7 +196,8 @@ class Tasks(Table[TaskRow]):
                         outcome=Outcome.DROPPED, reason=str(Reason.SUPERSEDED), ended_at=due,
                     )
                 )  # fmt: skip
-            row = replace(row, returned=None if row.returned == due else row.returned)
+            returned = None if row.returned == due else row.returned
+            row = replace(row, returned=returned, wait_reason=row.wait_reason if returned else None)
         super().__setitem__(id_, row)
 
 
@@ -192,33 +205,33 @@ class View(Generic[R]):
     """A table as one batch sees it: its own rows as it changed them, none that another batch holds."""
 
     def __init__(self, table: Table[R]) -> None:
-        self._table = table
+        self.table = table
         self._mine: dict[int, R] = {}
         self._new: list[R] = []
 
     def free(self) -> list[R]:
-        return [self._mine.get(id_, row) for id_, row in self._table.open.items() if self.is_free(id_)]
+        return [self._mine.get(id_, row) for id_, row in self.table.open.items() if self.is_free(id_)]
 
     def all(self) -> Iterable[R]:
-        return self._table.values()
+        return self.table.values()
 
     def is_free(self, id_: int) -> bool:
-        return id_ in self._mine or id_ not in self._table.held
+        return id_ in self._mine or id_ not in self.table.held
 
     def exists(self, id_: int) -> bool:
-        return id_ in self._table
+        return id_ in self.table
 
     def is_recorded(self, task_id: int, occurrence: datetime) -> bool:
-        return (task_id, occurrence) in self._table.recorded
+        return (task_id, occurrence) in self.table.recorded
 
     def claim(self, rows: Iterable[R]) -> list[R]:
         claimed = list(rows)
         self._mine |= {row.id: row for row in claimed}
-        self._table.held |= self._mine.keys()
+        self.table.held |= self._mine.keys()
         return claimed
 
     def __getitem__(self, id_: int) -> R:
-        return self._mine[id_] if id_ in self._mine else self._table[id_]
+        return self._mine[id_] if id_ in self._mine else self.table[id_]
 
     def change(self, id_: int, **values: Any) -> None:
         self.claim([replace(self[id_], **values)])
@@ -228,12 +241,12 @@ class View(Generic[R]):
 
     def commit(self) -> None:
         for id_, row in self._mine.items():
-            self._table[id_] = row
+            self.table[id_] = row
         for row in self._new:
-            self._table.add(row)
+            self.table.add(row)
 
     def release(self) -> None:
-        self._table.held -= self._mine.keys()
+        self.table.held -= self._mine.keys()
 
 
 def job_id(task_id: int, occurrence: datetime) -> str:
@@ -355,6 +368,7 @@ class MemoryStore:
         due = [
             t for t in self.tasks.values()
             if t.limits and t.queue not in without and not {*t.limits} & {*full} and is_due(t, now, look_ahead)
+            and not waits_for_turn(t, self.tasks.values(), self.plans, now)
             and (after is None or (t.next_run, t.id) > after)
         ]  # fmt: skip
         tasks = [
@@ -384,8 +398,21 @@ class MemoryStore:
         for pause in self.pauses.values():
             pause.open(now)
         in_force = sum(pause.in_force(now) for pause in self.pauses.values())
-        over = sum(pause.is_over for pause in self.pauses.values())
+        idle = [id_ for id_, one in self.pauses.items() if one.is_old(now) and not self._has_work(id_, one, now)]
+        over = sum(pause.is_over for pause in self.pauses.values()) + len(idle)
+        for id_ in idle:
+            self.pauses[id_] = replace(self.pauses[id_], resumed_at=now, is_done=True, ended_by_tick=True)
         return OpenPauses(in_force, over + waits_in_vain(self._waited_for(), self.pauses))
+
+    def _has_work(self, id_: int, gate: Pause, now: datetime) -> bool:
+        """Whether a task that is due waits for a worker that knows its function, or a planned run."""
+        if any(t.pause_id == id_ and is_only_unknown(t, self.pauses, now) for t in self.tasks.values()):
+            return True
+        return any(
+            run.function == gate.value and task.queue == gate.of_queue
+            and (run.state == "pushed" or (run.state == "planned" and run.reason == Reason.UNKNOWN_HERE))
+            for run in self.plans.open.values() if (task := self.tasks.get(run.task_id)) is not None
+        )  # fmt: skip
 
     def _waited_for(self) -> set[int]:
         return {task.pause_id for task in self.tasks.values() if task.pause_id is not None}
@@ -397,7 +424,10 @@ class MemoryStore:
             return rows.withhold(now, look_ahead, limit, after)
 
     def probe(self, now: datetime, period: int) -> None:
-        self._answers()  # no worker of the doubles refuses a function for good: `tests/engine/test_unknown_functions.py`
+        """The real one lets one of the 100 oldest go, at random."""
+        self._answers()
+        with self.batch() as rows:
+            rows.probe(self.pauses, now, timing.span(period) * 0.9)
 
     def grant_budget(
         self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
@@ -408,7 +438,7 @@ class MemoryStore:
             return self.least_budget if waits_in_vain(self._waited_for(), self.pauses) else None
         if not grant(over, now, period):
             return None
-        own = [task for task in self.tasks.values() if any(pause.covers(task) for pause in over)]
+        own = [task for task in self.tasks.values() if any(pause.keeps(task) for pause in over)]
         gaps = [
             (task.pace_ms or task.every_ms) if task.kind is Kind.INTERVAL else 2 * task.box_ms for task in own
             if task.kind is not Kind.ONCE and task.next_run and task.enabled and task.owner_active and not task.paused_by
@@ -506,7 +536,28 @@ class MemoryBatch:
         self._tasks, self._runs, self._swept, self._pauses = tasks, runs, swept, pauses
 
     def is_pushable(self, task: TaskRow, now: datetime, look_ahead: int) -> bool:
-        return is_due(task, now, look_ahead) and covering(task, self._pauses, now) is None
+        if not is_due(task, now, look_ahead) or is_covered(task, self._pauses, now):
+            return False
+        return not self._waits_for_turn(task, now)
+
+    def _waits_for_turn(self, task: TaskRow, now: datetime) -> bool:
+        return waits_for_turn(task, self._tasks.all(), self._runs.table, now)
+
+    def _due_task(self, task: TaskRow, now: datetime) -> DueTask:
+        return due_task(task, now)._replace(apart=apart(task, self._tasks.all(), now))
+
+    def probe(self, pauses: Mapping[int, Pause], now: datetime, apart: timedelta) -> None:
+        for id_, gate in pauses.items():
+            if gate.scope != "unknown" or gate.resumed_at is not None:
+                continue
+            if gate.granted_at is not None and now - apart <= gate.granted_at <= now:
+                continue
+            waiting = [t for t in self._tasks.free() if t.pause_id == id_ and is_only_unknown(t, pauses, now)]
+            waiting = [t for t in waiting if not is_unknown_for_long(t, gate, pauses, now)]
+            oldest = sorted(waiting, key=lambda t: t.next_run or now)[:100]
+            if oldest:
+                gate.granted_at = now
+                self._tasks.change(min(t.id for t in oldest), pause_id=None)
 
     def withhold(
         self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None
@@ -532,7 +583,7 @@ class MemoryBatch:
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
         free = (t for t in self._tasks.free() if t.queue not in without and not t.limits)
         due = sorted((t for t in free if self.is_pushable(t, now, look_ahead)), key=lambda t: t.next_run or now)
-        return [due_task(task, now) for task in self._tasks.claim(due[:limit])]
+        return [self._due_task(task, now) for task in self._tasks.claim(due[:limit])]
 
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         due = sorted(
@@ -550,11 +601,11 @@ class MemoryBatch:
             turns[owner] = turns.get(owner, 0) + 1
             in_turn.append((turns[owner], task.next_run, task.id, task))
         chosen = [task for *_, task in sorted(in_turn)[:limit]]
-        return [due_task(task, now) for task in self._tasks.claim(chosen)]
+        return [self._due_task(task, now) for task in self._tasks.claim(chosen)]
 
     def claim_chosen(self, now: datetime, look_ahead: int, ids: Sequence[int]) -> Sequence[DueTask]:
         due = {task.id: task for task in self._tasks.free() if task.limits and self.is_pushable(task, now, look_ahead)}
-        return [due_task(task, now) for task in self._tasks.claim([due[id_] for id_ in ids if id_ in due])]
+        return [self._due_task(task, now) for task in self._tasks.claim([due[id_] for id_ in ids if id_ in due])]
 
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
         """Here each occurrence has its own job."""
@@ -653,17 +704,21 @@ class MemoryBatch:
         ]  # which have a test of their own
         due = [
             r for r in due if is_of(self._tasks[r.task_id].queue, queue, without) and not self._tasks[r.task_id].limits
-            and self.may_be_pushed(r, now)
+            and self.may_be_pushed(r, now) and self._has_turn(r, now)
         ]  # fmt: skip
         due.sort(key=lambda r: (r.due_at, r.id))
-        return [self._planned(run) for run in self._runs.claim(due[:limit])]
+        return [self._planned(run, now) for run in self._runs.claim(due[:limit])]
 
     def may_be_pushed(self, run: RunRow, now: datetime | None) -> bool:
         return may_be_pushed(run, self._tasks[run.task_id], self._pauses, now or NOW)
 
+    def _has_turn(self, run: RunRow, now: datetime) -> bool:
+        return run.kind is RunKind.MANUAL or not self._waits_for_turn(self._tasks[run.task_id], now)
+
     def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
         chosen = [r for r in self._runs.free() if r.state == "planned" and r.id in ids and self.may_be_pushed(r, now)]
-        return [self._planned(run) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
+        chosen = [r for r in chosen if self._has_turn(r, now)]
+        return [self._planned(run, now) for run in self._runs.claim(sorted(chosen, key=lambda r: (r.due_at, r.id)))]
 
     def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
         for id_, job in runs:
@@ -678,22 +733,29 @@ class MemoryBatch:
         return [
             WaitingTask(
                 t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms,
-                is_paused=t.paused_by is not None or covering(t, self._pauses, now or NOW) is not None,
+                is_paused=t.paused_by is not None or is_covered(t, self._pauses, now or NOW),
+                apart=apart(t, self._tasks.all(), now or NOW),
             )
             for t in self._tasks.claim(rows)
         ]  # fmt: skip
 
     def claim_unknown(self, now: datetime, limit: int) -> Sequence[DueTask]:
-        return []
+        waiting = [
+            t for t in self._tasks.free()
+            if waits_for_worker(t, self._pauses) and is_only_unknown(t, None, now)
+            and is_unknown_for_long(t, self._pauses[t.pause_id or 0], self._pauses, now)
+        ]  # fmt: skip
+        return [due_task(t, now) for t in self._tasks.claim(sorted(waiting, key=lambda t: t.next_run or now)[:limit])]
 
     def note_expired(self, task_ids: Sequence[int], words: str, now: datetime) -> None:
         """The doubles keep no events of jobs."""
 
     def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
-        for id_, due, _ in occurrences:
+        for id_, due, reason in occurrences:
             row = self._tasks[id_]
             if row.next_run is None or row.next_run >= due:
-                self._tasks.change(id_, waiting=tuple(w for w in row.waiting if w != due), next_run=due, returned=due)
+                waiting = tuple(w for w in row.waiting if w != due)
+                self._tasks.change(id_, waiting=waiting, next_run=due, returned=due, wait_reason=str(reason))
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         for s in settled:
@@ -727,7 +789,9 @@ class MemoryBatch:
         pushed = [run for run in self._runs.free() if run.state == "pushed" and self._tasks.exists(run.task_id)]
         pushed = [run for run in pushed if self.may_be_pushed(run, now)]
         claimed = self._runs.claim(self._next("pushed", pushed, limit))
-        return [replace(self._planned(run), is_young=bool(run.due_at and run.due_at > now - YOUNG)) for run in claimed]
+        return [
+            replace(self._planned(run, now), is_young=bool(run.due_at and run.due_at > now - YOUNG)) for run in claimed
+        ]
 
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
         for id_ in run_ids:
@@ -811,16 +875,17 @@ class MemoryBatch:
                 task = self._tasks[run.task_id]
                 self._tasks.change(
                     run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
-                    last_ended_at=now, failures=task.failures + 1, alone_until=alone_after_loss(task, run, now),
+                    last_ended_at=now, failures=task.failures + 1, alone_until=alone_after_loss(task, now),
                 )  # fmt: skip
         return [run.token for run in ended]
 
     def _end(self, run: RunRow, outcome: Outcome, reason: str, now: datetime) -> None:
         self._runs.change(run.id, state="ended", outcome=outcome, reason=reason, ended_at=now)
 
-    def _planned(self, run: RunRow) -> PlannedRun:
+    def _planned(self, run: RunRow, now: datetime) -> PlannedRun:
         task = self._tasks[run.task_id]
-        return PlannedRun(run.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms)
+        in_turn = apart(task, self._tasks.all(), now)
+        return PlannedRun(run.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms, apart=in_turn)
 
     def _next(self, what: str, rows: list[R], limit: int) -> list[R]:
         """The rows behind those of the last call, and from the start again when they end."""
@@ -963,7 +1028,8 @@ def may_be_pushed(run: RunRow, task: TaskRow, pauses: Mapping[int, Pause], now: 
         return False
     if any(pause.scope == "all" and pause.in_force(now) for pause in pauses.values()):
         return False
-    is_paused = task.paused_by is not None or task.pause_id is not None or covering(task, pauses, now) is not None
+    is_withheld = task.pause_id is not None and not waits_for_worker(task, pauses)
+    is_paused = task.paused_by is not None or is_withheld or is_covered(task, pauses, now)
     return run.kind is RunKind.MANUAL or not is_paused
 
 
@@ -973,6 +1039,14 @@ def is_of(name: str, queue: str | None, without: Collection[str]) -> bool:
 
 def is_runnable(task: TaskRow) -> bool:
     return task.enabled and task.owner_active and task.paused_by is None and task.pause_id is None
+
+
+def is_only_unknown(task: TaskRow, pauses: Mapping[int, Pause] | None, now: datetime) -> bool:
+    """Whether the due task waits for nothing but a worker that knows its function. Without pauses, theirs do not matter."""
+    if task.next_run is None or task.next_run > now or not (task.enabled and task.owner_active):
+        return False
+    is_free = task.paused_by is None and not is_after(task.push_after, now)
+    return is_free and (pauses is None or not is_covered(task, pauses, now))
 
 
 def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
@@ -1012,11 +1086,10 @@ def uptime_since(boot: str | None, uptime_us: int | None, here: Uptime) -> timed
     return timedelta(microseconds=here[1] - uptime_us)
 
 
-def alone_after_loss(task: TaskRow, run: RunRow, now: datetime) -> datetime | None:
+def alone_after_loss(task: TaskRow, now: datetime) -> datetime | None:
     if task.function != GROUPED:
         return task.alone_until
-    was_alone = is_after(task.alone_until, now) or run.kind is not RunKind.SCHEDULED
-    return now + GUILTY_FOR if was_alone else timing.LATEST
+    return now + GUILTY_FOR if is_after(task.alone_until, now) else timing.LATEST
 
 
 def is_overdue(run: RunRow, now: datetime, here: Uptime) -> bool:

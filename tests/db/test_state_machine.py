@@ -25,6 +25,7 @@ from tests.doubles import INSTALLATION, NOW, NOWHERE, RunRow, TaskRow, Uptime, j
 from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
 from tests.simulation.verdict import Job, Tables
+from ticker.db import sql
 from ticker.engine.follow_up import Followed
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import BadInput
@@ -246,9 +247,7 @@ class Twins(RuleBasedStateMachine):
     @precondition(lambda self: self.started)
     @rule(which=WHICH)
     def start_again_after_a_lost_answer(self, which: int) -> None:
-        job, token = self.started[which % len(self.started)]
-        if job.occurrence is not None:
-            self.begin(job, token)
+        self.begin(*self.started[which % len(self.started)])
 
     @precondition(lambda self: self.started)
     @rule(which=WHICH, span=SPANS)
@@ -363,8 +362,10 @@ class Twins(RuleBasedStateMachine):
         tasks = {theirs: ours for ours, theirs in self.tasks.items()}
         plans = {theirs: ours for ours, theirs in self.plans.items()}
         pauses = {theirs: ours for ours, theirs in self.pauses.items()}
-        same = {id_: id_ for id_ in (*self.tasks, *self.plans, *self.pauses)}
-        assert rows(self.memory, same, same, same) == rows(self.postgres, tasks, plans, pauses)
+        same = {id_: id_ for id_ in (*self.tasks, *self.plans)}
+        own = {id_: id_ for id_ in self.pauses}
+        ours, theirs = rows(self.memory, same, same, own), rows(self.postgres, tasks, plans, pauses)
+        assert ours == theirs, differences(ours, theirs)
 
 
 def rows(tables: Tables, tasks: dict[int, int], plans: dict[int, int], pauses: dict[int, int]) -> list[dict[str, Any]]:
@@ -372,10 +373,20 @@ def rows(tables: Tables, tasks: dict[int, int], plans: dict[int, int], pauses: d
     runs = tables.run_rows()
     tokens = {run.id: run.token for run in runs}
     of_tasks = [
-        task_values(row, tasks, tokens) | {"pause_id": row.pause_id and pauses[row.pause_id]}
+        task_values(row, tasks, tokens) | {"pause_id": row.pause_id and pauses.get(row.pause_id, "unknown")}
         for row in tables.task_rows()
     ]
     return of_tasks + sorted((run_values(run, tasks, plans) for run in runs), key=repr)
+
+
+def differences(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[Any]:
+    """Only what differs, with what names the row."""
+    if len(ours) != len(theirs):
+        return [row for row in ours if row not in theirs] + ["but", *(row for row in theirs if row not in ours)]
+    return [
+        (mine["id"], mine.get("task_id"), mine.get("occurrence"), {k: (v, its[k]) for k, v in mine.items() if v != its[k]})
+        for mine, its in zip(ours, theirs, strict=True) if mine != its
+    ]  # fmt: skip
 
 
 def task_values(row: TaskRow, tasks: dict[int, int], tokens: dict[int, UUID | None]) -> dict[str, Any]:
@@ -385,6 +396,7 @@ def task_values(row: TaskRow, tasks: dict[int, int], tokens: dict[int, UUID | No
 
 def run_values(run: RunRow, tasks: dict[int, int], plans: dict[int, int]) -> dict[str, Any]:
     values = asdict(run) | {"id": 0, "task_id": tasks[run.task_id], "parent_id": run.parent_id and plans[run.parent_id]}
+    values |= {"job_id": "", "function": ""}  # which the double does not always write
     refused = run.state == "planned" and run.reason  # each server has its own words
     if run.reason == Reason.SUPERSEDED:  # a trigger may write it, by the database's clock
         values |= dict.fromkeys(
@@ -450,6 +462,13 @@ def equal_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hours, "GOLDEN", 0)
 
 
+@pytest.fixture(autouse=True)
+def no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe lets one of the oldest tasks go, at random. Here it is the first."""
+    texts: Any = sql._document("ticker")[0]
+    monkeypatch.setitem(texts, "probe", texts["probe"].replace("ORDER BY random()", "ORDER BY d.id"))
+
+
 def twins(database_url: str, redis: Any) -> type[Twins]:
     real = staticmethod(lambda: PostgresTables(database_url, redis))
     return type("Twins", (Twins,), {"real": real, "seen": set()})
@@ -477,6 +496,7 @@ def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database
         Reason.LIMITED,
         Reason.ADOPTED,
         Reason.STOPPED,
+        Reason.NO_SLOT,
     }  # met elsewhere
 
 

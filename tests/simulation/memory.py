@@ -27,11 +27,14 @@ from tests.doubles import (
     too_early,
     uptime_since,
 )
+from tests.pauses import LONGEST_UNKNOWN, note_known, note_unknown
 from tests.simulation.pauses import LEAST_BUDGET
 from tests.simulation.rows import (
+    BACK,
     GOOD,
     columns,
     freed,
+    goes_back,
     hold,
     is_paused,
     judged_by,
@@ -106,9 +109,10 @@ class MemoryTables:
     def pause_all(self, now: datetime, scope: str, value: str, until: datetime | None) -> int:
         for id_, pause in self.rows.pauses.items():
             if (pause.scope, pause.value, pause.resumed_at) == (scope, value, None):
+                pause.paused_at = pause.paused_at if pause.in_force(now) else now
                 pause.until = until
                 return id_
-        return self.rows.add_pause(scope, value, until=until)
+        return self.rows.add_pause(scope, value, until=until, paused_at=now)
 
     def resume_all(self, now: datetime, scope: str, value: str) -> None:
         for id_, pause in self.rows.pauses.items():
@@ -149,7 +153,7 @@ class MemoryTables:
             if waiting[-1].state == "planned" and is_after(waiting[-1].due_at, due):
                 self.rows.plans[waiting[-1].id] = replace(waiting[-1], **why)
             return waiting[-1].id
-        return self.rows.add_run(task_id=task_id, created_at=now, **why)
+        return self.rows.add_run(task_id=task_id, function=row.function, created_at=now, **why)
 
     def stop(self, now: datetime, task_id: int) -> None:
         runs = [run for run in self.rows.plans.open.values() if run.task_id == task_id]
@@ -208,6 +212,9 @@ class MemoryTables:
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
             reason = self._put_back(row, due, now, Reason.LIMITED)
+        if row is not None:
+            is_judged = reason not in (Reason.REDELIVERED, Reason.STALE)
+            self._note_worker(row, reason, now, is_judged=is_judged)
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
         judged = judged_by(row, now)
@@ -216,7 +223,7 @@ class MemoryTables:
         )
         waiting = tuple(waits for waits in row.waiting if waits != due)
         self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
-        if reason in (Reason.REDELIVERED, Reason.LIMITED, Reason.POSTPONED):
+        if reason is Reason.REDELIVERED or goes_back(row, reason):
             return verdict(row, reason, self.rows.plans.recorded.get((row.id, due)))
         if reason is not None:
             ended = replace(record, state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now)
@@ -230,7 +237,7 @@ class MemoryTables:
         if not is_expected:
             return Reason.STALE
         if row.function not in FUNCTIONS:
-            return Reason.UNKNOWN_FUNCTION
+            return self._put_back(row, due, now, Reason.UNKNOWN_HERE)
         if not row.enabled or not row.owner_active:
             return Reason.PAUSED
         if is_after(row.last_run, now):
@@ -240,10 +247,18 @@ class MemoryTables:
         if row.last_occurrence is not None and due <= row.last_occurrence:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
-            return Reason.STILL_RUNNING
+            is_interval = row.kind is Kind.INTERVAL
+            return Reason.STILL_RUNNING if is_interval else self._put_back(row, due, now, Reason.STILL_RUNNING)
         if row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms):
             return Reason.TOO_EARLY
         return self._put_back(row, due, now, Reason.POSTPONED) if self._is_paused(row, now) else None
+
+    def _note_worker(self, row: TaskRow, reason: Reason | None, now: datetime, *, is_judged: bool) -> None:
+        """Tasks of a function that no worker knows wait for one that does; the first start ends that."""
+        if is_judged and row.function not in FUNCTIONS:
+            note_unknown(self.rows.pauses, row, now)
+        elif reason is None:
+            note_known(self.rows.pauses, row, now)
 
     def _is_paused(self, row: TaskRow, now: datetime) -> bool:
         return is_paused(row, now) or any(one.in_force(now) and one.covers(row) for one in self.rows.pauses.values())
@@ -294,8 +309,8 @@ class MemoryTables:
             if row.kind is Kind.INTERVAL and due > now + SECOND:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
-        if reason in (Reason.LIMITED, Reason.POSTPONED):
-            return {"next_run": min(due, row.next_run or due), "returned": due}
+        if goes_back(row, reason):
+            return {"next_run": min(due, row.next_run or due), "returned": due, "wait_reason": str(reason)}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:
@@ -316,14 +331,21 @@ class MemoryTables:
             plan = None
         if run_id in self.rows.plans.held:
             raise RowLocked(f"run {run_id}")
+        if row is not None and plan is not None and (plan.state, plan.token) == ("running", token):
+            return verdict(row, None, run_id)  # the answer was lost
         fresh = plan is not None and plan.state in ("planned", "pushed")
         reason = self._planned_refusal(row, plan, fresh, now, here)
         if plan is None or not fresh:
             return verdict(row, reason, plan and plan.id)
+        if row is not None:
+            self._note_worker(row, Reason.LIMITED, now, is_judged=True)
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
             reason = Reason.LIMITED
-        if reason in (Reason.LIMITED, Reason.POSTPONED, Reason.STILL_RUNNING):
-            self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None, reason=str(reason))
+        if row is not None and reason is None:
+            note_known(self.rows.pauses, row, now)
+        if reason in (*BACK, Reason.STILL_RUNNING):
+            due = now + 30 * SECOND if reason is Reason.UNKNOWN_HERE else plan.due_at
+            self.rows.plans[run_id] = replace(plan, state="planned", pushed_at=None, reason=str(reason), due_at=due)
             return verdict(row, reason, run_id)
         judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
         if reason is not None or row is None:
@@ -343,12 +365,19 @@ class MemoryTables:
         if not fresh:
             return Reason.REDELIVERED
         if row.function not in FUNCTIONS:
-            return Reason.UNKNOWN_FUNCTION
+            return self._unknown(row, plan, now)
         if not row.enabled or not row.owner_active:
             return Reason.PAUSED
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
         return Reason.POSTPONED if self._keeps_waiting(row, plan, now) else None
+
+    def _unknown(self, row: TaskRow, plan: RunRow, now: datetime) -> Reason:
+        """Dropped if it was planned ten minutes ago, and no run of the function has started for as long."""
+        gates = [one for one in self.rows.pauses.values() if one.is_gate(row) and one.resumed_at is None]
+        longest = now - LONGEST_UNKNOWN
+        is_old = plan.created_at <= longest and any(one.paused_at and one.paused_at <= longest for one in gates)
+        return Reason.UNKNOWN_FUNCTION if is_old else Reason.UNKNOWN_HERE
 
     def _keeps_waiting(self, row: TaskRow, plan: RunRow, now: datetime) -> bool:
         if plan.kind is not RunKind.MANUAL:
@@ -386,9 +415,7 @@ class MemoryTables:
         row, ms = self._unlocked(task_id), round(1000 * after)
         if row is None or row.run_token != UUID(token) or row.next_run is None or elastic.next_is_pushed(row):
             return None
-        if ms > elastic.longest_again(row):
-            return None
-        due = now + timing.span(ms)
+        due = now + timing.span(min(ms, elastic.longest_again(row)))
         if row.last_run is not None:
             due = max(due, elastic.soonest_due(row.last_run, row.every_ms, row.tolerance_ms))
         self._put(task_id, next_run=due, again_at=due)

@@ -154,7 +154,7 @@ class PostgresTables:
         boot, uptime = here
         which: dict[str, Any]
         common = {
-            "boot": boot, "uptime": uptime, "functions": list(FUNCTIONS), "now": now, "worker": "w", "host": "h", "pid": 1,
+            "boot": boot, "uptime": uptime, "functions": list(FUNCTIONS), "now": now, "worker": token, "host": "", "pid": 1,
             "waits": False, "back": None,
         }  # fmt: skip
         if job.run_id is not None:

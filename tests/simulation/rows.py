@@ -7,12 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from tests import elastic
-from tests.doubles import GROUPED, GUILTY_FOR, RunRow, TaskRow, Uptime
+from tests.doubles import GUILTY_FOR, RunRow, TaskRow, Uptime
 from tests.simulation.verdict import Verdict
+from tests.turns import GROUPED
 from ticker.engine import timing
 from ticker.model import NO_FAILURE, Kind, Outcome, Reason
 
 GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
+BACK = (Reason.LIMITED, Reason.POSTPONED, Reason.UNKNOWN_HERE)
 
 
 def columns(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +56,11 @@ def leaves_its_pause(row: TaskRow, values: Mapping[str, Any]) -> bool:
     """As the trigger `tasks_leave_pause`."""
     scope = ("function", "queue", "group_name", "owner_type", "limits")
     return any(values.get(name, getattr(row, name)) != getattr(row, name) for name in scope)
+
+
+def goes_back(row: TaskRow, reason: Reason | None) -> bool:
+    """Whether a refused occurrence goes back to its row. A time that meets the run at work starts after it."""
+    return reason in BACK or (reason is Reason.STILL_RUNNING and row.kind is not Kind.INTERVAL)
 
 
 def hold(row: TaskRow) -> Any:

@@ -134,7 +134,7 @@ def claims_as_if_nothing_were_paused(self, *args, right=MemoryBatch.claim_waitin
 
 
 def takes_off(self, occurrences):
-    for id_, due in occurrences:
+    for id_, due, _ in occurrences:
         self._tasks.change(id_, waiting=tuple(w for w in self._tasks[id_].waiting if w != due))
 
 

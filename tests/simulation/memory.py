@@ -28,7 +28,7 @@ from tests.doubles import (
     uptime_since,
 )
 from tests.pauses import LONGEST_UNKNOWN, note_known, note_unknown
-from tests.simulation.pauses import LEAST_BUDGET
+from tests.simulation.pauses import FUNCTIONS, LEAST_BUDGET
 from tests.simulation.rows import (
     BACK,
     GOOD,
@@ -55,7 +55,6 @@ from ticker.tasks.fields import Task
 from ticker.tasks.rows import BOUNDS
 
 OPEN = ("planned", "pushed")
-FUNCTIONS = ("poll", "fetch")  # what the workers know
 
 
 class MemoryTables:

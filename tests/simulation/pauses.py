@@ -14,6 +14,7 @@ from tests.pauses import is_limit_of
 from tests.simulation.world import World
 from ticker.model import RunKind
 
+FUNCTIONS = ("poll", "fetch")  # what the workers know
 LEAST_BUDGET = 1  # so that the budget matters to a handful of tasks
 QUEUE = "polling"  # of all tasks here
 GROUPS = ("mail", "news")
@@ -122,12 +123,17 @@ class Pauses:
 
     def skips_its_turn(self, spec: Covered, row: Any, now: datetime, withheld: int | None) -> bool:
         """Whether a due task is claimed for a push, and must have waited for the budget: it was due before the end of a pause, and was
-        not let go since. Only what had ended when the tick has `withheld` what is due counts; no clock may have been set."""
+        not let go since. Only what had ended when the tick has `withheld` what is due counts; no clock may have been set. A probe, whose
+        function the workers do not know, needs no budget."""
         ends = [one.ended for one in self.all.values() if one.ended and not one.done and one.covers(spec)]
         is_let_go = [row.resumed_at is not None and row.resumed_at >= min(at, now) for _, at in ends]
-        return not self._world.history.steps and any(
-            withheld is not None and t <= withheld and row.occurrence < at and not went
-            for (t, at), went in zip(ends, is_let_go, strict=True)
+        return (
+            row.function in FUNCTIONS
+            and not self._world.history.steps
+            and any(
+                withheld is not None and t <= withheld and row.occurrence < at and not went
+                for (t, at), went in zip(ends, is_let_go, strict=True)
+            )
         )
 
     def granted(self, now: datetime, specs: Iterable[Covered]) -> int:

@@ -14,8 +14,7 @@ from rq.job import Job as RQJob
 
 import ticker
 from tests.doubles import GROUPED, NOWHERE, RunRow, TaskRow, Uptime
-from tests.simulation.memory import FUNCTIONS
-from tests.simulation.pauses import LEAST_BUDGET
+from tests.simulation.pauses import FUNCTIONS, LEAST_BUDGET
 from tests.simulation.verdict import Job, Verdict
 from tests.slots import Limit
 from ticker import clock

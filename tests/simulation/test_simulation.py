@@ -141,7 +141,10 @@ def takes_off(self, occurrences):
 def broken_by(breaks, **options):
     """Whether one of a few histories breaks this."""
     broken = (
-        line for seed in range(60) for line in play(seed, MemoryTables(), size=0.5, steps=False, **options).violations
+        line
+        for size in (0.5, 1)
+        for seed in range(60)
+        for line in play(seed, MemoryTables(), size=size, steps=False, **options).violations
     )
     return any(breaks in line for line in broken)
 

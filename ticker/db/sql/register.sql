@@ -183,7 +183,7 @@ WITH shortened AS (
         THEN %(asking_since)s::timestamptz + {spacing t} END AS spaced) w
     WHERE t.id = ANY (%(ids)s::bigint[])
 ), brought_forward AS (
-    UPDATE {schema}.runs r SET due_at = a.due_at, reason = a.reason FROM asked a
+    UPDATE {schema}.runs r SET due_at = a.due_at FROM asked a
     WHERE r.id = a.joined AND r.state = 'planned' AND r.due_at > a.due_at
 ), planned AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, queue, kind, state, reason, due_at, created_at, traceparent)

@@ -173,7 +173,8 @@ WITH instant AS MATERIALIZED (
     ORDER BY until LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), hosts AS MATERIALIZED (
-    SELECT r.host, count(DISTINCT r.task_id) AS runs, max(r.started_at) AS last_start, (SELECT min(k.started_at) FROM {schema}.tickers k
+    SELECT r.host, CASE WHEN count(DISTINCT r.task_id) > 1 THEN count(*) ELSE 1 END AS runs, max(r.started_at) AS last_start,
+        (SELECT min(k.started_at) FROM {schema}.tickers k
             WHERE k.host = r.host AND k.last_report->>'ended' IS NULL AND {silent_at k} > (SELECT now FROM instant)) AS ticker_since,
         EXISTS (SELECT FROM {schema}.events e WHERE e.what = 'host_lost' AND e.at BETWEEN (SELECT now FROM instant) - interval '1 hour'
             AND (SELECT now FROM instant) AND starts_with(e.words, 'host ' || r.host || ': ')) AS is_told

@@ -66,6 +66,24 @@ def test_a_task_that_may_not_run_need_not_be_pushed(book: Book, column: dict[str
     assert broken(book) == set()
 
 
+@pytest.mark.parametrize(
+    ("until", "late", "found"), [(30, 22, set()), (30, 24, {"L1"}), (9, 4, {"L1"}), (None, 4, {"L1"})]
+)
+def test_a_task_with_which_a_process_died_waits_for_its_turn_and_no_longer(
+    book: Book, until: float | None, late: float, found: set[str]
+) -> None:
+    """Two take turns, with boxes of less than a second. So the turn comes within 20 s, D and Q."""
+    book.calm(0, 60)
+    for _ in range(2):
+        task = book.task(10, every=60, box_ms=500, grace_ms=100)
+        book.change(task, 8, alone_until=book.wall(until) if until else None)
+    book.push(task, 10, 10 + late)
+    book.advance(task, 10, 10 + late)
+    book.end(book.start(task, 10, 10 + late), 10.1 + late)
+    book.change(task - 1, 10.5, enabled=False)
+    assert broken(book) == found
+
+
 def test_a_task_whose_push_failed_may_wait_as_long_as_its_row_says(book: Book) -> None:
     task = book.task(5, every=20)
     book.push(task, 5, 5, "WRONGTYPE")

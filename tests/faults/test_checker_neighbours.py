@@ -167,6 +167,15 @@ def test_an_interrupted_run_is_no_failure(book: Book, failures: int, found: set[
     assert broken(book) == found
 
 
+def test_a_worker_that_kills_its_process_when_it_is_told_to_stop_at_once_suspects_no_task(book: Book) -> None:
+    first, second = starts(book), starts(book)
+    for run in (first, second):
+        book.end(
+            run, 1, "interrupted", witnessed=False, reason=AT_WORK + "killed by its worker, which got a second signal"
+        )
+    assert broken(book) == set()
+
+
 def test_a_task_that_was_interrupted_without_a_culprit_runs_alone_next_time(book: Book) -> None:
     first, second = starts(book, deed="crashes"), starts(book)
     ends(book, first, 1, "interrupted", AT_WORK + "died of SIGSEGV")

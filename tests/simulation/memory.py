@@ -150,7 +150,7 @@ class MemoryTables:
         waiting = [run for run in runs if run.kind is RunKind.MANUAL and run.state in OPEN]
         if waiting:
             if waiting[-1].state == "planned" and is_after(waiting[-1].due_at, due):
-                self.rows.plans[waiting[-1].id] = replace(waiting[-1], **why)
+                self.rows.plans[waiting[-1].id] = replace(waiting[-1], due_at=due)
             return waiting[-1].id
         return self.rows.add_run(task_id=task_id, function=row.function, created_at=now, **why)
 

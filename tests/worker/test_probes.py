@@ -25,7 +25,7 @@ def address(process):
 
 
 @pytest.mark.slow
-def test_a_worker_is_alive_and_ready_and_its_forks_do_not_keep_the_port(environ, db, store, queue):
+def test_a_worker_is_alive_and_ready_and_its_forks_do_not_keep_the_port(traced, db, store, queue):
     ticker.register(db, "swallows", every="1m")
     with working("--health-port", "0") as process:
         url = address(process)

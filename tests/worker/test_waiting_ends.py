@@ -79,10 +79,18 @@ def test_an_end_is_written_at_once_and_what_cannot_be_waits(tables, ends):
     ends.take(tables, end(1))
     tables.trouble = {None: AWAY}
     ends.take(tables, end(2))
-    assert (tables.written, len(ends)) == ([1], 1)
+    assert (tables.written, len(ends), ends.is_delayed) == ([1], 1, True)
     tables.trouble = {}
     ends.write(tables)
-    assert (tables.written, len(ends)) == ([1, 2], 0)
+    assert (tables.written, len(ends), ends.is_delayed) == ([1, 2], 0, False)
+
+
+def test_an_end_that_is_being_written_for_the_first_time_is_not_delayed(tables, ends, monkeypatch):
+    """Otherwise a worker would be unready for a moment at the end of each run."""
+    seen = []
+    monkeypatch.setattr(tables, "finish", lambda *_, **__: seen.append((len(ends), ends.is_delayed)) or True)
+    ends.take(tables, end(1))
+    assert seen == [(1, False)]
 
 
 def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pause(tables, ends, long_pause):

@@ -40,6 +40,11 @@ class WaitingEnds:
     def __len__(self) -> int:
         return len(self._ends)
 
+    @property
+    def is_delayed(self) -> bool:
+        """Whether ends wait because an attempt has failed. An end that is being written for the first time is not delayed."""
+        return bool(self._ends) and self._pause > 0
+
     def __contains__(self, run: tuple[int, str]) -> bool:
         return run in self._ends
 

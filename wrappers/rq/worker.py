@@ -91,7 +91,7 @@ class Worker(SurvivingWorker):
     @property
     def has_unwritten(self) -> bool:
         """Whether ends of runs wait until PostgreSQL takes them."""
-        return bool(self._unwritten)
+        return self._unwritten.is_delayed
 
     def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
         """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""

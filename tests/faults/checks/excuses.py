@@ -11,6 +11,7 @@ from ticker.db.store import patience
 
 CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
 LEFT = 0.1  # of all processors, on average over what is judged
+TURN = 10  # times as long as its run: the share of a worker that guilty tasks have
 SLACK = 2.0  # seconds that liveness allows beyond ticks
 
 # What a client's operation forbids, and what lifts it. Nothing brings a deleted task back; registering again is no
@@ -212,6 +213,23 @@ def failed_its_push(task: Task, begin: float, end: float) -> str | None:
     last = bisect_right(task.versions, end, key=_at)
     shown = task.versions[max(first - 1, 0) : last]
     return "push failed" if any(version.push_errors for version in shown) else None
+
+
+def waited_for_its_turn(history: History, task: Task, begin: float, end: float) -> str | None:
+    """Its process died with it, and tasks of its function that did so take turns: together, they use a tenth of one worker's
+    time. A run takes the worker for at least a second."""
+    row = task.version_at(begin)
+    if row is None or not _is_suspected(history, row, begin):
+        return None
+    rows = (other.version_at(begin) for other in history.tasks.values())
+    turns = [one for one in rows if one and one.function == row.function and _is_suspected(history, one, begin)]
+    longest = sum(TURN * max((one.box_ms + one.grace_ms) / 1000, 1) for one in turns)
+    limit = longest + history.setup.tick + history.setup.queue_delay
+    return "waited for its turn among suspected tasks" if end - begin <= limit else None
+
+
+def _is_suspected(history: History, row: Version, at: float) -> bool:
+    return row.pushable and row.alone_until is not None and history.clocks.at(row.alone_until, near=at) > at
 
 
 # ------------------------------------------------------------------------------------------------------------ L5

@@ -86,7 +86,7 @@ def pushed_in_time(history: History) -> Findings:
             for calm in overlapping(calms, min(due.since, pushed), pushed):
                 waited = min(pushed, calm.end) - max(due.since, calm.begin)
                 if found.judge(waited <= limit) and not _excused(
-                    found, history, max(due.since, calm.begin), min(pushed, calm.end)
+                    found, history, max(due.since, calm.begin), min(pushed, calm.end), task
                 ):
                     found.blame(
                         task.id,
@@ -97,8 +97,10 @@ def pushed_in_time(history: History) -> Findings:
     return found
 
 
-def _excused(found: Findings, history: History, begin: float, end: float) -> bool:
+def _excused(found: Findings, history: History, begin: float, end: float, task: Task | None = None) -> bool:
     why = excuses.the_machine_was_full(history, begin, end)
+    if not why and task is not None:
+        why = excuses.waited_for_its_turn(history, task, begin, end)
     if why:
         found.excuse(why)
     return why is not None
@@ -142,7 +144,7 @@ def _no_long_gap(
     for before, after in pairwise([begin, *inside, end] if begin < end else []):
         is_long = after - before > limit
         if (is_long or after != end) and found.judge(not is_long):
-            _too_long(history, task, before, after, limit, found)
+            _too_long(history, task, epoch, before, after, limit, found)
 
 
 def _first_due(history: History, epoch: Epoch) -> float:
@@ -153,10 +155,13 @@ def _first_due(history: History, epoch: Epoch) -> float:
     return epoch.begin
 
 
-def _too_long(history: History, task: Task, before: float, after: float, limit: float, found: Findings) -> None:
+def _too_long(
+    history: History, task: Task, epoch: Epoch, before: float, after: float, limit: float, found: Findings
+) -> None:
     why = (
         excuses.was_ruled_out(history.by_task.get(task.id, ()), before, after)
         or excuses.failed_its_push(task, before, after)
+        or excuses.waited_for_its_turn(history, task, before + epoch.version.longest, after)
         or excuses.the_machine_was_full(history, before, after)
     )
     if why:

@@ -18,6 +18,7 @@ from tests.faults.polls import BEAT
 from tests.faults.trail import micros
 
 BLOCKED = "it blocked the event loop"
+BY_WORKER = "killed by its worker"  # a second signal to stop: no run caused it
 AT_WORK = re.compile(r"while ([0-9]+) runs were active in it")
 SAME_TIME = 1.0  # seconds within which two ends say nothing of their order
 MARGIN = 0.5  # seconds from what a tick reads of a row to its push
@@ -105,7 +106,7 @@ def _counts_for_nothing(history: History, run: Run, found: Findings) -> None:
     if written and written[0] and found.judge(written[0].failures == written[1].failures):
         told = f"{written[0].failures} to {written[1].failures}"
         _blame(history, run, f"was interrupted, and the failures of its task went from {told}", found)
-    has_no_culprit = AT_WORK.search(run.reason) and len(run.ends) == 1
+    has_no_culprit = AT_WORK.search(run.reason) and BY_WORKER not in run.reason and len(run.ends) == 1
     if written and has_no_culprit and found.judge(written[1].alone_until is not None):
         _blame(
             history, run, f"was interrupted without a culprit, and its task need not run alone: {run.reason!r}", found

@@ -36,6 +36,7 @@ class WaitingEnds:
         self._size = 0
         self._pause = self._again_at = 0.0
         self._is_away = False  # whether the server is unavailable; if so, new ends are not tried at once
+        self._has_failed = False  # the last attempt
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -43,7 +44,7 @@ class WaitingEnds:
     @property
     def is_delayed(self) -> bool:
         """Whether ends wait because an attempt has failed. An end that is being written for the first time is not delayed."""
-        return bool(self._ends) and self._pause > 0
+        return bool(self._ends) and self._has_failed
 
     def __contains__(self, run: tuple[int, str]) -> bool:
         return run in self._ends
@@ -138,7 +139,7 @@ class WaitingEnds:
         try:
             record(database, left, wake=_is_news(left.end) and settings.from_environment().wake)
         except TickerError as error:
-            self._is_away = not isinstance(error, RowLocked)
+            self._is_away, self._has_failed = not isinstance(error, RowLocked), True
             self._pause = min(2 * self._pause or FIRST_PAUSE, LONGEST_PAUSE)
             self._again_at = limits.now() + self._pause
             log.warning(
@@ -151,7 +152,7 @@ class WaitingEnds:
             return False
         except psycopg.Error as error:
             self._give_up(run, first_line(error))
-        self._pause, self._is_away = 0.0, False
+        self._pause, self._is_away, self._has_failed = 0.0, False, False
         self._drop(run)
         return True
 

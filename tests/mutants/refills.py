@@ -47,7 +47,7 @@ REFILLS = (
         "return len(args) == 2 and not",
         "return len(args) == 2 or not",
         "A single job of a task that runs alone gets a process of its own.",
-        (f"{REFILL}test_a_single_job_of_a_task_that_runs_alone_and_a_planned_run_get_their_own_processes",),
+        (f"{REFILL}test_a_task_that_runs_alone_gets_its_own_process_and_a_planned_run_may_join_a_group",),
     ),
     Mutant(
         "another-job-put-back-at-the-end",

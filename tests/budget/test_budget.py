@@ -1,7 +1,11 @@
 """The project does not grow unless a commit moves its budget."""
 
+import pytest
+
 from tests.budget import measure
 from tests.budget.limits import budget
+
+pytestmark = pytest.mark.slow
 
 HOW = "make it smaller, or write the new budget with `python -m tests.budget --write` and say why in the commit"
 

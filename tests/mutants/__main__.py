@@ -1,4 +1,10 @@
-"""Finds the test that catches each mutant: `python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]`."""
+"""Finds the test that catches each mutant: `python -m tests.mutants [--only NAME] [--jobs N]`, or `--list`.
+
+Each mutant is one deliberate fault: a change to our own code that breaks a rule. This program applies them one at a time to a
+copy of the checkout, and runs the tests of that copy. The tests that the mutant lists run first. If they pass, the whole suite
+runs, including slow tests. A test has caught the mutant if it fails with the mutant and passes without it. A test that the mutant
+does not list must fail twice. A change that only breaks an import or the syntax of a statement is refused as a mutant.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,32 +13,35 @@ from pathlib import Path
 
 import click
 
-from tests.mutants import table
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.mutant import Mutant, Rotten
 from tests.mutants.trial import Unfit, caught_by, check_baseline, checkout
+
+NOT_CAUGHT = "NOT CAUGHT"
+NO_TRIAL = "NO TRIAL"
 
 
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice([mutant.name for mutant in CATALOGUE]), metavar="NAME")
 @click.option("--jobs", default=1, type=click.IntRange(1), help="How many mutants to try at a time.")
-@click.option(
-    "--write", type=click.Path(path_type=Path), help="The page to write. With --only, the other rows do not change."
-)
-def main(only: tuple[str, ...], jobs: int, write: Path | None) -> None:
-    """Tries each mutant and prints the table. Exits with 1 if one was not caught or could not be tried."""
+@click.option("--list", "is_list", is_flag=True, help="Print the rule and the tests of each, and try nothing.")
+def main(only: tuple[str, ...], jobs: int, is_list: bool) -> None:
+    """Tries each mutant and prints which test caught it. Exits with 1 if one was not caught or could not be tried."""
     mutants = [mutant for mutant in CATALOGUE if not only or mutant.name in only]
-    caught: dict[str, str] = {}
+    if is_list:
+        for mutant in mutants:
+            click.echo(f"{mutant.name}: {mutant.breaks}")
+            for test in mutant.expected:
+                click.echo(f"    {test}")
+        return
+    is_caught = True
     try:
         for name, found in judged(mutants, jobs):
             click.echo(f"{name}: {found}")
-            caught[name] = found
-            if write:
-                write.write_text(table.page(CATALOGUE, table.read(write) | caught), encoding="utf-8")
+            is_caught = is_caught and found not in (NOT_CAUGHT, NO_TRIAL)
     except Unfit as unfit:
         raise click.ClickException(str(unfit)) from None
-    click.echo(table.markdown(mutants, caught))
-    sys.exit(int(not all(map(table.is_test, caught.values()))))
+    sys.exit(int(not is_caught))
 
 
 def judged(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[str, str]]:
@@ -45,10 +54,10 @@ def judged(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[str, str]]:
 def verdict(mutant: Mutant, source: Path) -> str:
     """Returns the pytest id of the test that caught the mutant, or in capitals why there is none."""
     try:
-        return caught_by(mutant, source) or table.NOT_CAUGHT
+        return caught_by(mutant, source) or NOT_CAUGHT
     except (Rotten, Unfit) as unfit:
         click.echo(f"{mutant.name}: {unfit}")
-        return table.NO_TRIAL
+        return NO_TRIAL
 
 
 if __name__ == "__main__":

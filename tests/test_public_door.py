@@ -55,12 +55,6 @@ def test_dir_lists_the_public_names(package):
     assert dir(package) == sorted(package.__all__)
 
 
-def test_the_former_name_of_a_class_is_still_importable():
-    from ticker import JournalEntry, Line
-
-    assert Line is JournalEntry
-
-
 def test_a_star_import_brings_every_name():
     names: dict[str, object] = {}
     exec("from ticker import *\nfrom wrappers import *", names)

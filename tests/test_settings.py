@@ -111,19 +111,10 @@ def test_a_schema_is_refused_wherever_it_comes_from():
             use("a b")
 
 
-@pytest.mark.parametrize("environ", [{"TICKER_TELL": "mail"}, {"TICKER_TELL": "mail", "TICKER_NOTIFY": "mail"}])
-def test_the_former_name_of_a_setting_is_read(environ):
-    assert from_environment(environ).notify == ("mail",)
-
-
-def test_two_names_of_a_setting_with_different_values_are_refused():
-    assert refused({"TICKER_TELL": "mail", "TICKER_NOTIFY": "log"}) == (
-        sentence("errors.settings_differ", setting="TICKER_NOTIFY", value="'log'", former="'mail'", name="TICKER_TELL")
-    )
-
-
 def test_an_error_names_the_variable_that_is_set():
-    assert sentence("errors.no_channel", setting="TICKER_TELL", value="'a b'").begins(refused({"TICKER_TELL": "a b"}))
+    assert sentence("errors.no_channel", setting="TICKER_NOTIFY", value="'a b'").begins(
+        refused({"TICKER_NOTIFY": "a b"})
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- URLs

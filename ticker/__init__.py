@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ticker.tasks.pauses import Pause
     from ticker.tasks.preview import Preview, validate
 
-    Line = JournalEntry  # its former name, until 1.0
-
 __all__ = [
     "register", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_pauses", "list_runs", "get_run", "why", "journal", "drops", "validate",
@@ -71,11 +69,9 @@ _HOMES = {
     "model": ("Kind", "Outcome", "Reason"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_OLD_NAMES = {"Line": "JournalEntry"}  # until 1.0
 
 
 def __getattr__(name: str) -> Any:
-    name = _OLD_NAMES.get(name, name)
     if name in _HOME:
         return getattr(import_module(f"ticker.{_HOME[name]}"), name)
     raise AttributeError(f"module 'ticker' has no attribute {name!r}")

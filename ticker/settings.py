@@ -172,7 +172,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             log=_one_of(environ, "TICKER_LOG", ("text", "json")),
             keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
             keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
-            notify=channels(*_renamed(environ, "TICKER_NOTIFY", "TICKER_TELL", "log")),
+            notify=channels("TICKER_NOTIFY", environ.get("TICKER_NOTIFY", "log")),
             webhook_url=web_address("TICKER_WEBHOOK_URL", environ.get("TICKER_WEBHOOK_URL", "")),
             webhook_keys=keys("TICKER_WEBHOOK_KEY", environ.get("TICKER_WEBHOOK_KEY", "")),
             heartbeat_url=web_address("TICKER_HEARTBEAT_URL", environ.get("TICKER_HEARTBEAT_URL", "")),
@@ -311,19 +311,6 @@ def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most
 
 def _age(environ: Mapping[str, str], name: str, default: str) -> int:
     return milliseconds(name, environ.get(name, default), least=KEPT_AT_LEAST, most=10 * LONGEST)
-
-
-def _renamed(environ: Mapping[str, str], name: str, former: str, default: str) -> tuple[str, str]:
-    """Returns the variable that is set, and its value. The former name is accepted until 1.0."""
-    if former not in environ:
-        return name, environ.get(name, default)
-    if name not in environ:
-        return former, environ[former]
-    if environ[name] != environ[former]:
-        raise BadInput(
-            name, environ[name], f"differs from {quoted(environ[former])} in {former}, its former name; unset {former}"
-        )
-    return name, environ[name]
 
 
 def _has_port(url: str) -> bool:

@@ -10,7 +10,6 @@ from io import StringIO
 from types import ModuleType
 
 import pytest
-from click import Context
 from click.testing import CliRunner
 
 from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
@@ -20,7 +19,6 @@ from tests.running import ROOT, until
 from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main, render
-from ticker.cli.lazy import LazyGroup
 from ticker.db.connections import connect
 from ticker.read import tasks as read_tasks
 from ticker.settings import psycopg_url
@@ -656,10 +654,6 @@ def test_a_ticker_runs_in_a_folder_that_was_removed(database_url, monkeypatch, t
     gone.rmdir()
     monkeypatch.setattr("ticker.daemon.loop.run", lambda *_: None)
     assert ticker("run")[1] == ""
-
-
-def test_a_group_needs_no_former_names():
-    assert LazyGroup("empty").get_command(Context(main), "any") is None
 
 
 def test_no_summary_is_cut_at_80_columns():

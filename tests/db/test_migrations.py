@@ -1,4 +1,4 @@
-"""The migrations create the tables, once, whoever runs them and under whatever schema name; revisions are frozen."""
+"""The migrations create the tables, once, whoever runs them and under whatever schema name."""
 
 import re
 import warnings
@@ -15,14 +15,15 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from click.testing import CliRunner
 from rq import SimpleWorker
 
 import ticker
 from tests.conftest import admin, of_database
 from tests.sentences import sentence
 from ticker import migrations
+from ticker.cli import main
 from ticker.db import tables
-from ticker.db.checks import check_database, revisions
 from ticker.db.connections import connect
 from ticker.db.json_text import NESTED_AT_MOST
 from ticker.db.store import PostgresStore
@@ -45,7 +46,6 @@ from ticker.model import (
     RunKind,
 )
 from ticker.schedules.duration import LONGEST
-from ticker.settings import Settings
 
 TABLES = (
     "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation", "limits", "limited_keys",
@@ -306,16 +306,6 @@ def test_what_somebody_added_is_no_problem(db, database_url):
 
 
 @pytest.mark.slow
-def test_a_revision_of_a_newer_ticker_is_named_and_left_alone(db, database_url):
-    db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
-    assert migrations.problems(database_url) == [
-        sentence("errors.new_tables_install", schema="'ticker'", revision="'9999'", newest=migrations.newest())
-    ]
-    with pytest.raises(ConfigurationError, check=sentence("errors.new_revision", revision="'9999'").within):
-        migrations.upgrade(database_url)
-
-
-@pytest.mark.slow
 def test_a_user_who_may_not_create_anything_is_told_so_in_a_sentence(empty, empty_url):
     role = f"weak_{uuid4().hex[:12]}"
     empty.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
@@ -372,65 +362,33 @@ def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url
     ]
 
 
-# ------------------------------------------------------------------------------------------------------- revisions
-
-FROZEN = sorted((Path(__file__).parent / "revisions").glob("*.sql"))
-"""What `pg_dump --inserts --no-owner` wrote at each revision, with a few rows, and without comments and settings."""
-
-
-def test_each_revision_has_a_dump_so_that_it_never_changes():
-    assert [file.stem for file in FROZEN] == revisions()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("file", FROZEN, ids=lambda file: file.stem)
-def test_a_database_of_each_revision_becomes_by_an_upgrade_what_an_empty_one_becomes(file, db, empty, empty_url):
-    with connect(empty_url) as restored:
-        restored.execute(file.read_text(encoding="utf-8"))
-    migrations.upgrade(empty_url)
-    assert look(empty, "ticker") == look(db, "ticker")
-    assert behaviour(empty) == behaviour(db)
-    assert migrations.problems(empty_url) == []
-    assert {task.name: task.paused_by for task in ticker.list_tasks(empty)} == {
-        "poll": None, "report": "anna", "migrate": None,
-    }  # fmt: skip
-    assert [(run.task_name, run.state) for run in ticker.list_runs(empty)] == [("report", "planned"), ("poll", "ended")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("revision", ["0001", "0007", "0009"])
-def test_a_database_from_before_the_first_release_is_told_what_to_do_and_left_alone(
-    revision, db, database_url, redis_url
-):
+@pytest.mark.parametrize("revision", ["0019", "0001.00000000", "9999"])
+def test_a_database_of_another_version_is_refused_in_one_sentence_and_left_alone(revision, db, environ):
+    """An earlier one, an earlier edition of the revision that is edited in place, and a later one."""
     db.execute("UPDATE ticker.ticker_version SET version_num = %s", [revision])
     before = look(db, "ticker")
-    said = sentence(
-        "errors.before_the_first_release",
-        revision=f"'{revision}'",
-        drop='DROP SCHEMA "ticker" CASCADE',
-        remedy="ticker db upgrade",
-    )
-    assert migrations.problems(database_url) == [said]
-    for use in (
-        lambda: migrations.upgrade(database_url),
-        lambda: check_database(Settings(database_url, redis_url)),
-    ):
-        with pytest.raises(ConfigurationError) as error:
-            use()
-        assert str(error.value) == said
+    refusal = sentence(
+        "errors.unknown_revision", schema="'ticker'", revision=f"'{revision}'", newest=migrations.newest(),
+        setting="TICKER_SCHEMA", remedy="ticker db upgrade",
+    )  # fmt: skip
+    assert migrations.problems(environ["DATABASE_URL"]) == [refusal]
+    for arguments in ("db upgrade", "tick"):
+        done = CliRunner().invoke(main, arguments.split())
+        assert (done.exit_code, done.stdout) == (78, "")
+        assert refusal == done.stderr.removeprefix("error: ").removesuffix("\n")
     assert look(db, "ticker") == before
     assert db.execute("SELECT version_num FROM ticker.ticker_version").fetchall() == [(revision,)]
 
 
 @pytest.mark.slow
-def test_a_downgrade_drops_everything_that_the_upgrades_made(empty, empty_url):
+def test_a_drop_leaves_nothing_of_what_the_upgrade_made(empty, empty_url):
     migrations.upgrade(empty_url)
-    with migrations.engine(empty_url).begin() as connection:
-        command.downgrade(migrations.config("ticker", connection), "base")
-    left = """SELECT relname FROM pg_class WHERE relnamespace = 'ticker'::regnamespace AND relkind IN ('r', 'S')
+    empty.execute(migrations.drop("ticker"))
+    left = """SELECT relname FROM pg_class WHERE relnamespace = 'ticker'::regnamespace
         UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace
-        UNION ALL SELECT typname FROM pg_type WHERE typnamespace = 'ticker'::regnamespace AND typtype = 'd'"""
-    assert empty.execute(left).fetchall() == [(migrations.VERSION_TABLE,)]
+        UNION ALL SELECT typname FROM pg_type WHERE typnamespace = 'ticker'::regnamespace"""
+    assert empty.execute(left).fetchall() == []
     migrations.upgrade(empty_url)
     assert migrations.problems(empty_url) == []
 

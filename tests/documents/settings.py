@@ -71,7 +71,7 @@ GROUPS = {
 }  # fmt: skip
 """Each variable with its meaning, and with its values if the code does not state them."""
 FOOT = """
-A key or token must have at least {least} characters. `TICKER_TELL` is the former name of `TICKER_NOTIFY`, and is read until 1.0.
+A key or token must have at least {least} characters.
 
 Some variables are read outside `ticker/settings.py`. `TICKER_DEBUG=1` shows the traceback of an error in a command.
 `TICKER_POSTGRES_BIN` (a folder) and `TICKER_REDIS_SERVER` (a program) name the embedded servers. [systemd](metrics.md#systemd) sets

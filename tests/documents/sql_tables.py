@@ -8,7 +8,7 @@ from tests.documents.markdown import cell, code, table
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs/reference/sql.md"
-SOURCE = ROOT / "ticker/migrations/versions/0010_schema.sql"
+SOURCE = ROOT / "ticker/migrations/versions"
 HEAD = """\
 # Tables
 
@@ -40,27 +40,20 @@ PLAINER = {
     "The numbers by which the start was judged.": "The values by which the start was decided, what the function returned and printed, and where it ran. `checked_at` is null for a run that started, because it was decided at `started_at`.",
     "Whether the end leads to something more and no tick has handled it yet; whether a retry followed; how many pieces of work the run made.": "Whether the end needs a follow-up that no tick has made yet, whether a retry followed, and how many pieces the run created.",
 }  # fmt: skip
-"""Plainer words for comments of the migration, whose text is frozen."""
+"""Plainer words for comments of the migration."""
 
 
 def text() -> str:
     """Returns the whole page."""
-    revisions = [
-        file.read_text(encoding="utf-8") for file in sorted(SOURCE.parent.glob("*.sql")) if ".down" not in file.name
-    ]
-    rules = dict(domains("".join(revisions)))
-    return HEAD + "".join(
-        f"\n## `{name}`\n\n{says}\n{columns(body + added(name, ''.join(revisions)), rules)}"
-        for name, says, body in tables("".join(revisions))
-    )
+    source = "".join(file.read_text(encoding="utf-8") for file in sorted(SOURCE.glob("*/*.sql")))
+    rules = dict(domains(source))
+    return HEAD + "".join(f"\n## `{name}`\n\n{says}\n{columns(body, rules)}" for name, says, body in tables(source))
 
 
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields the type and the limits of each domain. JSON and patterns are too long to show."""
-    bases = dict(re.findall(r"^CREATE DOMAIN (\w+) AS ([\w\[\]]+)", source, re.MULTILINE))
-    pattern = r"^(?:CREATE|ALTER) DOMAIN (\w+) (?:AS \w+|ADD CONSTRAINT \w+) CHECK \((.*?)\)(?: NOT VALID)?;$"
-    for name, check in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
-        base = bases[name]
+    pattern = r"^CREATE DOMAIN (\w+) AS ([\w\[\]]+) CHECK \((.*?)\);$"
+    for name, base, check in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         limits = " ".join(check.replace("VALUE", "").split())
         if between := re.fullmatch(r"BETWEEN (-?\d+) AND (\d+)", limits):
             limits = f"{int(between[1]):,} to {int(between[2]):,}"
@@ -78,15 +71,6 @@ def tables(source: str) -> Iterator[tuple[str, str, str]]:
     pattern = r"((?:^-- [^-\n][^\n]*\n)*)^CREATE TABLE (\w+) \(\n(.*?)^\)"
     for comment, name, body in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         yield name, PURPOSES.get(name) or " ".join(line.removeprefix("-- ") for line in comment.splitlines()), body
-
-
-def added(name: str, source: str) -> str:
-    """Returns the columns that later migrations add to a table, as if they stood in its CREATE TABLE."""
-    pattern = rf"((?:^-- [^\n]*\n)*)^ALTER TABLE {name}\n((?:^    ADD COLUMN [^\n]*\n)+)"
-    return "".join(
-        "\n\n" + comment.replace("-- ", "    -- ") + lines.replace("ADD COLUMN ", "").replace(";", "")
-        for comment, lines in re.findall(pattern, source, re.MULTILINE)
-    )
 
 
 def columns(body: str, rules: dict[str, tuple[str, str]]) -> str:

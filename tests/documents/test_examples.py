@@ -36,13 +36,13 @@ def test_commands_exist_and_take_the_options_that_are_shown(page):
 
 
 def shown(page: Path) -> Iterator[tuple[str, set[str]]]:
-    """Returns the commands in the code of a page, with their options. A command's former name is taken for its name."""
+    """Returns the commands in the code of a page, with their options."""
     for code in CODE.findall(page.read_text(encoding="utf-8")):
         for line in COMMAND.findall(code):
             words = [word.strip("[],.\"'") for word in line.split()]
             name = " ".join(words[:2]) if words[0] == "db" else words[0]
             options = {word.partition("=")[0] for word in words if re.match("--[a-z]", word)}
-            yield getattr(main, "former_names", {}).get(name, name), options
+            yield name, options
 
 
 def test_the_commands_of_code_are_found_and_those_of_prose_are_not(tmp_path):

@@ -1,11 +1,10 @@
-"""What docs/reference/stability.md calls stable, or a former name, is there."""
+"""What docs/reference/stability.md calls stable is there."""
 
 import re
 from importlib import import_module
 
 import pytest
 
-import ticker
 from tests.running import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
@@ -26,12 +25,3 @@ def test_every_public_name_of_the_page_is_there():
     names = re.findall(r"`(ticker[\w.]+)`", further)
     assert len(names) >= 7
     assert [name for name in names if not there(name)] == []
-
-
-def test_the_former_names_are_those_that_work():
-    table = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", PAGE, flags=re.MULTILINE)
-    assert table == [
-        *((f"ticker.{former}", f"ticker.{name}") for former, name in ticker._OLD_NAMES.items()),
-        ("TICKER_TELL", "TICKER_NOTIFY"),
-        ("ticker tell", "ticker notify"),
-    ]

@@ -69,7 +69,7 @@ INSTALLATIONS = (
     ),
     Mutant(
         "trigger-function-for-everybody",
-        "ticker/migrations/versions/0010_schema.sql",
+        "ticker/migrations/versions/0001_tables/4_events.sql",
         "ON FUNCTION note_change(), guard_owner(), note_edit(), note_deletion() FROM PUBLIC",
         "ON FUNCTION guard_owner(), note_edit(), note_deletion() FROM PUBLIC",
         "No role can use its own table to run a function of the schema with the rights of the schema's owner.",

@@ -17,7 +17,7 @@ MINUTES = (
     ),
     Mutant(
         "late-end-is-lost",
-        "ticker/migrations/versions/0016_minutes.sql",
+        "ticker/migrations/versions/0001_tables/8_minutes.sql",
         "NEW.ended_at < clock_timestamp() - interval '10 seconds'\n    OR NEW.ended_at IS NOT NULL AND (NEW.reason = 'gone' OR",
         "NEW.ended_at IS NOT NULL AND (NEW.reason = 'gone' OR",
         "An end that is written after its minute was closed counts.",
@@ -49,7 +49,7 @@ MINUTES = (
     ),
     Mutant(
         "deletion-is-like-any-end",
-        "ticker/migrations/versions/0016_minutes.sql",
+        "ticker/migrations/versions/0001_tables/8_minutes.sql",
         "(NEW.reason = 'gone' OR NEW.reason = 'superseded' AND NEW.worker = '')",
         "(NEW.reason = 'superseded' AND NEW.worker = '')",
         "What a deletion ends counts, however long the caller's transaction takes.",
@@ -57,7 +57,7 @@ MINUTES = (
     ),
     Mutant(
         "edit-is-like-any-end",
-        "ticker/migrations/versions/0016_minutes.sql",
+        "ticker/migrations/versions/0001_tables/8_minutes.sql",
         "(NEW.reason = 'gone' OR NEW.reason = 'superseded' AND NEW.worker = '')",
         "(NEW.reason = 'gone')",
         "What an edit ends counts, however long the caller's transaction takes.",

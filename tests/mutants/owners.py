@@ -71,7 +71,7 @@ OWNERS = (
     ),
     Mutant(
         "any-guard-is-called",
-        "ticker/migrations/versions/0010_schema.sql",
+        "ticker/migrations/versions/0001_tables/4_events.sql",
         "AND pronargs = 1 AND proargtypes[0] = 'text'::regtype AND proname",
         "AND proname",
         "The trigger of tasks calls only a guard that has its own owner's rights.",

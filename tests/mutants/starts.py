@@ -92,7 +92,7 @@ STARTS = (
     ),
     Mutant(
         "start-with-a-view-from-before-its-wait",
-        "ticker/migrations/versions/0010_schema.sql",
+        "ticker/migrations/versions/0001_tables/3_runs.sql",
         "RETURNS bigint LANGUAGE sql VOLATILE",
         "RETURNS bigint LANGUAGE sql STABLE",
         "A start that waited for the sweep sees what the sweep has recorded meanwhile.",

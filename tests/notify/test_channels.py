@@ -185,12 +185,6 @@ def test_notify_without_test_says_what_to_give(environ, monkeypatch):
     assert command("notify", "--test")[0] == sentence("cli.no_channel", setting="TICKER_NOTIFY")
 
 
-def test_the_former_name_of_the_command_works_and_no_help_shows_it(environ, monkeypatch):
-    monkeypatch.setenv("TICKER_NOTIFY", "log")
-    assert command("tell", "--test") == command("notify", "--test") == ("log: logged\n", "")
-    assert " tell " not in command("--help")[0]
-
-
 def test_what_waits_is_listed_with_its_reason(environ, db, notifier):
     assert sentence("cli.no_notices") == command("notices")[0]
     event = happens(db, "failed", owner_type="channels", owner_id="7")

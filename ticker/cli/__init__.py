@@ -58,9 +58,10 @@ COMMANDS = {
 
 
 @click.group(
-    cls=Commands, name="ticker", former_names={"tell": "notify"},
+    cls=Commands,
+    name="ticker",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)  # fmt: skip
+)
 @click.version_option(package_name="rq-ticker", prog_name="ticker")
 def main() -> None:
     """Rows in your PostgreSQL define what must run; the ticker puts due tasks on your RQ queues.

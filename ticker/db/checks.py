@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from importlib.resources import files
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,6 +13,10 @@ from ticker.db import connections, installation, sql
 from ticker.errors import ConfigurationError
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
+
+VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
+FROZEN: frozenset[str] = frozenset()
+"""The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions apart."""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 RIGHTS = {
@@ -140,19 +145,23 @@ def check_upgradable(there: Iterable[str], schema: str) -> None:
     """Raises ConfigurationError if no upgrade leads from these revisions to this release's."""
     known = revisions()
     for revision in there:
-        if revision.isdigit() and revision < known[0]:
-            raise ConfigurationError(
-                f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, from before the first release, and cannot be"
-                f' upgraded; drop it (DROP SCHEMA "{schema}" CASCADE), run: ticker db upgrade, and register the tasks again'
-            )
         if revision not in known:
             raise ConfigurationError(
-                f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, which this release (up to {known[-1]}) does"
-                " not know; install the release that made it"
+                f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, which this version of ticker (up to {known[-1]})"
+                " does not know; install the version that created it, or drop the schema or set TICKER_SCHEMA to a new one,"
+                " and run: ticker db upgrade"
             )
 
 
 def revisions() -> list[str]:
-    """Returns the revisions of this release from their file names, oldest first, without loading Alembic."""
-    names = (file.name for file in files("ticker").joinpath("migrations", "versions").iterdir())
-    return sorted(name.partition("_")[0] for name in names if name[:1].isdigit() and name.endswith(".py"))
+    """Returns the revisions of this release, oldest first, without loading Alembic."""
+    return [named(file.stem) for file in sorted(VERSIONS.glob("0*.py"))]
+
+
+def named(folder: str) -> str:
+    """Returns the name of the revision whose SQL is in a folder of VERSIONS."""
+    number = folder.partition("_")[0]
+    if number in FROZEN:
+        return number
+    digest = sha256(b"".join(file.read_bytes() for file in sorted((VERSIONS / folder).glob("*.sql"))))
+    return f"{number}.{digest.hexdigest()[:8]}"

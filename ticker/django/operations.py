@@ -14,13 +14,17 @@ from ticker.settings import current
 
 
 class Tables(RunPython):
-    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, restores an older one, or drops them."""
+    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, `drop` drops them."""
 
-    def __init__(self, back_to: str = "") -> None:
-        super().__init__(
-            lambda _, editor: _execute(editor, _steps(editor.connection, revisions()[-1])),
-            lambda _, editor: _execute(editor, _steps(editor.connection, back_to)),
-        )
+    def __init__(self, *, drop: bool = False) -> None:
+        def upgrade(_: Any, editor: Any) -> None:
+            _execute(editor, _upgrade(editor.connection))
+
+        def remove(_: Any, editor: Any) -> None:
+            if drop:
+                _execute(editor, [migrations.drop(current().schema)])
+
+        super().__init__(upgrade, remove)
 
 
 class FollowOwner(RunPython):
@@ -42,8 +46,8 @@ class FollowOwner(RunPython):
         super().__init__(install, instead_of.code if instead_of else remove)
 
 
-def _steps(connection: Any, target: str) -> Iterator[str]:
-    """Yields the SQL that moves the tables to a revision, unless they have it. Other upgrades wait until the transaction ends."""
+def _upgrade(connection: Any) -> Iterator[str]:
+    """Yields the SQL of the upgrade, if there is one to make. Other upgrades wait until the transaction ends."""
     schema, driver = current().schema, drivers.of(connection)
     table = f'"{schema}".ticker_version'
     with driver.transaction(writes=True):
@@ -52,8 +56,8 @@ def _steps(connection: Any, target: str) -> Iterator[str]:
         rows = driver.fetch(f"SELECT version_num FROM {table}", {}) if there["has_revision"] else []
     found = str(rows[0]["version_num"]) if rows else ""
     check_upgradable(filter(None, [found]), schema)
-    if found != target:
-        yield migrations.script(schema, found, target)
+    if found != revisions()[-1]:
+        yield migrations.script(schema, found)
 
 
 def _execute(editor: Any, statements: Iterable[str]) -> None:

@@ -57,7 +57,7 @@ def planned_id(installation: str, run_id: int) -> str:
 
 
 def installation_of(job_id: str) -> str:
-    """Returns the installation in a job's id, or an empty string for a job of other software or of an older release."""
+    """Returns the installation in a job's id, or an empty string for a job of other software."""
     match = _JOB_ID.fullmatch(job_id)
     return match[1] if match else ""
 

@@ -4,7 +4,6 @@ import io
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.types import TypeEngine
 
-from ticker.db import tables
+from ticker.db import checks, tables
 from ticker.db.checks import check_revision, check_upgradable
 from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 from ticker.db.drivers import PATH
@@ -73,17 +72,21 @@ def ddl(schema: str = "ticker") -> str:
     return out.getvalue()
 
 
-def script(schema: str, start: str, end: str) -> str:
-    """Returns the SQL from one revision to another, up or down, for the caller's transaction. An empty revision means no tables."""
-    keep = "SELECT pg_catalog.set_config('ticker.search_path', pg_catalog.current_setting('search_path'), true);\n"
-    restore = "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('ticker.search_path'), true);\n"
+def script(schema: str, start: str = "") -> str:
+    """Returns the SQL of an upgrade from a revision, or from no tables, for the caller's transaction."""
     out = io.StringIO()
-    if not start:  # a downgrade leaves an empty table of versions
+    if not start:  # there may be a table of versions without a row
         out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nDROP TABLE IF EXISTS "{schema}".{VERSION_TABLE};\n')
     found = config(schema, output=out)
     found.attributes["transactional_ddl"] = False
-    (command.upgrade if start < end else command.downgrade)(found, f"{start or 'base'}:{end or 'base'}", sql=True)
-    return f"{keep}{out.getvalue()}{restore}"
+    command.upgrade(found, f"{start or 'base'}:head", sql=True)
+    return _keeping_search_path(out.getvalue())
+
+
+def drop(schema: str) -> str:
+    """Returns the SQL that drops the tables and all that belongs to them, for the caller's transaction."""
+    text = (checks.VERSIONS.parent / "drop.sql").read_text(encoding="utf-8")
+    return _keeping_search_path(f'SET LOCAL search_path TO "{schema}";\n{text}')
 
 
 def include_name(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
@@ -93,10 +96,11 @@ def include_name(name: str | None, kind: str, parents: Mapping[str, str | None])
     return not (kind == "table" and name in ours and (parents.get("schema_name") or "public") == schema)
 
 
-def run(file: str) -> None:
+def run(folder: str) -> None:
     """Runs a revision's SQL, or prints it for `ddl`. It does not use op.execute, which reads :name as a parameter."""
     attributes = environment.config.attributes
-    text = (Path(__file__).parent / "versions" / file).read_text(encoding="utf-8")
+    files = sorted((checks.VERSIONS / folder).glob("*.sql"))
+    text = "\n\n".join(file.read_text(encoding="utf-8") for file in files)
     text = text.replace("{schema}", f'"{attributes["schema"]}"').replace("{environment}", attributes["environment"])
     if environment.is_offline_mode():
         op.get_context().impl.static_output(text)
@@ -130,7 +134,7 @@ def config(schema: str, connection: sa.Connection | None = None, output: io.Stri
     """Returns Alembic's configuration for the revisions. The tables store TICKER_ENVIRONMENT when they are created."""
     schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
-    result.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    result.set_main_option("script_location", str(checks.VERSIONS.parent).replace("%", "%%"))
     result.set_main_option("path_separator", "os")
     result.attributes["connection"] = connection
     result.attributes["schema"] = schema
@@ -147,6 +151,12 @@ def options(schema: str) -> dict[str, Any]:
         "include_name": _only(schema),
         "compare_type": _has_another_type,
     }
+
+
+def _keeping_search_path(text: str) -> str:
+    keep = "SELECT pg_catalog.set_config('ticker.search_path', pg_catalog.current_setting('search_path'), true);\n"
+    restore = "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('ticker.search_path'), true);\n"
+    return f"{keep}{text}{restore}"
 
 
 @contextmanager

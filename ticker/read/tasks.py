@@ -32,7 +32,7 @@ class RunRecord:
     `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces` is how
     many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the latest.
     `stop_requested_by` asked to stop it. `pid` is the process that ran the function; it is None while a single run is at work, as the
-    worker asks for its start before the process exists. `queue` is None in records of earlier releases.
+    worker asks for its start before the process exists.
     """
 
     id: int
@@ -69,7 +69,7 @@ class RunRecord:
     job_id: str
     stop_requested_by: str | None
     stop_requested_at: datetime | None
-    queue: str | None
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any
 
 def news(given: definition.Given, row: Row) -> dict[str, Any]:
     """Returns the fields that differ from the last registration. The bounds of an interval are one field."""
-    registered = {"every_most_ms": None, **row["registered"]}  # it may be older than elastic intervals
+    registered = row["registered"]
     changed = {column for column, value in given.items() if column not in registered or registered[column] != value}
     if changed & BOUNDS:
         changed |= BOUNDS & given.keys()

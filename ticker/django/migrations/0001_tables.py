@@ -6,4 +6,4 @@ from ticker.django.operations import Tables
 
 
 class Migration(migrations.Migration):
-    operations = (Tables(),)
+    operations = (Tables(drop=True),)

@@ -29,7 +29,7 @@ PLAIN: Mapping[Any, Schema] = {
     UUID: {"type": "string", "format": "uuid"}, Any: {},
 }  # fmt: skip
 NAMES: Mapping[type, str] = {
-    Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
+    Task: "Task", RunRecord: "Run", JournalEntry: "JournalEntry", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
     TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview", Why: "Why", FullRun: "FullRun",
     Health: "Health", Limit: "Limit", LimitStatus: "LimitStatus", Pause: "Pause",
 }  # fmt: skip
@@ -84,7 +84,7 @@ def components() -> dict[str, Any]:
     return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why, Limit, LimitStatus, Pause)} | {
         "Task": task_schema(OF_TASKS),
         "Run": shown(RunRecord, OF_RUNS, owner=str, took_ms=int | None, early_ms=int | None),
-        "FullRun": FULL_RUN, "Line": shown(JournalEntry, owner=str), "Owner": shown(OwnerStatus, owner=str),
+        "FullRun": FULL_RUN, "JournalEntry": shown(JournalEntry, owner=str), "Owner": shown(OwnerStatus, owner=str),
         "Ticker": shown(TickerStatus, without=["age"], age_ms=int | None), "Health": HEALTH, "Problem": PROBLEM,
     }  # fmt: skip
 

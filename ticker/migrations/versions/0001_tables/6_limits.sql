@@ -1,16 +1,8 @@
--- Limits: how many runs of a key are active at the same time, and how many start per period, on all workers together. A key
--- is a text that tasks share, such as a host or an account.
+-- Limits: how many runs of a key are active at the same time, and how many start per period, on all workers together. A
+-- key is a text that tasks share, such as a host or an account.
 
-ALTER DOMAIN ticker_outcome DROP CONSTRAINT ticker_outcome_check;
-ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN (
-    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'held_off',
-    'dropped')) NOT VALID;
-
--- A key, or a pattern of keys, which ends with an asterisk. Neither contains spaces or commas.
-CREATE DOMAIN ticker_key AS text CHECK (VALUE ~ '^[-!-)+.-~]{0,199}[-!-+.-~]$');
-CREATE DOMAIN ticker_limited AS integer CHECK (VALUE BETWEEN 1 AND 10000);
-
--- What people declare. A pattern applies to each key that it matches and that has no limit of its own; the longest wins.
+-- What people declare. A pattern applies to each key that it matches and that has no limit of its own; the longest
+-- wins.
 CREATE TABLE limits (
     key ticker_key PRIMARY KEY,
     concurrency ticker_limited,
@@ -20,7 +12,8 @@ CREATE TABLE limits (
     by ticker_short DEFAULT '' NOT NULL,
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
 
-    -- The module that declares the limit, and the columns of the declaration. Both are empty if it was declared at run time.
+    -- The module that declares the limit, and the columns of the declaration. Both are empty if it was declared at run
+    -- time.
     declared_in ticker_prose DEFAULT '' NOT NULL,
     registered ticker_registered DEFAULT '{}' NOT NULL,
 
@@ -39,8 +32,8 @@ CREATE TABLE limited_keys (
     -- How long a token of the rate is used up, in microseconds: the burst times the period, divided by the rate.
     token_us bigint,
 
-    -- The hold of the key (SlowDown): until when no run starts, when the hold began, how often its length has doubled since the
-    -- last success, and how many runs may be active while the key starts again.
+    -- The hold of the key (SlowDown): until when no run starts, when the hold began, how often its length has doubled
+    -- since the last success, and how many runs may be active while the key starts again.
     held_until ticker_moment,
     held_at ticker_moment,
     held_step integer DEFAULT 0 NOT NULL,
@@ -49,10 +42,10 @@ CREATE TABLE limited_keys (
     CONSTRAINT limited_keys_rate CHECK ((burst IS NULL) = (token_us IS NULL))
 );
 
--- What the starts of a key take, and until when: a slot for each active run (`run`), and a token of the rate for each start
--- (`start`). The end of a run frees its slot; if that end is never written, the time does. A limit of N has at most the rows 1 to
--- N: up to 10 at first, and more as soon as a start finds none free. All 1,000 slots of each of 20,000 keys would take 2.7 GB.
--- Rows above a lowered limit stay, but no start takes them.
+-- What the starts of a key take, and until when: a slot for each active run (`run`), and a token of the rate for each
+-- start (`start`). The end of a run frees its slot; if that end is never written, the time does. A limit of N has at
+-- most the rows 1 to N: up to 10 at first, and more as soon as a start finds none free. All 1,000 slots of each of
+-- 20,000 keys would take 2.7 GB. Rows above a lowered limit stay, but no start takes them.
 CREATE TABLE slots (
     key ticker_key NOT NULL,
     kind text NOT NULL,
@@ -74,10 +67,10 @@ CREATE INDEX slots_token ON slots (token) WHERE token IS NOT NULL;
 CREATE FUNCTION is_limit_of(declared text, key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN declared = key OR (declared LIKE '%*' AND starts_with(key, rtrim(declared, '*')));
 
--- Makes the rows of keys and what their limits allow, or changes them. A token of a raised rate is free again sooner. Rows are
--- written in the order of keys, so that two transactions cannot wait for each other. A row that does not change is not locked:
--- the end of a run may have to write it. Sequential scans are off, because a plan that was cached for a few keys would read
--- all keys for each one.
+-- Makes the rows of keys and what their limits allow, or changes them. A token of a raised rate is free again sooner.
+-- Rows are written in the order of keys, so that two transactions cannot wait for each other. A row that does not
+-- change is not locked: the end of a run may have to write it. Sequential scans are off, because a plan that was cached
+-- for a few keys would read all keys for each one.
 CREATE FUNCTION limit_keys(wanted text[]) RETURNS void LANGUAGE sql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off BEGIN ATOMIC
 INSERT INTO limited_keys AS k (key, limited_by, concurrency, burst, token_us)
@@ -116,20 +109,10 @@ END $$;
 CREATE TRIGGER limits_apply AFTER INSERT OR UPDATE OF key, concurrency, rate, period_ms, burst OR DELETE ON limits
 FOR EACH ROW EXECUTE FUNCTION apply_limit();
 
--- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
-CREATE DOMAIN ticker_keys AS text[];
--- One or two different keys, with whose other tasks the task shares limits.
-ALTER TABLE tasks
-    ADD COLUMN limits ticker_keys;
-ALTER DOMAIN ticker_keys ADD CONSTRAINT ticker_keys_check CHECK (
-    cardinality(VALUE) IN (1, 2) AND array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1
-    AND array_position(VALUE, NULL) IS NULL AND VALUE[1] ~ '^[-!-)+.-~]{1,200}$'
-    AND (cardinality(VALUE) = 1 OR (VALUE[2] ~ '^[-!-)+.-~]{1,200}$' AND VALUE[1] <> VALUE[2]))) NOT VALID;
-
--- A new key gets its rows with the first task that has it, however the task is written. The lock makes it wait for changes of
--- limits that are not committed, and those for it. Otherwise neither would see the other. A call that writes several tasks
--- names all of their keys in `ticker.keys`, so that they get their rows in order. Until the transaction ends, the keys are
--- locked, so that they are not deleted as unused.
+-- A new key gets its rows with the first task that has it, however the task is written. The lock makes it wait for
+-- changes of limits that are not committed, and those for it. Otherwise neither would see the other. A call that writes
+-- several tasks names all of their keys in `ticker.keys`, so that they get their rows in order. Until the transaction
+-- ends, the keys are locked, so that they are not deleted as unused.
 CREATE FUNCTION use_keys() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE missing text[];
@@ -139,7 +122,8 @@ BEGIN
             SELECT key FROM {schema}.limited_keys WHERE key = ANY (NEW.limits) ORDER BY key FOR KEY SHARE) known);
         EXIT WHEN missing = '{}';
         LOCK TABLE {schema}.limits IN SHARE MODE;
-        PERFORM {schema}.limit_keys(missing || string_to_array(coalesce(current_setting('ticker.keys', true), ''), ','));
+        PERFORM {schema}.limit_keys(
+            missing || string_to_array(coalesce(current_setting('ticker.keys', true), ''), ','));
     END LOOP;
     RETURN NULL;
 END $$;
@@ -148,24 +132,3 @@ CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON tasks FOR EACH
 WHEN (NEW.limits IS NOT NULL) EXECUTE FUNCTION use_keys();
 
 REVOKE ALL ON FUNCTION apply_limit(), use_keys(), limit_keys(text[]) FROM PUBLIC;
-
--- Edits of `limits` are recorded like those of the other fields.
-DO $$
-DECLARE columns text := 'function, kwargs, kind, expression, zone, every_ms, tolerance_ms, box_ms, queue, starts_at, ends_at, max_runs,
-    catch_up, remove, overlap, retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, keep, submitter, group_name,
-    priority, spread, subject, description, metadata, within_ms, limits';
-BEGIN
-    EXECUTE replace(pg_get_functiondef('note_edit'::regproc), '''within_ms''', '''within_ms'', ''limits''');
-    EXECUTE format('CREATE OR REPLACE TRIGGER tasks_note_edit AFTER UPDATE OF %s ON tasks FOR EACH ROW'
-        ' WHEN (ROW(%s) IS DISTINCT FROM ROW(%s)) EXECUTE FUNCTION note_edit()',
-        columns, regexp_replace(columns, '(\w+)', 'OLD.\1', 'g'), regexp_replace(columns, '(\w+)', 'NEW.\1', 'g'));
-END $$;
-
--- Tasks with limits are not in the index of what is due, so that what is blocked delays nothing else. They have one of their own.
-DROP INDEX tasks_due;
-CREATE INDEX tasks_due ON tasks (next_run)
-    WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NULL;
-CREATE INDEX tasks_due_limited ON tasks (next_run, id)
-    WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL AND limits IS NOT NULL;
--- The room of a key: what was pushed and has not started will take it.
-CREATE INDEX tasks_waiting_limited ON tasks (id) WHERE waiting <> '{}' AND limits IS NOT NULL;

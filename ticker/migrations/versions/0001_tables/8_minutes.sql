@@ -1,27 +1,15 @@
--- Minutes: what ended in each minute, the workers of each queue, and how many workers it needs. A thread of the ticker closes a
--- minute when it has been over for 70 s, and adds up each hour.
-
--- The domain gets its CHECK after the column exists. Otherwise, PostgreSQL would rewrite the whole table.
-CREATE DOMAIN ticker_queue AS text;
--- The queue of the run; null in the records of earlier releases.
-ALTER TABLE runs
-    ADD COLUMN queue ticker_queue;
-ALTER DOMAIN ticker_queue ADD CONSTRAINT ticker_queue_check CHECK (length(VALUE) <= 200) NOT VALID;
-DO $$ BEGIN
-    EXECUTE replace(replace(pg_get_functiondef('note_deletion'::regproc), 'ended_at, created_at)', 'ended_at, created_at, queue)'),
-        '''gone'', now, now', '''gone'', now, now, queue');
-    EXECUTE replace(replace(pg_get_functiondef('note_return'::regproc), 'every_ms, tolerance_ms)', 'every_ms, tolerance_ms, queue)'),
-        'OLD.tolerance_ms FROM', 'OLD.tolerance_ms, OLD.queue FROM');
-END $$;
+-- Minutes: what ended in each minute, the workers of each queue, and how many workers it needs. A thread of the ticker
+-- closes a minute when it has been over for 70 s, and adds up each hour.
 
 -- Adds the counts of two histograms, bucket by bucket. The shorter one has no values in the other buckets.
 CREATE FUNCTION add_counts(one integer[], other integer[]) RETURNS integer[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (SELECT coalesce(array_agg(coalesce(a, 0) + coalesce(b, 0) ORDER BY n), '{}') FROM unnest(one, other) WITH ORDINALITY AS u (a, b, n));
+RETURN (SELECT coalesce(array_agg(coalesce(a, 0) + coalesce(b, 0) ORDER BY n), '{}')
+    FROM unnest(one, other) WITH ORDINALITY AS u (a, b, n));
 CREATE AGGREGATE sum_counts(integer[]) (SFUNC = add_counts, STYPE = integer[], INITCOND = '{}', PARALLEL = SAFE);
 
--- How many runs and drops ended in a minute, and how late and how long the runs were that had started. Up to 200 functions; the
--- others are added up as `(other)`. `reason` is empty unless the outcome is `dropped`. Lost runs, and runs in pieces, are in no
--- bucket of `took`, because their durations are unknown.
+-- How many runs and drops ended in a minute, and how late and how long the runs were that had started. Up to 200
+-- functions; the others are added up as `(other)`. `reason` is empty unless the outcome is `dropped`. Lost runs, and
+-- runs in pieces, are in no bucket of `took`, because their durations are unknown.
 CREATE TABLE minutes (
     at ticker_moment NOT NULL,
     function text NOT NULL,
@@ -34,8 +22,8 @@ CREATE TABLE minutes (
     late_ms bigint NOT NULL,
     took_ms bigint NOT NULL,
 
-    -- The number of values in each bucket. The first bucket of `late` ends at 1 s, that of `took` at 50 ms, and each further one
-    -- at twice as much.
+    -- The number of values in each bucket. The first bucket of `late` ends at 1 s, that of `took` at 50 ms, and each
+    -- further one at twice as much.
     late integer[] NOT NULL,
     took integer[] NOT NULL,
 
@@ -59,8 +47,8 @@ CREATE TABLE hours (
     PRIMARY KEY (at, function, queue, outcome, reason, kind)
 );
 
--- What ticks saw of a queue in a minute, each number added up over so many `samples`: workers that listen to it, those of them
--- that are busy, and waiting jobs. `needed`: how many workers were enough at that time, if that was computed.
+-- What ticks saw of a queue in a minute, each number added up over so many `samples`: workers that listen to it, those
+-- of them that are busy, and waiting jobs. `needed`: how many workers were enough at that time, if that was computed.
 CREATE TABLE queue_minutes (
     at ticker_moment NOT NULL,
     queue text NOT NULL,
@@ -84,9 +72,9 @@ CREATE TABLE queue_hours (
     PRIMARY KEY (at, queue)
 );
 
--- The closed minutes. `xact` is the transaction that closed the minute first, `snapshot` the one in which its records were counted
--- last. If transactions that had begun before the `horizon` were still at work then, the minute is counted again when they have
--- ended. `is_summed`, in the last minute of an hour: the hour contains its minutes as they are.
+-- The closed minutes. `xact` is the transaction that closed the minute first, `snapshot` the one in which its records
+-- were counted last. If transactions that had begun before the `horizon` were still at work then, the minute is counted
+-- again when they have ended. `is_summed`, in the last minute of an hour: the hour contains its minutes as they are.
 CREATE TABLE closed_minutes (
     at ticker_moment PRIMARY KEY,
     xact bigint DEFAULT pg_current_xact_id()::text::bigint NOT NULL,
@@ -96,9 +84,9 @@ CREATE TABLE closed_minutes (
 );
 CREATE INDEX closed_minutes_open ON closed_minutes (at) WHERE NOT is_summed OR horizon IS NOT NULL;
 
--- Ends that may not be in the count of their minute: they were written late, or changed. `sign` is -1 for what a record was
--- before it changed. `xact` is the transaction that wrote it. A change is applied if the minute's snapshot does not see that
--- transaction.
+-- Ends that may not be in the count of their minute: they were written late, or changed. `sign` is -1 for what a record
+-- was before it changed. `xact` is the transaction that wrote it. A change is applied if the minute's snapshot does not
+-- see that transaction.
 CREATE TABLE minute_changes (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xact bigint DEFAULT pg_current_xact_id()::text::bigint NOT NULL,
@@ -116,8 +104,9 @@ CREATE TABLE minute_changes (
     pieces integer
 );
 
--- How many workers each queue needs, by the demand and the measured durations at that time. `enough` keeps 99% of the starts
--- within two ticks; it is null if the durations of a function are unknown. `functions` has the demand and the durations of each.
+-- How many workers each queue needs, by the demand and the measured durations at that time. `enough` keeps 99% of the
+-- starts within two ticks; it is null if the durations of a function are unknown. `functions` has the demand and the
+-- durations of each.
 CREATE TABLE needs (
     queue text PRIMARY KEY,
     at ticker_moment NOT NULL,
@@ -126,14 +115,17 @@ CREATE TABLE needs (
     functions ticker_registered NOT NULL
 );
 
--- Writes the change of an end. The conditions of the triggers are evaluated for each run, and the function is called for few. An
--- end that is not late has a transaction that began at most 10 s after it: `horizon` takes care of those. A deletion or an edit is
--- part of its caller's transaction, which may take longer than any horizon waits: no worker has recorded what it drops.
+-- Writes the change of an end. The conditions of the triggers are evaluated for each run, and the function is called
+-- for few. An end that is not late has a transaction that began at most 10 s after it: `horizon` takes care of those. A
+-- deletion or an edit is part of its caller's transaction, which may take longer than any horizon waits: no worker has
+-- recorded what it drops.
 CREATE FUNCTION note_late_end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO {schema}.minute_changes (sign, at, function, queue, outcome, reason, kind, occurrence, due_at, started_at, ended_at, pieces)
-    SELECT sign, date_trunc('minute', ended_at, 'UTC'), function, queue, outcome, reason, kind, occurrence, due_at, started_at, ended_at, pieces
+    INSERT INTO {schema}.minute_changes (
+        sign, at, function, queue, outcome, reason, kind, occurrence, due_at, started_at, ended_at, pieces)
+    SELECT sign, date_trunc('minute', ended_at, 'UTC'), function, queue, outcome, reason, kind, occurrence, due_at,
+        started_at, ended_at, pieces
     FROM (SELECT -1 AS sign, OLD.* UNION ALL SELECT 1, NEW.*) r WHERE ended_at IS NOT NULL;
     RETURN NULL;
 END $$;

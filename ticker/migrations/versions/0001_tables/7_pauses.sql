@@ -1,0 +1,103 @@
+-- Pauses of many tasks: one row for all tasks, or for those of a group, a function, a queue, a type of owner, or a
+-- limit.
+
+-- A pause is in force from its commit until it is resumed, or until `until`. Then the tasks that wait are let go, up to
+-- `budget` in each tick (`granted_at`). It is done when none waits. It stays as a record of the past. A task carries
+-- the marks of all scopes but that of limits. If the scope is `unknown`, a worker did not know the function `value` in
+-- the queue `of_queue`: its tasks wait for one that does. The first start of the function there ends the wait.
+CREATE TABLE pauses (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    scope text NOT NULL,
+    value ticker_short DEFAULT '' NOT NULL,
+    of_queue ticker_short DEFAULT '' NOT NULL,
+    by ticker_short DEFAULT '' NOT NULL,
+    reason ticker_prose DEFAULT '' NOT NULL,
+    paused_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
+    until ticker_moment,
+    resumed_at ticker_moment,
+    resumed_by ticker_short DEFAULT '' NOT NULL,
+    budget integer,
+    granted_at ticker_moment,
+    done_at ticker_moment,
+    mark text GENERATED ALWAYS AS (CASE scope WHEN 'all' THEN scope
+        WHEN 'unknown' THEN scope || ' ' || of_queue::text || ' ' || value::text
+        ELSE scope || ' ' || value::text END) STORED NOT NULL,
+    CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit', 'unknown')),
+    CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = '')),
+    CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL)
+);
+CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value, of_queue) WHERE resumed_at IS NULL;
+CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
+CREATE INDEX pauses_ended ON pauses (mark, resumed_at);
+
+CREATE FUNCTION words_of_pause(scope text, value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE scope WHEN 'all' THEN 'all tasks' WHEN 'owner_type' THEN 'tasks of owners of type ' || value
+    WHEN 'unknown' THEN 'tasks of the unknown function ' || value
+    ELSE 'tasks of the ' || scope || ' ' || value END;
+
+-- A pause of many tasks is an event of the installation, whoever writes the row.
+CREATE FUNCTION note_pause() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO {schema}.events (task_id, what, by, words)
+    VALUES (0, CASE WHEN NEW.resumed_at IS NULL THEN 'paused' ELSE 'resumed' END,
+        left(CASE WHEN NEW.resumed_at IS NULL THEN NEW."by" ELSE NEW.resumed_by END, 200),
+        concat_ws(': ', {schema}.words_of_pause(NEW.scope, NEW.value), nullif(NEW.reason, '')));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER pauses_note AFTER INSERT OR UPDATE OF by, reason, until, resumed_at ON pauses
+FOR EACH ROW WHEN (NEW.scope <> 'unknown') EXECUTE FUNCTION note_pause();
+
+-- A worker may write waits for a worker (`unknown`), but no pause of people: it has no right to change their reasons.
+-- The function has the rights of the role that writes.
+CREATE FUNCTION guard_pause() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT has_column_privilege(TG_RELID, 'reason', 'UPDATE') THEN
+        RAISE insufficient_privilege USING MESSAGE = format(
+            'the role %s may not pause or resume %s: that needs the right to update pauses.reason',
+            current_user, {schema}.words_of_pause(NEW.scope, NEW.value));
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER pauses_guard BEFORE INSERT OR UPDATE ON pauses
+FOR EACH ROW WHEN (NEW.scope <> 'unknown') EXECUTE FUNCTION guard_pause();
+
+-- A task that the pause may no longer be for does not wait for it. After the pause, each task waits for its turn.
+CREATE FUNCTION leave_pause() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM {schema}.pauses WHERE id = OLD.pause_id AND resumed_at IS NULL) THEN
+        NEW.pause_id := NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER tasks_leave_pause BEFORE UPDATE OF function, queue, group_name, owner_type, limits ON tasks FOR EACH ROW
+WHEN (OLD.pause_id IS NOT NULL AND (NEW.function, NEW.queue, NEW.group_name, NEW.owner_type, NEW.limits)
+    IS DISTINCT FROM (OLD.function, OLD.queue, OLD.group_name, OLD.owner_type, OLD.limits))
+EXECUTE FUNCTION leave_pause();
+
+-- An occurrence that went back to the row is pushed again. If the task becomes due at another time instead, for example
+-- by an edit, the occurrence is recorded as dropped: each occurrence that was pushed has a record.
+CREATE FUNCTION note_return() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE added integer := 0;
+BEGIN
+    IF NOT OLD.returned = ANY (NEW.waiting) THEN
+        INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
+            reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue)
+        SELECT OLD.id, OLD.name, OLD.function, OLD.owner_type, OLD.owner_id, 'scheduled', OLD.returned, 'ended',
+            'dropped', 'superseded', now, now, OLD.last_run, now, OLD.every_ms, OLD.tolerance_ms, OLD.queue
+        FROM (SELECT clock_timestamp() AS now) i
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS added = ROW_COUNT;
+    END IF;
+    NEW.dropped := NEW.dropped + added;
+    NEW.returned := nullif(NEW.returned, OLD.returned);
+    NEW.wait_reason := CASE WHEN NEW.returned IS NOT NULL THEN NEW.wait_reason END;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON tasks FOR EACH ROW
+WHEN (OLD.returned IS NOT NULL AND NEW.next_run IS DISTINCT FROM OLD.returned) EXECUTE FUNCTION note_return();
+
+REVOKE ALL ON FUNCTION note_pause(), guard_pause(), leave_pause(), note_return() FROM PUBLIC;

@@ -30,8 +30,8 @@ from rq.cli.helpers import read_config_file
 from ticker import logs, settings
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, RowLocked
 from ticker.numbers import whole
-from ticker.probes import serving
 from ticker.queue import checks
+from ticker.small_server import serving_probes
 from ticker.tasks.fields import DEFAULTS
 from wrappers.layers.sentry import keep_names
 from wrappers.layers.trace import load
@@ -71,7 +71,7 @@ def main(
         logs.to_stdout(config.log)
         log_lines.set_up(config.log, has_form=chooses(arguments, "log_format", "date_format"))
         default = () if queues(arguments) else (DEFAULTS["queue"],)
-        with serving(health_host, port, probes.live, probes.ready):
+        with serving_probes(health_host, port, probes.live, probes.ready):
             rq(
                 ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
                 prog_name="ticker",

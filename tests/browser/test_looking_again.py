@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from ticker.errors import DatabaseUnavailable, RowLocked, UnknownTask
-from ticker.web.database import Database
+from ticker.web.site import Database
 
 pytestmark = pytest.mark.browser
 

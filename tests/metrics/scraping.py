@@ -18,8 +18,9 @@ def labelled(labels):
     return "{" + ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}" if labels else ""
 
 
-def scraped(servers):
-    text, _ = exposition.text(servers.figures())
+def scraped(source):
+    """Returns the samples of whatever has figures."""
+    text, _ = exposition.text(source.figures())
     return samples(text.decode())
 
 

@@ -30,8 +30,7 @@ from ticker.schedules import calendar, cron, kinds, once, zones
 from ticker.settings import Settings
 from ticker.tasks import checks, identity, preview
 from ticker.web import access
-from ticker.web.api import bookmarks, fields
-from ticker.web.pages import fields as controls
+from ticker.web.api import fields
 from ticker.web.pages import forms, screen
 from wrappers.pipeline import payload
 from wrappers.rq import corrupt_jobs, poison, signed_worker
@@ -102,9 +101,9 @@ TEXTS: dict[str, Reader] = {
     "task": (lambda text: options.ref(text, None), ("17", "0", "mail.fetch", "9" * 19)),
     "id": (fields.id_in, ("17", "9" * 19)),
     "job id": (jobs.installation_of, ("test1234-t5-1767225600000000", "test1234-r7", "test1234-b" + "0f" * 12)),
-    "bookmark of tasks": (lambda text: bookmarks.of_task("after", text), ("17", "9" * 18)),
-    "bookmark of records": (lambda text: bookmarks.key_in("after", text), ("1767225600000000-run-17", "9" * 17 + "-event-1")),
-    "bookmark of owners": (lambda text: bookmarks.owner_before("after", text), OWNERS),
+    "bookmark of tasks": (lambda text: fields.id_after("after", text), ("17", "9" * 18)),
+    "bookmark of records": (lambda text: fields.key_before("after", text), ("1767225600000000-run-17", "9" * 17 + "-event-1")),
+    "bookmark of owners": (lambda text: fields.owner_after("after", text), OWNERS),
     "what a form showed": (lambda text: forms.shown({"was": [text]}), ('{"queue": "0f"}', "[]", "1e999", "NaN")),
     "a form's schedule": (lambda text: forms.scheduled(text, ""), SCHEDULES),
     "a form's zone": (lambda text: forms.scheduled("0 9 * * *", text), ("Europe/Berlin",)),
@@ -115,8 +114,8 @@ TEXTS: dict[str, Reader] = {
     "a replay": (table.read, (TABLE, *(line + "\n" for line in TABLE.splitlines()))),
 }  # fmt: skip
 TEXTS |= {
-    f"a form's {one.name}": (partial(controls.read, one), ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES))
-    for one in controls.ARGUMENTS
+    f"a form's {one.name}": (partial(forms.value_of, one), ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES))
+    for one in forms.ARGUMENTS
 }
 
 JOB_ID = "test1234-t5-1767225600000000"

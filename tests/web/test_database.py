@@ -20,7 +20,7 @@ from ticker.read import health
 from ticker.read.health import CircuitBreaker
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
-from ticker.web.database import Database
+from ticker.web.site import Database
 
 Db = psycopg.Connection[Any]
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ticker import clock, notify, probes
+from ticker import clock, notify
 from ticker.daemon.heartbeat import Heartbeat
 from ticker.daemon.minutes import Roller
 from ticker.daemon.prune import Pruner
@@ -35,6 +35,7 @@ from ticker.queue.rq import RedisQueue, Staff
 from ticker.schedules import phase
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
+from ticker.small_server import serving_probes
 
 log = logging.getLogger("ticker")
 
@@ -299,7 +300,7 @@ def _run(
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     tick_job = TickJob(store, queue, settings, stopping, observer)
-    with probes.serving(*health, tick_job.live, tick_job.ready):
+    with serving_probes(*health, tick_job.live, tick_job.ready):
         _tick(tick_job, settings, asked, stopping, systemd)
 
 

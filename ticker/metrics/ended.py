@@ -51,8 +51,8 @@ class Ended:
             self._known(function)
 
     def figures(self) -> Figures:
-        spans = {name: {labels: span.copy() for labels, span in series.items()} for name, series in self._spans.items()}
-        return {**{name: {**series} for name, series in self._counts.items()}, **spans}
+        counts = {name: {**series} for name, series in self._counts.items()}
+        return counts | {name: {of: span.read() for of, span in series.items()} for name, series in self._spans.items()}
 
     def _ended(self, since: datetime, until: datetime) -> Steps[list[Row]]:
         types = [row["owner_type"] for row in (yield query("owner_types"))]

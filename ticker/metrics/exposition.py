@@ -1,61 +1,69 @@
-"""Formats figures for Prometheus. No other module imports the Prometheus library, which is an extra."""
+"""Formats figures for Prometheus, and serves them. Only this module imports the Prometheus library, which is an extra.
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+Without the extra, the import of this module raises ConfigurationError.
+"""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ticker import small_server
 from ticker.errors import ConfigurationError
-from ticker.metrics.families import BY_NAME, Family, Figures, Histogram, Values
+from ticker.metrics.families import BY_NAME, Figures
+from ticker.metrics.servers import Servers
+from ticker.metrics.ticks import Ticks
+from ticker.settings import Settings
 
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+try:
+    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.registry import Collector
+except ImportError:
+    raise ConfigurationError('metrics need prometheus-client: pip install "rq-ticker[metrics]"') from None
+
+log = logging.getLogger("ticker")
+
+PATH = "/metrics"
 
 
-def check() -> None:
-    """Raises ConfigurationError if the library is not installed."""
-    try:
-        import prometheus_client  # noqa: F401
-    except ImportError:
-        raise ConfigurationError('metrics need prometheus-client: pip install "rq-ticker[metrics]"') from None
+class Scrape(Collector):
+    """Figures as the library encodes them."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        for name, values in self._figures.items():
+            family = BY_NAME[name]
+            of_number = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            kind = HistogramMetricFamily if family.bounds else of_number
+            metric = kind(name, family.words, labels=family.labels)
+            for labels, value in values.items():
+                metric.add_metric(labels, *(value if family.bounds else [value]))
+            yield metric
 
 
 def text(figures: Figures, accept: str = "") -> tuple[bytes, str]:
     """Returns the page and its media type, in the best format that the Accept header allows."""
-    check()
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.exposition import choose_encoder
-    from prometheus_client.registry import Collector
-
-    class Current(Collector):
-        def collect(self) -> "Iterable[Metric]":
-            return [metric(BY_NAME[name], values) for name, values in figures.items()]
-
     registry = CollectorRegistry()
-    registry.register(Current())
+    registry.register(Scrape(figures))
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 
 
-def metric(family: Family, values: Values) -> "Metric":
-    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+@contextmanager
+def serving(settings: Settings, host: str | None, port: int) -> Iterator[Ticks]:
+    """Serves all metrics within the block. Yields the observer that must be notified of ticks. Port 0 picks a free port.
 
-    if family.bounds:
-        spans = HistogramMetricFamily(family.name, family.words, labels=family.labels)
-        for labels, value in values.items():
-            assert isinstance(value, Histogram)
-            spans.add_metric(labels, buckets(value), value.sum)
-        return spans
-    kind = CounterMetricFamily if family.name.endswith("_total") else GaugeMetricFamily
-    numbers = kind(family.name, family.words, labels=family.labels)
-    for labels, value in values.items():
-        assert not isinstance(value, Histogram)
-        numbers.add_metric(labels, value)
-    return numbers
+    Raises ConfigurationError if the port cannot be opened.
+    """
+    ticks, servers = Ticks(settings), Servers(settings)
 
+    def page(accept: str) -> tuple[int, str, bytes]:
+        content, media_type = text({**ticks.figures(), **servers.figures()}, accept)
+        return 200, media_type, content
 
-def buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Returns each bound with the number of values up to it."""
-    pairs, total = [], 0
-    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
-        total += count
-        pairs.append(("+Inf" if bound == float("inf") else str(float(bound)), float(total)))
-    return pairs
+    with small_server.serving("metrics", host, port, {PATH: page}) as url:
+        log.info("metrics at %s%s", url, PATH, extra={"event": "metrics_served"})
+        yield ticks

@@ -5,7 +5,9 @@ Labels are functions, queues, declared limits, outcomes and reasons, which are f
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import accumulate
+from math import inf
+from typing import Any, NamedTuple
 
 from ticker.read.journal import ENDED, REASONS
 
@@ -26,32 +28,31 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """The number of values in each bucket, and the sum of all values."""
+    """Counts values by the first bound that they do not exceed, and adds them up."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+        self.bounds = (*map(float, bounds), inf)
+        self._counts = [0] * len(self.bounds)
+        self._sum = 0.0
 
     def add(self, value: float) -> None:
         self.put(bisect_left(self.bounds, value), 1, value)
 
     def put(self, bound: int, count: int, sum_: float) -> None:
-        """Adds `count` values at once. `bound` is the index of the first bound that none of them exceeds."""
-        self.counts[bound] += count
-        self.sum += sum_
+        """Adds `count` values at once. `bound` is the index of their bound."""
+        self._counts[bound] += count
+        self._sum += sum_
 
-    def copy(self) -> "Histogram":
-        other = Histogram(self.bounds)
-        other.counts, other.sum = [*self.counts], self.sum
-        return other
+    def read(self) -> tuple[list[tuple[str, int]], float]:
+        """Returns each bound with the number of values up to it, and the sum of all values."""
+        names = ("+Inf" if bound == inf else str(bound) for bound in self.bounds)
+        return list(zip(names, accumulate(self._counts), strict=True)), self._sum
 
 
-Values = Mapping[tuple[str, ...], float | Histogram]
-"""The values of one metric, by the values of its labels."""
+Figures = Mapping[str, Mapping[tuple[str, ...], Any]]
+"""The values of metrics, by name and by the values of their labels: numbers, or what a histogram reads.
 
-Figures = Mapping[str, Values]
-"""The values of metrics by name. Values that are unknown at the moment are left out."""
+Values that are unknown at the moment are left out."""
 
 OF_A_PROCESS = (
     Family("ticker_tick_last_timestamp_seconds", "Start of the last tick of this process, by the database's clock."),

@@ -7,6 +7,7 @@ for a scrape, a ticker that is not scraped reads nothing, and several scrapers c
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing
 from contextvars import copy_context
 
@@ -28,37 +29,14 @@ PATIENCE = 6.0  # seconds that a scrape waits: Redis times out after 4, and Prom
 DATABASE, REDIS = "ticker_database_up", "ticker_redis_up"
 
 
-class Round(threading.Thread):
-    """One round of queries."""
-
-    def __init__(self, ask: Callable[[], Figures]) -> None:
-        super().__init__(name="ticker-metrics", daemon=True)
-        self._ask, self._context = ask, copy_context()  # in which a test may have set a clock
-        self._ended = threading.Event()
-        self._answer: Figures = {}
-        self.began = clock.monotonic()
-
-    def run(self) -> None:
-        try:
-            self._answer = self._context.run(self._ask)
-        finally:
-            self._ended.set()
-
-    def is_over(self) -> bool:
-        return self._ended.is_set()
-
-    def wait(self, seconds: float) -> Figures | None:
-        """Returns the figures, or None if there is no answer yet."""
-        return self._answer if self._ended.wait(seconds) else None
-
-
 class Servers:
     """Both servers. Raises nothing: an unavailable server has an `..._up` of 0, and no other figures."""
 
     def __init__(self, settings: Settings, *, fresh: float = FRESH) -> None:
         self._settings, self._fresh = settings, fresh
         self._lock = threading.Lock()
-        self._round: Round | None = None
+        self._answer: Future[Figures] | None = None
+        self._began = 0.0
         self._ended, self._waiting = Ended(), standing.Waiting()
         self._queue: RedisQueue | None = None
         self._away: set[str] = set()
@@ -66,12 +44,23 @@ class Servers:
     def figures(self) -> Figures:
         """Returns figures that are at most five seconds old, within six seconds. Thread-safe."""
         with self._lock:
-            if self._round is None or (self._round.is_over() and clock.monotonic() - self._round.began >= self._fresh):
-                self._round = Round(self._ask)
-                self._round.start()
-            last = self._round
-        answer = last.wait(PATIENCE)
-        return {DATABASE: {(): 0}} if answer is None else answer
+            if self._answer is None or (self._answer.done() and clock.monotonic() - self._began >= self._fresh):
+                self._answer, self._began = self._round(), clock.monotonic()
+            last = self._answer
+        try:
+            return last.result(PATIENCE)
+        except TimeoutError:
+            return {DATABASE: {(): 0}}
+
+    def _round(self) -> "Future[Figures]":
+        """Begins a round of queries in a thread of its own."""
+        answer, context = Future[Figures](), copy_context()  # in which a test may have set a clock
+
+        def ask() -> None:
+            answer.set_result(context.run(self._ask))
+
+        threading.Thread(target=ask, name="ticker-metrics", daemon=True).start()
+        return answer
 
     def _ask(self) -> Figures:
         return {**self._asked(DATABASE, self._of_database), **self._asked(REDIS, self._of_redis)}

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from ticker import clock
 from ticker.daemon.loop import counts
@@ -44,7 +45,7 @@ class Ticks:
         with self._lock:
             return {
                 "ticker_tick_last_timestamp_seconds": {(): self._last.timestamp()} if self._last else {},
-                "ticker_tick_duration_seconds": {(): self._durations.copy()},
+                "ticker_tick_duration_seconds": {(): self._durations.read()},
                 "ticker_tick_failures_total": {(): self._failures},
                 **{f"ticker_tick_{name}_total": {(): count} for name, count in self._counts.items()},
                 "ticker_polls_saved_total": {(): self._saved},
@@ -92,9 +93,9 @@ class Delays:
                 for occurrence in occurrences(sent):
                     self._of(function(sent)).add(max(now - occurrence, 0) / 1e6)
 
-    def figures(self) -> dict[tuple[str, ...], Histogram]:
+    def figures(self) -> dict[tuple[str, ...], Any]:
         with self._lock:
-            return {(name,): delays.copy() for name, delays in self._histograms.items()}
+            return {(name,): delays.read() for name, delays in self._histograms.items()}
 
     def _of(self, name: str) -> Histogram:
         label = name if name in self._histograms or len(self._histograms) < FUNCTIONS_AT_MOST else OTHER

@@ -19,14 +19,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ticker import clock
 from ticker import settings as ticker_settings
 from ticker.errors import TickerError
-from ticker.metrics import Page
+from ticker.metrics.servers import Servers
 from ticker.read import health
 from ticker.settings import Settings
 from ticker.web import api, pages
 from ticker.web.access import Access, Guard
-from ticker.web.database import Database
 from ticker.web.problems import answer
-from ticker.web.site import Site
+from ticker.web.site import Database, Site
 
 log = logging.getLogger("ticker.web")
 READINESS_KEPT = 1.0  # seconds
@@ -69,7 +68,7 @@ def application(
     )  # fmt: skip
     app.state.site = Site(settings, database, access, breaker)
     app.state.readiness = Readiness(app.state.site.look)
-    app.state.scrape = Page(settings)
+    app.state.servers = Servers(settings)
     return app
 
 
@@ -132,7 +131,9 @@ async def ready(request: Request) -> Response:
 
 def scraped(request: Request) -> Response:
     """Serves the metrics of the database and Redis to Prometheus. Each ticker serves those of its own ticks."""
-    text, media_type = request.app.state.scrape(request.headers.get("accept", ""))
+    from ticker.metrics import exposition  # not before it is needed, because its library is an extra
+
+    text, media_type = exposition.text(request.app.state.servers.figures(), request.headers.get("accept", ""))
     return Response(text, media_type=media_type)
 
 

@@ -1,16 +1,21 @@
-"""Gives handlers the settings and the database, and hides the values that must not be shown."""
+"""Gives handlers the settings and the database, hides values that must not be shown, and turns answers into JSON."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from starlette.requests import Request
 
+from ticker.db.connections import Connection
+from ticker.db.pool import Pool
 from ticker.errors import Unavailable
 from ticker.read import explain, formatting, health, overview
 from ticker.read.entries import JournalEntry
+from ticker.read.health import POSTGRESQL, CircuitBreaker, Health
 from ticker.read.journal import Drops
+from ticker.read.overview import Overview
+from ticker.read.owners import OwnerStatus
 from ticker.read.pauses import list_pauses
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
@@ -18,26 +23,54 @@ from ticker.settings import Settings
 from ticker.tasks.fields import Task
 from ticker.tasks.pauses import Pause
 from ticker.web.access import Access
-from ticker.web.database import Database
 
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
 OF_TASKS = ("kwargs", "cursor", "metadata")
 OF_RUNS = ("item", "result", "output", "error_output", "traceback")
 """The fields that TICKER_HIDE_ARGS hides: the arguments of functions, and what they return, print and raise."""
+HIDES = (Task, RunRecord, FullRun, JournalEntry, Drops, Why, Overview)
+"""What has such a field, or has a row with one."""
+
+
+class Database:
+    """The database that DATABASE_URL names. Connects at the first request, but not while `breaker` knows that the database
+    hangs."""
+
+    def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:
+        self._pool = Pool(settings.require_database(), name="ticker-web")
+        self._breaker = breaker
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yields a connection that plans each statement for its own parameters, as most filters of a list are unset."""
+        with self._breaker.asking(POSTGRESQL), self._pool.connection() as connection:
+            connection.prepares_after = None
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yields a connection within a transaction."""
+        with self._breaker.asking(POSTGRESQL), self._pool.connection() as connection, connection.transaction():
+            yield connection
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One application, as a request sees it. Methods named `..._data` return data for JSON; hidden values are null."""
+    """One application, as a request sees it.
+
+    `root` is the address under which the paths of a request begin. `by` is the name under which a change is recorded."""
 
     settings: Settings
     database: Database
     access: Access
-    breaker: health.CircuitBreaker
+    breaker: CircuitBreaker
     root: str = ""
-    """The address under which the paths of a request begin."""
+    by: str = ""
 
-    def look(self) -> health.Health:
+    def look(self) -> Health:
         """Returns the health. Does not wait for a server that has just kept another request waiting."""
         return health.look(self.settings, breaker=self.breaker)
 
@@ -47,58 +80,56 @@ class Site:
             return list_pauses(db)
         return []
 
-    def task_data(self, db: Any, task: Task) -> dict[str, Any]:
-        return self.tasks_data(db, [task])[0]
-
-    def tasks_data(self, db: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
-        ends = overview.last_ends(db, tasks)
-        if self.settings.hide_args:
-            ends = {id_: replace(run, result=None) for id_, run in ends.items()}
-        return [self._shown(formatting.task_data(task, ends), OF_TASKS) for task in tasks]
-
-    def run_data(self, run: RunRecord) -> dict[str, Any]:
-        return self._shown(formatting.run_data(run), OF_RUNS)
-
-    def full_run_data(self, full: FullRun) -> dict[str, Any]:
-        texts = {"output": full.output, "error_output": full.error_output}
-        others = {"attempts": full.attempts, "made": full.pieces}
-        return self._shown(formatting.run_data(full.run) | texts, OF_RUNS) | {
-            name: [self.run_data(run) for run in runs] for name, runs in others.items()
-        }
-
-    def shown(self, full: FullRun) -> FullRun:
-        """Returns the run for a screen, with hidden values empty."""
+    def hide(self, value: Any) -> Any:
+        """Returns the value, or a copy in which hidden values are None."""
         if not self.settings.hide_args:
-            return full
-        bare = [replace(run, item=None, result=None, traceback="") for run in (full.run, *full.attempts, *full.pieces)]
-        attempts = len(full.attempts) + 1
-        return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]), full.next)
+            return value
+        match value:
+            case Mapping():
+                return {name: self.hide(one) for name, one in value.items()}
+            case list() | tuple():
+                return [self.hide(one) for one in value]
+        if not isinstance(value, HIDES):
+            return value
+        hidden = OF_TASKS if isinstance(value, Task) else OF_RUNS
+        shown = {name: None if name in hidden else self.hide(one) for name, one in _fields(value)}
+        if isinstance(value, JournalEntry) and value.run:
+            shown["words"] = without_piece(value.words, value.run)
+        return replace(value, **shown)
 
-    def words(self, line: JournalEntry) -> str:
-        """Returns the words of a line for a screen."""
-        return without_piece(line.words, line.run) if self.settings.hide_args and line.run else line.words
+    def data(self, db: Any, value: Any) -> Any:
+        """Returns an answer as JSON data, with the fields that are derived. Hidden values are null."""
+        return self._data(db, self.hide(value))
 
-    def line_data(self, line: JournalEntry) -> dict[str, Any]:
-        data = formatting.line_data(line)
-        if line.run is not None:
-            data |= {"run": self.run_data(line.run), "words": self.words(line)}
-        return data
+    def _data(self, db: Any, value: Any) -> Any:
+        match value:
+            case Task():
+                return self._tasks(db, [value])[0]
+            case [Task(), *_]:
+                return self._tasks(db, value)
+            case Mapping():
+                return {name: self._data(db, one) for name, one in value.items()}
+            case list() | tuple():
+                return [self._data(db, one) for one in value]
+            case RunRecord():
+                return formatting.run_data(value)
+            case JournalEntry():
+                return formatting.line_data(value)
+            case FullRun():
+                texts = {"output": value.output, "error_output": value.error_output}
+                runs = {"attempts": value.attempts, "made": value.pieces}
+                return formatting.run_data(value.run) | self._data(db, texts | runs) | {"next": _text(value.next)}
+            case OwnerStatus():
+                return formatting.plain_data(value) | {"owner": value.owner}
+            case Health():
+                return health.data(value)
+            case Drops() | Why():
+                return {name: self._data(db, one) for name, one in _fields(value)}
+        return formatting.plain_data(value)
 
-    def drops_data(self, counted: Iterable[Drops]) -> list[dict[str, Any]]:
-        return [
-            {**formatting.plain_data(drops), "example": drops.example and self.line_data(drops.example)}
-            for drops in counted
-        ]
-
-    def why_data(self, db: Any, why: Why) -> dict[str, Any]:
-        return {
-            "task_id": why.task_id, "task": None if why.task is None else self.task_data(db, why.task),
-            "now": formatting.plain_data(why.now), "at": formatting.plain_data(why.at),
-            "lines": [self.line_data(line) for line in why.lines], "then": list(why.then), "next": list(why.next),
-        }  # fmt: skip
-
-    def _shown(self, data: dict[str, Any], hidden: Iterable[str]) -> dict[str, Any]:
-        return data | {name: None for name in hidden if name in data} if self.settings.hide_args else data
+    def _tasks(self, db: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+        ends = {id_: self.hide(run) for id_, run in overview.last_ends(db, tasks).items()}
+        return [formatting.task_data(task, ends) for task in tasks]
 
 
 def without_piece(words: str, run: RunRecord) -> str:
@@ -106,5 +137,14 @@ def without_piece(words: str, run: RunRecord) -> str:
     return words.replace(f"piece {explain.item(run)} of run", "a piece of run", 1)
 
 
-def site(request: Request) -> Site:
-    return replace(cast(Site, request.app.state.site), root=request.scope.get("root_path", ""))
+def site(request: Request, by: str) -> Site:
+    """Returns the application as this request sees it."""
+    return replace(cast(Site, request.app.state.site), root=request.scope.get("root_path", ""), by=by)
+
+
+def _fields(row: Any) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(row, field.name)) for field in fields(row))
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ticker.engine.tick import Report
     from ticker.settings import Settings
 
-HERE = "127.0.0.1"
-
 
 @click.command()
 @click.option("--tick", metavar="DURATION", help="Time between two ticks. Defaults to TICKER_TICK, or 30s.")
@@ -69,9 +67,9 @@ def observed(settings: "Settings", host: str | None, port: int | None) -> "Itera
             raise BadInput("--metrics-host", host, "needs a port; add --metrics-port")
         yield None
         return
-    from ticker.metrics import server
+    from ticker.metrics import exposition
 
-    with server.serving(settings, host or HERE, port) as ticks:
+    with exposition.serving(settings, host, port) as ticks:
         yield ticks
 
 

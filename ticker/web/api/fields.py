@@ -1,13 +1,15 @@
-"""Describes what a request may contain, as JSON Schema, and reads times, owners and ids."""
+"""Describes what a request may contain, as JSON Schema, and reads times, owners, ids and bookmarks."""
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, NAME_AT_MOST
+from ticker.read.journal import Key
+from ticker.read.owners import OwnerStatus
 from ticker.schedules import once
 from ticker.tasks import identity
 
@@ -72,3 +74,62 @@ def owner_in(field: str, value: Any) -> identity.Owner:
 def id_in(text: str) -> int | None:
     """Parses an id. Returns None if no row can have it."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None
+
+
+# ---------------------------------------------------------------------------------------- where a page of a list begins
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def bookmark(pattern: str) -> Schema:
+    """Returns the schema of an opaque text. It encodes the end of a page, and the next request passes it back."""
+    return doc("The value of `next` from the previous page.", TEXT, pattern=f"^{pattern}$")
+
+
+_ID = "[1-9][0-9]{0,17}"
+AFTER_ID, BEFORE_KEY, AFTER_OWNER = (
+    bookmark(_ID),
+    bookmark(f"([0-9]{{1,17}})-(run|event)-({_ID})"),
+    bookmark("([01])-(.+)"),
+)
+
+
+def id_after(field: str, text: str) -> int:
+    return int(_matched(AFTER_ID, field, text)[0])
+
+
+def of_key(key: Key) -> str:
+    """Returns the entry's time in microseconds since 1970, its sort and its id, as one string."""
+    at, sort, id_ = key
+    return f"{(at - EPOCH) // MICROSECOND}-{sort}-{id_}"
+
+
+def key_before(field: str, text: str) -> Key:
+    at, sort, id_ = _matched(BEFORE_KEY, field, text).groups()
+    return EPOCH + int(at) * MICROSECOND, sort, int(id_)
+
+
+def of_owner(owner: OwnerStatus) -> str:
+    """Returns whether the owner is in trouble, and its name, as one string."""
+    return f"{int(owner.in_trouble)}-{owner.owner}"
+
+
+def owner_after(field: str, text: str) -> OwnerStatus:
+    """Returns the last owner of the previous page, with only the fields that the list needs."""
+    in_trouble, owner = _matched(AFTER_OWNER, field, text).groups()
+    who = owner_in(field, owner)
+    return OwnerStatus(who.type, who.id, 1, int(in_trouble), 0, 0, 0, None, None)
+
+
+def _matched(schema: Schema, field: str, text: str) -> re.Match[str]:
+    if match := re.fullmatch(schema["pattern"], text):
+        return match
+    raise BadInput(field, text, "does not continue this list; pass the value of `next` from its previous page")
+
+
+READ = {
+    INSTANT["format"]: instant_in, OWNER["pattern"]: owner_in, AFTER_ID["pattern"]: id_after,
+    BEFORE_KEY["pattern"]: key_before, AFTER_OWNER["pattern"]: owner_after,
+}  # fmt: skip
+"""The parsers of texts, by format or pattern."""

@@ -10,48 +10,58 @@ from ticker.read.entries import JournalEntry
 from ticker.read.journal import GROUPS, Drops, Page
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.registration import stops
-from ticker.web.api import bookmarks
-from ticker.web.api.fields import ID, NAME, OWNER, TIME, WHOLE, body, doc, limit, one_of
+from ticker.web.api.fields import (
+    AFTER_ID,
+    BEFORE_KEY,
+    ID,
+    NAME,
+    OWNER,
+    TIME,
+    WHOLE,
+    body,
+    doc,
+    limit,
+    of_key,
+    one_of,
+)
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
-from ticker.web.api.tasks import BY
 from ticker.web.site import Site
 
 MADE = 100  # pieces
 GROUPED = 20
 
 
-def list_runs(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
+def list_runs(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Lists runs and drops that have ended, newest first, including those of deleted tasks."""
     page = ended(db, **wanted, events=False)
-    return {"runs": [site.run_data(line.run) for line in page.lines if line.run], "next": following(page)}
+    return {"runs": [line.run for line in page.lines], "next": following(page)}
 
 
-def journal(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
+def journal(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Lists runs and drops with their explanations, together with the events of tasks, such as pauses and failures."""
     page = ended(db, **wanted, events=True)
-    return {"lines": [site.line_data(line) for line in page.lines], "next": following(page)}
+    return {"lines": page.lines, "next": following(page)}
 
 
-def read_run(site: Site, db: Any, run: int, *, limit: int, after: int = 0) -> dict[str, Any]:
+def read_run(_: Site, db: Any, run: int, *, limit: int, after: int = 0) -> FullRun:
     """Returns one run or drop in full: its output, its attempts, and the pieces that it made, page by page."""
-    full = tasks.get_run(db, run, pieces=limit, after=after)
-    return {**site.full_run_data(full), "next": None if full.next is None else str(full.next)}
+    return tasks.get_run(db, run, pieces=limit, after=after)
 
 
-def stop_run(site: Site, db: Any, run: int, *, by: str = BY) -> dict[str, Any]:
+def stop_run(here: Site, db: Any, run: int, *, by: str | None = None) -> RunRecord:
     """Asks to stop a run that has not ended. A tick carries out the request; the answer is the run as it is now.
 
     An active run ends as `interrupted`, with the reason `stopped by NAME`. A run that has not started is dropped.
     Answers 422 if the run has ended.
     """
-    stops.stop(db, run, by=by)
-    return site.run_data(tasks.get_run(db, run, pieces=1).run)
+    stops.stop(db, run, by=by or here.by)
+    return tasks.get_run(db, run, pieces=1).run
 
 
-def count_drops(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
+def count_drops(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Counts drops by a common property, largest groups first, with the newest drop of each as an example."""
-    return {"drops": site.drops_data(read_journal.drops(db, **wanted))}
+    return {"drops": read_journal.drops(db, **wanted)}
 
 
 def ended(
@@ -63,7 +73,7 @@ def ended(
 
 
 def following(page: Page) -> str | None:
-    return bookmarks.of_key(page.next) if page.next else None
+    return of_key(page.next) if page.next else None
 
 
 RUN = {"id": doc("The run's id.", WHOLE, minimum=1)}
@@ -75,7 +85,7 @@ FILTERS = {
     "owner_type": doc("Entries of all owners of this type.", NAME),
     "outcome": doc("Entries with this outcome.", one_of(*Outcome)),
     "reason": doc("Drops with this reason.", one_of(*Reason)),
-    "since": SINCE, "until": UNTIL, "before": bookmarks.KEY, "limit": limit(),
+    "since": SINCE, "until": UNTIL, "before": BEFORE_KEY, "limit": limit(),
 }  # fmt: skip
 COUNTED = {
     "by": doc("The property by which drops are grouped.", one_of(*GROUPS)),
@@ -84,7 +94,7 @@ COUNTED = {
     "limit": limit(GROUPED),
 }
 STOP = body({"by": doc("The name of the user who stops it.", NAME)})
-PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "The maximum number of pieces.")}
+PIECES = {"after": AFTER_ID, "limit": limit(MADE, "The maximum number of pieces.")}
 
 OPERATIONS = (
     Operation("GET", "/runs", list_runs, {200: object_of(runs=list[RunRecord], next=str | None)}, query=FILTERS),

@@ -1,7 +1,7 @@
 """Reads the clocks. No other module does.
 
 Decisions use one clock, the database's. `now()` is None in production, and a statement that gets None reads
-`clock_timestamp()`. Tests and replays substitute their own source. `uptime()` only measures how long ago something
+`clock_timestamp()`. Tests substitute their own source. `uptime()` only measures how long ago something
 happened, because the database's clock may have been set since.
 """
 

@@ -341,7 +341,7 @@ def test_a_pipe_and_json_load_no_rich(db, busy):
         "prune",
         "timeline 1",
     ]
-    commands = [*plain, *(f"{words} --json" for words in plain[:-1]), "top", "replay --list"]
+    commands = [*plain, *(f"{words} --json" for words in plain[:-1]), "top"]
     program = f"""
 import sys
 from ticker.cli import main

@@ -17,8 +17,8 @@ HEAD = """\
 `ticker COMMAND --help` prints the same text as this page, which `python -m tests.documents` writes from the code.
 
 A `TASK` is an id or a name. For an owner's task, add `--owner` to the name. Durations are written as `90`, `90s`, `5m`, `1h30m`, `1d` or
-`PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, with stable keys, except `top`,
-`timeline` and `replay`.
+`PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, with stable keys, except `top` and
+`timeline`.
 
 | exit code | meaning |
 |---|---|
@@ -38,7 +38,6 @@ PAGES = {
     "limit": "../guides/limits.md",
     "limits": "../guides/limits.md",
     "notify": "../guides/notifications.md",
-    "replay": "../guides/replay.md",
     "web": "../operations/page.md",
     "prune": "../guides/retention.md",
     "spread": "../operations/scale.md#spreading-tasks",

@@ -25,10 +25,10 @@ from ticker.engine.retries import Backoff
 from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import inspect
 from ticker.read.past import past
-from ticker.replay import event, table
 from ticker.schedules import calendar, cron, kinds, once, zones
 from ticker.settings import Settings
 from ticker.tasks import checks, identity, preview
+from ticker.testing import table
 from ticker.web import access
 from ticker.web.api import fields
 from ticker.web.pages import forms, screen
@@ -38,16 +38,12 @@ from wrappers.rq import corrupt_jobs, poison, signed_worker
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ZONE = ZoneInfo("Europe/Berlin")
 KEY = "a key of enough length"
-TABLE = """Interval 60 s, tolerance 5 s, tick every 30 s.
-
-## 1. mine
-| at | event | next_run | last_run | checked |
-|---|---|---|---|---|
-| 00:00 | initial state | 00:30 | - | - |
-| 00:30 | tick enqueues A1 | 01:30 | - | - |
-| 00:31 | A1 begins | 01:30 | 00:31 | 00:31 |
-| 00:35.5 | A1 ends | 01:30 | 00:31 | - |
-"""
+EVENTS = (
+    "tick enqueues M1, A2 and A1 is dropped: expired",
+    "A1 is forced to end",
+    "A1 is dropped: too_early",
+    "run now",
+)
 FIELDS = (
     "data",
     "created_at",
@@ -109,9 +105,8 @@ TEXTS: dict[str, Reader] = {
     "a form's zone": (lambda text: forms.scheduled("0 9 * * *", text), ("Europe/Berlin",)),
     "JSON": (lambda text: checks.json_object("kwargs", checks.json_value("kwargs", text)), ('{"a": [1.5e3, "\\u0000", null]}', "[" * 999)),
     "systemd's watchdog": (lambda text: systemd.half_of_watchdog({"WATCHDOG_USEC": text}), ("30000000", "0", "²")),
-    "an event of a replay": (lambda text: event.read_event("line", text), tuple(TABLE.split("|"))),
-    "a time of a replay": (lambda text: event.read_time("line", text), ("01:30.5", "99999:59:59.999")),
-    "a replay": (table.read, (TABLE, *(line + "\n" for line in TABLE.splitlines()))),
+    "event of a table": (lambda text: [*table.read([("01:30", text)])], EVENTS),
+    "time of a table": (lambda text: [*table.read([(text, "run now", text)])], ("01:30.5", "99999:59:59.999")),
 }  # fmt: skip
 TEXTS |= {
     f"a form's {one.name}": (partial(forms.value_of, one), ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES))

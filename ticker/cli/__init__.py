@@ -50,7 +50,6 @@ COMMANDS = {
     "owners": ("tasks.owners:owners", "List owners with their task counts."),
     "prune": ("database.prune:prune", "Delete old records of runs, drops and events."),
     "spread": ("tasks.spread:spread", "Give each interval task its own phase within its interval."),
-    "replay": ("processes.replay:replay", "Play timing tables and report the lines that differ."),
     "web": ("processes.web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
     "demo": ("processes.demo:demo", "Poll simulated mailboxes and show what happens."),
 }

@@ -23,15 +23,13 @@ P = TypeVar("P")
 At = TypeVar("At", datetime, timedelta)
 
 WIDTH, LEFT = 960, 70  # pixels, as are all lengths below
-TOP, HEADED = 34, 82  # from the top of a chart to its first track, without a heading and with one
-ROW, GAP, LETTER = 20, 8, 7.2
+TOP = 34  # from the top of a chart to its first track
+ROW, GAP = 20, 8
+RIGHT = 32  # left free on the right
 AXIS_ABOVE = 11  # to the middle of row -1 of the first track
 FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 AXIS = 'class="tl-axis" stroke="currentColor"'
 TEXT = 'class="tl-text" fill="currentColor"'
-HEADING = 'class="tl-heading" fill="currentColor" font-size="14" font-weight="bold"'
-INK = "#1f2933"  # on paper
-WRONG = 'class="tl-wrong" fill="#ba2525"'
 
 
 class Paint(NamedTuple):
@@ -50,9 +48,7 @@ class Paint(NamedTuple):
 class Mark(Generic[At]):
     """A mark in a track, from `begin` to `end`, which may be equal. `kind` names its paint.
 
-    Pointing at the mark shows `words`. Its `name` is drawn inside the mark, or after it if there is no room, and in red
-    if the mark `is_wrong`. `goes_on` means that it has not ended yet. `line` is the number of the file's line that the
-    mark shows.
+    Pointing at the mark shows `words`. `goes_on` means that it has not ended yet.
     """
 
     kind: str
@@ -60,16 +56,13 @@ class Mark(Generic[At]):
     end: At
     words: str = ""
     goes_on: bool = False
-    name: str = ""
-    is_wrong: bool = False
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chart(Generic[At]):
     """Tracks below a time axis. Each mark has its row in the track; row -1 of the first track is the axis.
 
-    `now` is an instant and its text, drawn as a dashed line. `sentences` are drawn below the tracks, in red.
+    `now` is an instant and its text, drawn as a dashed line.
     """
 
     begin: At
@@ -77,31 +70,25 @@ class Chart(Generic[At]):
     labels: Sequence[tuple[At, str]]
     tracks: Mapping[str, Sequence[tuple[int, Mark[At]]]]
     now: tuple[At, str] | None = None
-    heading: str = ""
-    sentences: Sequence[str] = ()
-    right: int = 32  # pixels left free on the right
 
     def x(self, at: At) -> float:
         """Returns the x position of an instant. Instants outside the axis are moved to its edge."""
         part = min(max((at - self.begin) / (self.end - self.begin), 0), 1)
-        return round(LEFT + part * (WIDTH - LEFT - self.right), 1)
+        return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
 
     def draw(self, paints: Mapping[str, Paint], top: int) -> tuple[list[str], int]:
         """Returns the elements, and the y position at which the next chart may begin."""
-        drawn = [f'<text {HEADING} x="{GAP}" y="{top + 36}">{safe(self.heading)}</text>'] if self.heading else []
-        first = bottom = top + (HEADED if self.heading else TOP)
+        drawn: list[str] = []
+        first = bottom = top + TOP
         for name, marks in self.tracks.items():
             drawn.append(f'<text {TEXT} x="{GAP}" y="{bottom + 14}">{name}</text>')
             drawn += [self._mark(mark, paints[mark.kind], bottom + row * ROW) for row, mark in marks]
             bottom += ROW * (1 + max((row for row, _ in marks), default=0)) + GAP
         drawn[:0] = self._axis(first - AXIS_ABOVE, bottom)
-        for sentence in self.sentences:
-            bottom += ROW
-            drawn.append(f'<text {WRONG} x="{LEFT}" y="{bottom - GAP}">{safe(sentence)}</text>')
         return drawn, bottom
 
     def _axis(self, top: int, bottom: int) -> Iterator[str]:
-        yield f'<path {AXIS} d="M{LEFT} {top}H{WIDTH - self.right}"/>'
+        yield f'<path {AXIS} d="M{LEFT} {top}H{WIDTH - RIGHT}"/>'
         for at, words in self.labels:
             x = self.x(at)
             yield f'<path {AXIS} opacity="0.2" d="M{x} {top}V{bottom}"/>'
@@ -112,20 +99,14 @@ class Chart(Generic[At]):
 
     def _mark(self, mark: Mark[At], paint: Paint, top: int) -> str:
         left, right = self.x(mark.begin), self.x(mark.end)
-        line = "" if mark.line is None else f' data-line="{mark.line}"'
         words = f"<title>{safe(mark.words)}</title>" if mark.words else ""
         sign = paint.sign or (">" if mark.goes_on and paint.shape == "bar" else "")
-        x = left + 7 if mark.name and LETTER * len(mark.name) + 14 <= right - left else max(right, left + 2) + 5
-        text = f'<text {WRONG if mark.is_wrong else TEXT} x="{x:.1f}" y="{top + 14}">{safe(mark.name or sign)}</text>'
-        shape = _shape(paint.shape, left, right, top)
-        return f"<g{line} {paint.attributes}>{words}{shape}</g>{text if mark.name or sign else ''}"
+        text = f'<text {TEXT} x="{max(right, left + 2) + 5:.1f}" y="{top + 14}">{safe(sign)}</text>' if sign else ""
+        return f"<g {paint.attributes}>{words}{_shape(paint.shape, left, right, top)}</g>{text}"
 
 
-def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: str = "", paper: str = "") -> str:
-    """Returns all charts, one below the other, and the legend.
-
-    `paper` is the colour of the background, on which the picture is dark. Without it, the picture has the page's colours.
-    """
+def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: str = "") -> str:
+    """Returns all charts, one below the other, and the legend, in the colours of the page."""
     body: list[str] = []
     height = 0
     for chart in charts:
@@ -133,11 +114,9 @@ def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: 
         body += drawn
     height += ROW
     body += _legend([paint for paint in paints.values() if paint.legend], height - 6)
-    colours = f' color="{INK}"' if paper else ""
     size = f'class="tl" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {FONT}{colours}>'
-    ground = f'<rect width="100%" height="100%" fill="{paper}"/>' if paper else ""
-    return "\n".join([f"{head}<title>{safe(title)}</title>{ground}", *body, "</svg>", ""])
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {FONT}>'
+    return "\n".join([f"{head}<title>{safe(title)}</title>", *body, "</svg>", ""])
 
 
 def _shape(shape: str, left: float, right: float, top: int) -> str:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ticker.testing.isolation import Servers, servers
     from ticker.testing.kit import Kit
+    from ticker.testing.table import replay
 
-__all__ = ["Kit", "Servers", "servers"]
+__all__ = ["Kit", "Servers", "servers", "replay"]
 
-_HOME = {"Kit": "kit", "Servers": "isolation", "servers": "isolation"}
+_HOME = {"Kit": "kit", "Servers": "isolation", "servers": "isolation", "replay": "table"}
 
 
 def __getattr__(name: str) -> Any:

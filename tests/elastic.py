@@ -80,5 +80,5 @@ def kept_pace(now: int | None, every: int, most: int | None) -> int | None:
 
 def soonest_due(last_run: datetime, every: int, tolerance: int) -> datetime:
     """Returns the first time at which an interval task is due after its last start, as the rule of that name."""
-    ahead = timing.horizon(timing.LONGEST_LOOK_AHEAD, tolerance)
+    ahead = timing.horizon(timing.LOOK_AHEAD, tolerance)
     return timing.earliest_start(last_run, every, tolerance) + timing.span(ahead)

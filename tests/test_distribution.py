@@ -66,7 +66,9 @@ def test_what_is_built_works_outside_the_repository(tmp_path, uv, packages, kind
     assert files(Path(installed).parent.parent) == files(ROOT) and tmp_path in Path(installed).parents
     for command in ([], ["demo"], ["run"], ["worker"], ["web"]):
         assert run(programs / "ticker", *command, "--help", cwd=tmp_path).startswith("Usage: ticker")
-    assert run(programs / "ticker", "db", "sql", cwd=tmp_path).startswith('CREATE SCHEMA IF NOT EXISTS "ticker";')
+    assert run(programs / "ticker", "db", "upgrade", "--sql", cwd=tmp_path).startswith(
+        'CREATE SCHEMA IF NOT EXISTS "ticker";'
+    )
     write(tmp_path, **TESTS)
     for project in ("foreign", "own"):
         assert "1 passed" in run(programs / "python", "-m", "pytest", "-q", cwd=tmp_path / project)

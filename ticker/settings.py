@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from ticker.engine.timing import LONGEST_LOOK_AHEAD, WAITING_JOBS
+from ticker.engine.timing import WAITING_JOBS
 from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
@@ -58,7 +58,6 @@ class Settings:
     redis_url: str = field(default="", repr=False)
     schema: str = "ticker"
     tick_ms: int = 30 * SECOND
-    look_ahead_ms: int = 1 * SECOND
     batch: int = 1000
     queue_depth: Mapping[str, int] = field(default_factory=dict)
     result_ttl: int = 0
@@ -66,7 +65,6 @@ class Settings:
     hard_limit: str = "auto"
     tasks: tuple[str, ...] = ()
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
-    clock_difference_ms: int = 1 * HOUR
     wake: bool = False
     output: str = "keep"
     log: str = "text"
@@ -86,7 +84,6 @@ class Settings:
     environment: str = ""
     listen_url: str = field(default="", repr=False)
     prepared_statements: str = "auto"
-    keep_minutes_ms: int = 30 * DAY
     strict_owners: bool = False
     waiting_jobs: int = WAITING_JOBS
     otel: bool = False
@@ -151,9 +148,6 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             schema=schema_name("TICKER_SCHEMA", environ.get("TICKER_SCHEMA", "ticker")),
             environment=environment_name("TICKER_ENVIRONMENT", environ.get("TICKER_ENVIRONMENT", "")),
             tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
-            look_ahead_ms=milliseconds(
-                "TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=LONGEST_LOOK_AHEAD
-            ),
             batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
             queue_depth=queue_depth("TICKER_QUEUE_DEPTH", environ.get("TICKER_QUEUE_DEPTH", "")),
             result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, LONGEST // SECOND),
@@ -161,12 +155,6 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
             tasks=modules(environ.get("TICKER_TASKS", "")),
             signing_keys=keys("TICKER_SIGNING_KEY", environ.get("TICKER_SIGNING_KEY", "")),
-            clock_difference_ms=milliseconds(
-                "TICKER_CLOCK_DIFFERENCE",
-                environ.get("TICKER_CLOCK_DIFFERENCE", "1h"),
-                least=SECOND,
-                most=100 * LONGEST,
-            ),
             wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
             output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
             log=_one_of(environ, "TICKER_LOG", ("text", "json")),
@@ -185,9 +173,6 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
             listen_url=environ.get("TICKER_LISTEN_URL", ""),
             prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on", "off")),
-            keep_minutes_ms=milliseconds(
-                "TICKER_KEEP_MINUTES", environ.get("TICKER_KEEP_MINUTES", "30d"), least=DAY, most=10 * LONGEST
-            ),
             waiting_jobs=_whole(environ, "TICKER_WAITING_JOBS", WAITING_JOBS, 1, 1000),
             strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
             otel=_with_otel(_one_of(environ, "TICKER_OTEL", ("off", "on")) == "on"),

@@ -32,10 +32,6 @@ WRONG = [
     ({"TICKER_BATCH": "2" * 400}, sentence("errors.field_and_value", field="TICKER_BATCH", value="'2222")),
     ({"TICKER_SCHEMA": "a\x1b[31m"}, sentence("errors.is_no_schema_name", field="TICKER_SCHEMA", value="'a\\x1b[31m'")),
     (
-        {"TICKER_CLOCK_DIFFERENCE": "0"},
-        sentence("errors.under_the_limit", field="TICKER_CLOCK_DIFFERENCE", value="'0'", limit="1s"),
-    ),
-    (
         {"DATABASE_URL": f"mysql://u:{SECRET}@h/x"},
         sentence("errors.no_postgresql_url", setting="DATABASE_URL", value="'mysql://…'"),
     ),
@@ -77,7 +73,7 @@ def test_with_both_servers_absent_a_real_process_ends_so_too(name: str) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(["TICKER_TICK", "TICKER_BATCH", "TICKER_SCHEMA", "TICKER_RESULT_TTL", "TICKER_HARD_LIMIT",
-                         "TICKER_LOOK_AHEAD", "TICKER_CLOCK_DIFFERENCE", "TICKER_TASKS", "DATABASE_URL", "REDIS_URL"]),
+                         "TICKER_TASKS", "DATABASE_URL", "REDIS_URL"]),
         ANY_TEXT | st.sampled_from(["postgresql://u:p@h/x", "redis://h", "unix:///s", "0", "1s"]),
     )
 )  # fmt: skip

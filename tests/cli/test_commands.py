@@ -18,7 +18,7 @@ from tests.harness import command as ticker
 from tests.running import ROOT, until
 from tests.sentences import sentence
 from ticker import owners
-from ticker.cli import main, render
+from ticker.cli import GROUPS, main, render
 from ticker.db.connections import connect
 from ticker.read import tasks as read_tasks
 from ticker.settings import psycopg_url
@@ -72,7 +72,7 @@ def test_add_registers_a_task_and_prints_it():
     assert warning == sentence(
         "warnings.unknown_owner_type", type="'mail_channels'", near="", external='owners.external("mail_channels")'
     )
-    assert answer("show", "inbox", "--owner", "mail_channels:5") == {**task, "warnings": []}
+    assert answer("list", "inbox", "--owner", "mail_channels:5") == {**task, "warnings": []}
 
 
 def test_all_times_are_utc_with_a_z():
@@ -216,14 +216,14 @@ def test_colour_is_for_terminals_and_not_with_no_color(db, monkeypatch):
 def test_what_a_hand_has_written_cannot_drive_the_terminal(db):
     ticker("add", "f", "--every", "1m")
     db.execute("UPDATE ticker.tasks SET subject = %s", ["\x1b]0;owned\x07\n[red]"])
-    assert "subject    \\x1b]0;owned\\x07\\n[red]" in ticker("show", "f")[0]
+    assert "subject    \\x1b]0;owned\\x07\\n[red]" in ticker("list", "f")[0]
 
 
 @pytest.mark.slow
 def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
     ticker("add", "f", "--owner", "a:1", "--every", "1m")
-    assert refused("show", "77", code=1) == sentence("errors.unknown_task", task=77)
-    assert refused("show", "f", code=1) == sentence(
+    assert refused("list", "77", code=1) == sentence("errors.unknown_task", task=77)
+    assert refused("list", "f", code=1) == sentence(
         "errors.unknown_task_without_owner", task="'f'", remedy="--owner type:id"
     )
     assert refused("edit", "f", "--owner", "a:2", "--disable", code=1) == sentence(
@@ -238,9 +238,9 @@ def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
 def test_what_names_no_task_is_bad_input():
     for command in ("pause", "resume", "run-now", "remove"):
         assert "is missing; pass a task" in refused(command)
-    assert "not an id" in refused("show", "99999999999999999999")
-    assert "not an id" in refused("show", "0")
-    assert "missing argument 'TASK'" in refused("show")
+    assert "not an id" in refused("list", "99999999999999999999")
+    assert "not an id" in refused("list", "0")
+    assert "missing argument 'TASK'" in refused("why")
     assert answer("runs", "--owner", "a:1") == []
 
 
@@ -254,7 +254,7 @@ def test_pause_and_resume(db):
     assert sentence("cli.paused_until", by="ann", until=20).within(ticker("list")[0])
     assert ticker("resume", "--owner", "a:1")[0] == sentence("cli.resumed", task="1 f of a:1")
     assert ticker("resume", "--owner", "a:1")[0] == "nothing was resumed\n"
-    assert answer("show", "1")["paused_by"] is None
+    assert answer("list", "1")["paused_by"] is None
 
 
 def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
@@ -463,21 +463,21 @@ def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
 @pytest.mark.slow
 def test_db_check_lists_problems_before_the_upgrade_and_none_after(monkeypatch):
     monkeypatch.setenv("TICKER_SCHEMA", "other")
-    told = answer("db", "check", code=1)
+    told = answer("db", "upgrade", "--check", code=1)
     assert told["fits"] is False and sentence("errors.run_the_upgrade", remedy="ticker db upgrade").within(
         told["problems"][0]
     )
     assert sentence("errors.run_the_upgrade", remedy="ticker db upgrade").ends(refused("list", code=78))
     assert sentence("cli.schema_is_at", schema="other", revision=0).within(ticker("db", "upgrade")[0])
     ticker("db", "upgrade")
-    assert answer("db", "check") == {"fits": True, "problems": []}
+    assert answer("db", "upgrade", "--check") == {"fits": True, "problems": []}
     assert answer("list") == []
 
 
 @pytest.mark.slow
 def test_db_check_sees_what_a_hand_has_changed(db):
     db.execute("ALTER TABLE ticker.tasks DROP COLUMN subject CASCADE")
-    out, err = ticker("db", "check", code=1)
+    out, err = ticker("db", "upgrade", "--check", code=1)
     assert "subject" in out and sentence("cli.error_schema_does_not_fit", schema="ticker").begins(err)
 
 
@@ -487,24 +487,24 @@ def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
         'CREATE TABLE feeds (id int PRIMARY KEY); CREATE SCHEMA crm; CREATE TABLE crm."Big feeds" (id int PRIMARY KEY)'
     )
     db.execute('INSERT INTO feeds VALUES (1); INSERT INTO crm."Big feeds" VALUES (1)')
-    assert answer("db", "check")["fits"] is True
+    assert answer("db", "upgrade", "--check")["fits"] is True
     for owner in ("feeds:1", "crm.Big feeds:1", "no_table:1", "Feeds:1", "crm.feeds:1"):
         ticker("add", "poll", "--every", "1m", "--owner", owner)
     ticker("add", "poll", "--every", "1m")
-    told = answer("db", "check", code=1)["problems"]
+    told = answer("db", "upgrade", "--check", code=1)["problems"]
     big, small = told
     assert sentence("errors.no_trigger_of_ours", table="crm.Big feeds").begins(big)
     assert sentence("errors.no_trigger_of_ours", table="feeds").begins(small)
     assert 'owners.install(op, "feeds")' in small
     db.execute("\n".join([*owners.triggers("feeds"), *owners.triggers("crm.Big feeds")]))
-    assert answer("db", "check") == {"fits": True, "problems": []}
+    assert answer("db", "upgrade", "--check") == {"fits": True, "problems": []}
     db.execute("DROP TABLE feeds CASCADE; CREATE TABLE feeds (id int PRIMARY KEY)")
-    assert sentence("errors.no_trigger", table="feeds").within(ticker("db", "check", code=1)[0])
+    assert sentence("errors.no_trigger", table="feeds").within(ticker("db", "upgrade", "--check", code=1)[0])
 
 
 def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
     monkeypatch.delenv("DATABASE_URL")
-    out, _ = ticker("db", "sql")
+    out, _ = ticker("db", "upgrade", "--sql")
     assert out.startswith('CREATE SCHEMA IF NOT EXISTS "ticker";') and "CREATE TABLE" in out
 
 
@@ -516,7 +516,7 @@ def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
     [
         ("DATABASE_URL", "", ["list"], sentence("errors.is_not_set", setting="DATABASE_URL")),
         ("DATABASE_URL", "", ["health"], sentence("errors.is_not_set", setting="DATABASE_URL")),
-        ("DATABASE_URL", "mysql://me:geheim@host/name", ["show", "f"], sentence("errors.about", field="DATABASE_URL")),
+        ("DATABASE_URL", "mysql://me:geheim@host/name", ["list", "f"], sentence("errors.about", field="DATABASE_URL")),
         (
             "DATABASE_URL",
             "postgresql://me:ge%zzheim@host/name",
@@ -532,7 +532,7 @@ def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
         (
             "DATABASE_URL",
             "postgresql://me@/name?host=/nowhere",
-            ["db", "check"],
+            ["db", "upgrade", "--check"],
             sentence("errors.database_unavailable", setting="DATABASE_URL"),
         ),
         (
@@ -563,9 +563,6 @@ def test_a_wrong_setting_or_an_absent_server_is_78_and_one_sentence(monkeypatch,
 def test_a_wrong_option_of_run_is_bad_input_even_beside_a_right_setting():
     assert sentence("errors.under_the_limit", field="--tick", value="'0'", limit="100ms").within(
         refused("run", "--tick", "0")
-    )
-    assert sentence("errors.over_the_limit", field="--look-ahead", value="'1h'", limit="10s").within(
-        refused("run", "--look-ahead", "1h")
     )
     assert sentence("errors.no_whole_number", field="--batch", value="'-1'").within(refused("run", "--batch", "-1"))
 
@@ -600,7 +597,7 @@ def test_an_interrupt_is_quiet(monkeypatch):
 
 def test_an_unknown_command_is_bad_input_and_none_at_all_shows_the_help():
     assert refused("bo\ngus") == sentence("cli.no_such_command_see", command="'bo\\ngus'", remedy="ticker --help")
-    assert "Commands:" in ticker(code=2)[1]
+    assert "Processes:" in ticker(code=2)[1]
 
 
 def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
@@ -657,9 +654,25 @@ def test_a_ticker_runs_in_a_folder_that_was_removed(database_url, monkeypatch, t
 
 
 def test_no_summary_is_cut_at_80_columns():
-    for group in ("", "db"):
+    for group, title in (("", "Processes:"), ("db", "Commands:")):
         shown = CliRunner().invoke(main, [*group.split(), "--help"], terminal_width=80).output
-        assert "..." not in shown.partition("Commands:")[2] != ""
+        assert "..." not in shown.partition(title)[2] != ""
+
+
+def test_the_help_lists_each_command_once_under_a_title():
+    shown = CliRunner().invoke(main, ["--help"]).output.partition("Processes:")[2]
+    assert re.findall(r"^  ([a-z-]+) ", shown, flags=re.MULTILINE) == [*main.commands]
+    assert re.findall(r"^(\S.*):$", shown, flags=re.MULTILINE) == [*GROUPS][1:]
+
+
+@pytest.mark.parametrize("words", [("--watch",), ("--queue", "polling"), ("--state", "late")])
+def test_a_task_is_shown_without_filters(words):
+    assert sentence("cli.one_task_without_filters").within(refused("list", "1", *words))
+
+
+@pytest.mark.parametrize("words", [("--check", "--sql"), ("--json",), ("--sql", "--json")])
+def test_tables_are_upgraded_checked_or_printed(words):
+    assert "give --check" in refused("db", "upgrade", *words)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`ticker why | journal | drops` and `ticker runs --id`: what they print, and how a journal goes on."""
+"""`ticker why` and `ticker runs` with `--journal`, `--drops-by` and `--id`: what they print, and how a journal goes on."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_why_of_what_was_never_there_or_ahead_is_a_sentence(drop):
 def test_why_of_a_deleted_owners_task_leads_to_what_is_kept_of_it(drop):
     said = refused("why", "mail.fetch", "--owner", "mail_channels:6", code=1)
     assert sentence("errors.unknown_task_of_owner", task="'mail.fetch'", owner="mail_channels:6").begins(said)
-    assert said.endswith("ticker journal --owner mail_channels:6")
+    assert said.endswith("ticker runs --journal --owner mail_channels:6")
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_what_a_function_has_said_cannot_drive_the_terminal(db, drop):
     db.execute("UPDATE ticker.runs SET outcome = 'failed', reason = %s, output = %s, traceback = %s",
                ["\x1b]0;owned\x07\nA", "\x1b[31mred\x1b[0m\nsecond", "\x9b2J"])  # fmt: skip
     db.execute("INSERT INTO ticker.events (task_id, what, by, words) VALUES (1, 'paused', 'ticker', E'\\x1b[2Jgone')")
-    for command in (["why", "1"], ["journal"], ["runs", "--id", "1"], ["journal", "--json"]):
+    for command in (["why", "1"], ["runs", "--journal"], ["runs", "--id", "1"], ["runs", "--journal", "--json"]):
         out = ticker(*command)[0]
         assert not {c for c in out if not c.isprintable()} - {"\n"}, command
     assert "\\x1b[31mred" in ticker("runs", "--id", "1")[0] and "\\x1b[2Jgone" in ticker("why", "1")[0]
@@ -137,41 +137,41 @@ def test_what_is_no_time_is_refused(text):
 @pytest.mark.slow
 def test_the_journal_prints_one_line_each_with_its_task(db, drop):
     ticker("pause", "1", "--by", "anna", "--reason", "moving")
-    head, first, second = lines("journal")
+    head, first, second = lines("runs", "--journal")
     assert head == sentence("cli.journal_heading")
     before = "2026-03-01 12:02:03 dropped 1 mail.fetch mail_channels:5 "
     assert first.startswith(before) and first.endswith(" 1") and first[len(before) : -2] == SENTENCE
     assert second.endswith(" paused 1 mail.fetch mail_channels:5 by anna: moving")
-    assert lines("journal", "--reason", "gone") == ["nothing was recorded"]
-    assert lines("journal", "--since", "1h")[1:] == [second]
+    assert lines("runs", "--journal", "--reason", "gone") == ["nothing was recorded"]
+    assert lines("runs", "--journal", "--since", "1h")[1:] == [second]
     for words in (
-        ["--task", "1"],
+        ["1"],
         ["--owner", "mail_channels:5"],
-        ["--task", "mail.fetch", "--owner", "mail_channels:5"],
+        ["mail.fetch", "--owner", "mail_channels:5"],
     ):
-        assert lines("journal", *words)[1:] == [first, second]
-    assert lines("journal", "--outcome", "dropped", "--owner-type", "mail_channels")[1:] == [first]
+        assert lines("runs", "--journal", *words)[1:] == [first, second]
+    assert lines("runs", "--journal", "--outcome", "dropped", "--owner-type", "mail_channels")[1:] == [first]
 
 
 def test_the_journal_as_json_is_one_document_per_line(db, drop):
     ticker("pause", "1", "--by", "anna")
-    first, second = [json.loads(line) for line in ticker("journal", "--json")[0].splitlines()]
+    first, second = [json.loads(line) for line in ticker("runs", "--journal", "--json")[0].splitlines()]
     assert set(first) == set(second) == LINE
     assert (first["run"]["early_ms"], first["event"], second["event"]["by"]) == (27_000, None, "anna")
 
 
 def test_a_journal_of_what_excludes_each_other_is_bad_input():
     assert sentence("errors.stands_beside_an_owner", field="owner_type", value="'a'").within(
-        refused("journal", "--owner", "a:1", "--owner-type", "a")
+        refused("runs", "--journal", "--owner", "a:1", "--owner-type", "a")
     )
-    assert "applies to drops" in refused("journal", "--reason", "gone", "--outcome", "failed")
-    assert sentence("errors.stands_beside_the_id", task=1).within(refused("journal", "--task", "1", "--owner", "a:1"))
+    assert "applies to drops" in refused("runs", "--journal", "--reason", "gone", "--outcome", "failed")
+    assert sentence("errors.stands_beside_the_id", task=1).within(refused("runs", "--journal", "1", "--owner", "a:1"))
 
 
 @contextmanager
 def following(*words):
-    """`ticker journal --follow` as a process; its lines as they come, without buffering."""
-    process = subprocess.Popen([sys.executable, "-m", "ticker", "journal", "--follow", "--json", *words], cwd=ROOT,
+    """`ticker runs --follow` as a process; its lines as they come, without buffering."""
+    process = subprocess.Popen([sys.executable, "-m", "ticker", "runs", "--follow", "--json", *words], cwd=ROOT,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     try:
         yield process
@@ -202,7 +202,7 @@ def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(journal, "new_lines", interrupted)
-    assert ticker("journal", "--follow")[1] == ""
+    assert ticker("runs", "--follow")[1] == ""
 
 
 # ------------------------------------------------------------------------------------------------------------ drops
@@ -211,29 +211,35 @@ def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypa
 def test_drops_are_counted_with_an_example(db, drop):
     dropped(db, 1, "gone", ended_at=NOON)
     dropped(db, 1, "gone", ended_at=NOON)
-    head, first, second = lines("drops")
+    head, first, second = lines("runs", "--drops-by", "reason")
     assert head == sentence("cli.drops_heading")
     assert first == sentence("cli.drops_gone", number=2, newest="2026-03-01 12:02:03", task="1 mail.fetch")
     before = "1 too_early 2026-03-01 12:02:03 1 mail.fetch: "
     assert second.startswith(before) and second.removeprefix(before) == SENTENCE
-    assert [(one["key"], one["count"]) for one in answer("drops", "--by", "owner")] == [("", 2), ("mail_channels:5", 1)]
-    assert lines("drops", "--by", "owner")[1].startswith("2 - ")
-    assert lines("drops", "--since", "1h") == ["no drops"] and answer("drops", "--since", "1h") == []
+    assert [(one["key"], one["count"]) for one in answer("runs", "--drops-by", "owner")] == [
+        ("", 2),
+        ("mail_channels:5", 1),
+    ]
+    assert lines("runs", "--drops-by", "owner")[1].startswith("2 - ")
+    assert (
+        lines("runs", "--drops-by", "reason", "--since", "1h") == ["no drops"]
+        and answer("runs", "--drops-by", "reason", "--since", "1h") == []
+    )
 
 
 def test_a_count_that_is_cut_says_so(db, drop):
     dropped(db, 1, "gone", ended_at=NOON)
-    out, err = ticker("drops", "--limit", "1")
+    out, err = ticker("runs", "--drops-by", "reason", "--limit", "1")
     assert (len(out.splitlines()), err) == (
         2,
         sentence("cli.warning_more_entries", number=1, remedy="--limit, --since and --until"),
     )
-    assert len(answer("drops", "--limit", "1")) == 1
-    assert ticker("drops", "--limit", "10000")[1] == ""
+    assert len(answer("runs", "--drops-by", "reason", "--limit", "1")) == 1
+    assert ticker("runs", "--drops-by", "reason", "--limit", "10000")[1] == ""
 
 
 def test_a_task_and_an_owner_that_exclude_each_other_are_refused(drop):
-    assert refused("journal", "--task", "1", "--owner-type", "feeds") == (
+    assert refused("runs", "--journal", "1", "--owner-type", "feeds") == (
         sentence("errors.does_not_go_with_task", field="owner_type", value="'feeds'", task=1, owner="mail_channels:5")
     )
     assert sentence("errors.needs_no_owner").within(refused("runs", "1", "--owner", "mail_channels:6"))
@@ -269,3 +275,13 @@ def test_one_run_in_full_is_printed_with_what_it_printed(db, drop):
 def test_a_run_that_is_not_there_and_an_id_beside_a_task_are_refused(drop):
     assert refused("runs", "--id", "77", code=1) == sentence("errors.unknown_run", run=77)
     assert sentence("errors.id_names_one_run", field="--id").within(refused("runs", "1", "--id", "1"))
+
+
+@pytest.mark.parametrize("words", [("1",), ("--journal",), ("--follow",), ("--drops-by", "reason"), ("--since", "1h")])
+def test_one_run_is_shown_without_anything_that_lists(words):
+    assert sentence("errors.id_names_one_run", field="--id").within(refused("runs", "--id", "1", *words))
+
+
+@pytest.mark.parametrize("words", [("1",), ("--journal",), ("--follow",), ("--owner", "a:1"), ("--outcome", "lost")])
+def test_drops_are_counted_for_all_tasks(words):
+    assert sentence("cli.drops_of_all_tasks").within(refused("runs", "--drops-by", "task", *words))

@@ -1,4 +1,4 @@
-"""`ticker limit` and `ticker limits`."""
+"""`ticker limit`."""
 
 import re
 
@@ -19,18 +19,18 @@ def test_a_limit_is_declared_listed_and_removed(db):
         == (command("limit", "imap.gmail.com", "--concurrency", "20", "--rate", "300/1m")[0])
     )
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE n = 1")
-    head, row = command("limits")[0].splitlines()
+    head, row = command("limit")[0].splitlines()
     assert re.split(r"\s{2,}", head) == ["key", "limited by", "active", "rate", "free", "held until (UTC)", "due"]
     assert re.split(r"\s{2,}", row) == ["imap.gmail.com", "imap.gmail.com", "1 of 20", "300/1m", "4 of 5", "1"]
     assert sentence("cli.limit_removed", key="imap.gmail.com") == command("limit", "imap.gmail.com", "--remove")[0]
     assert sentence("cli.had_no_limit", key="imap.gmail.com") == command("limit", "imap.gmail.com", "--remove")[0]
-    assert sentence("cli.no_limits") == command("limits")[0]
+    assert sentence("cli.no_limits") == command("limit")[0]
 
 
 def test_a_held_key_shows_until_when_and_how_many_may_be_active_after_it(db):
     ticker.register(db, "poll", every="1m", limits=["a"])
     db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 2")
-    assert re.split(r"\s{2,}", command("limits")[0].splitlines()[1]) == ["a", "(2 allowed)", "2100-01-01 00:00:00", "1"]
+    assert re.split(r"\s{2,}", command("limit")[0].splitlines()[1]) == ["a", "(2 allowed)", "2100-01-01 00:00:00", "1"]
 
 
 def test_a_hold_is_released(db):
@@ -45,7 +45,7 @@ def test_limits_are_printed_as_json(db):
     made = answer("limit", "a*", "--rate", "10/1s", "--burst", "2")
     assert INSTANT.fullmatch(made.pop("updated_at")) and made.pop("by")
     assert made == {"key": "a*", "concurrency": None, "rate": 10, "period_ms": 1000, "burst": 2}
-    [listed] = answer("limits")
+    [listed] = answer("limit")
     assert listed == {"key": "a*", "limited_by": "a*", "concurrency": None, "rate": 10, "period_ms": 1000, "burst": 2, "active": 0,
                       "tokens": None, "waiting": 0, "held_until": None, "allowed": None}  # fmt: skip
     assert answer("limit", "a*", "--remove")["key"] == "a*" and answer("limit", "a*", "--remove") is None
@@ -54,7 +54,7 @@ def test_limits_are_printed_as_json(db):
 def test_more_limits_than_are_shown_are_mentioned(db):
     for key in "ab":
         ticker.limit(db, key, concurrency=1)
-    assert "--limit" in command("limits", "--limit", "1")[1]
+    assert "--limit" in command("limit", "--limit", "1")[1]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,12 @@ def test_what_is_neither_a_limit_nor_its_removal_is_refused(words):
     assert refused("limit", "a", *words)
 
 
+def test_what_is_to_be_done_needs_a_key():
+    assert "missing argument 'KEY'" in refused("limit", "--remove")
+
+
 def test_a_task_gets_its_keys_from_an_option(db):
     assert answer("add", "poll", "--every", "1m", "--limits", "a,b")["limits"] == ["a", "b"]
     [task] = ticker.list_tasks(db)
-    assert "a, b" in command("show", str(task.id))[0]
+    assert "a, b" in command("list", str(task.id))[0]
     assert answer("edit", str(task.id), "--limits", "")["limits"] == []

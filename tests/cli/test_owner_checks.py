@@ -1,4 +1,4 @@
-"""`ticker db check` and `ticker owners --orphans`: triggers that are missing or do not fit, and tasks whose owners are gone."""
+"""`ticker db upgrade --check` and `ticker owners --orphans`: triggers that are missing or do not fit, and tasks whose owners are gone."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def gone(db, ids):
 
 
 def problem():
-    [told] = answer("db", "check", code=1)["problems"]
+    [told] = answer("db", "upgrade", "--check", code=1)["problems"]
     return told
 
 
@@ -34,17 +34,17 @@ def test_triggers_whose_functions_went_with_a_column_are_a_problem(channels, db)
     remedy = 'owners.install(op, "mail_channels")'
     assert sentence("doctor.dropped_triggers", table="mail_channels", remedy=remedy) == problem()
     put(db, owners.triggers("mail_channels", active_when="not paused"))
-    assert answer("db", "check") == FITS
+    assert answer("db", "upgrade", "--check") == FITS
 
 
 def test_a_condition_of_several_lines_and_the_functions_of_others_are_read(db):
     db.execute('CREATE TABLE mail_channels (id int PRIMARY KEY, a int, " AND " int)')
     put(db, owners.triggers("mail_channels", active_when='a = 1\n AND " AND " = 2\n'))
-    assert answer("db", "check") == FITS
+    assert answer("db", "upgrade", "--check") == FITS
     db.execute(
         "CREATE SCHEMA other; CREATE FUNCTION other.owner_guard_x(text) RETURNS boolean LANGUAGE sql SECURITY DEFINER RETURN true"
     )
-    assert answer("db", "check") == FITS
+    assert answer("db", "upgrade", "--check") == FITS
 
 
 # ---------------------------------------------------------------------------------------------------- owners that are gone
@@ -62,7 +62,7 @@ def test_a_table_that_is_gone_is_named_with_what_to_do(channels, db, drop):
     assert sentence("doctor.table_is_gone", table="mail_channels", **remedies) == problem()
     command("owners", "--type", "mail_channels", "--orphans", "--remove")
     put(db, owners.drop_triggers("mail_channels"))
-    assert (answer("db", "check"), states(db)) == (FITS, {})
+    assert (answer("db", "upgrade", "--check"), states(db)) == (FITS, {})
 
 
 def test_a_table_that_was_made_again_without_triggers_is_no_table_that_is_gone(channels, db):

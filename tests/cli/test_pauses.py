@@ -1,4 +1,4 @@
-"""`ticker pause`, `resume`, `pauses` and `drain` of many tasks: what they say, and what every other command says meanwhile."""
+"""`ticker pause` and `resume` of many tasks: what they say, and what every other command says meanwhile."""
 
 import re
 
@@ -35,11 +35,11 @@ def test_tasks_of_a_scope_are_paused_and_resumed(options, scope, value, db, poll
     assert (made["scope"], made["value"], made["by"], made["reason"], made["in_force"]) == (
         scope, value, "ann", "upgrade", True,
     )  # fmt: skip
-    assert [one["id"] for one in answer("pauses")] == [made["id"]]
-    assert answer("show", str(poll.id))["state"] == "paused"
+    assert [one["id"] for one in answer("pause", "--list")] == [made["id"]]
+    assert answer("list", str(poll.id))["state"] == "paused"
     assert answer("resume", *options)["resumed_at"]
-    assert answer("pauses") == []
-    assert answer("show", str(poll.id))["state"] == "ok"
+    assert answer("pause", "--list") == []
+    assert answer("list", str(poll.id))["state"] == "ok"
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_a_pause_is_said_by_every_command_that_shows_tasks_or_health(db, poll):
     standing = sentence(
         "pauses.in_force", words="tasks of the group news", by="ann", since=ANY, reason="upgrade", waiting="0"
     )
-    assert standing.within(command("pauses")[0])
+    assert standing.within(command("pause", "--list")[0])
     assert standing.within(command("list")[1])
     assert standing.within(command("top", "--once")[0])
     assert standing.within(command("health", code=1)[0])
@@ -86,18 +86,38 @@ def test_one_scope_at_a_time_is_paused(poll):
     assert sentence(
         "errors.until_is_over", field="until", value=re.compile("'2020-[^ ]+"), year=re.compile("20..")
     ).within(over)
-    assert answer("pauses") == []
+    assert answer("pause", "--list") == []
 
 
-def test_drain_returns_when_nothing_runs(db, poll, monkeypatch):
+def test_a_pause_that_waits_returns_when_nothing_runs(db, poll, monkeypatch):
     monkeypatch.setattr(pauses, "LATEST_START", 0.0)
-    assert command("drain")[0] == sentence("cli.drained", remedy="ticker resume --all")
-    [pause] = answer("pauses")
-    assert (pause["scope"], pause["reason"]) == ("all", "drain")
+    assert command("pause", "--all", "--wait", "10m")[0] == sentence("cli.drained", remedy="ticker resume --all")
+    [pause] = answer("pause", "--list")
+    assert (pause["scope"], pause["reason"]) == ("all", "")
+
+
+def test_a_wait_leaves_a_pause_of_all_tasks_as_it_is_unless_there_is_a_new_reason(db, poll, monkeypatch):
+    monkeypatch.setattr(pauses, "LATEST_START", 0.0)
+    made = answer("pause", "--all", "--by", "ann", "--reason", "upgrade")
+    waited = answer("pause", "--all", "--wait", "10m", "--by", "bob")
+    assert waited == {"pause": made, "active": 0}
+    waited = answer("pause", "--all", "--wait", "10m", "--by", "bob", "--reason", "move")
+    assert (waited["pause"]["by"], waited["pause"]["reason"]) == ("bob", "move")
+
+
+@pytest.mark.parametrize("words", [("--wait", "1m"), ("poll", "--wait", "1m"), ("--queue", "a", "--wait", "1m")])
+def test_only_a_pause_of_all_tasks_waits(words, db):
+    assert "--wait needs --all" in refused("pause", *words)
+
+
+@pytest.mark.parametrize("words", [("poll",), ("--all",), ("--reason", "x"), ("--wait", "1m")])
+def test_a_list_of_pauses_pauses_nothing(words, db, poll):
+    assert sentence("cli.list_of_pauses_alone").within(refused("pause", "--list", *words))
+    assert answer("pause", "--list") == []
 
 
 @pytest.mark.slow
-def test_drain_says_how_many_runs_have_not_ended(db, poll, monkeypatch):
+def test_a_pause_that_waits_says_how_many_runs_have_not_ended(db, poll, monkeypatch):
     monkeypatch.setattr(pauses, "LATEST_START", 0.0)
     a_run(
         db,
@@ -108,13 +128,13 @@ def test_drain_says_how_many_runs_have_not_ended(db, poll, monkeypatch):
         started_at=NOW,
         token="00000000-0000-0000-0000-000000000007",
     )
-    out, err = command("drain", "--wait", "1s", code=1)
+    out, err = command("pause", "--all", "--wait", "1s", code=1)
     assert (out, err) == ("", sentence("cli.not_drained", runs="1 run", wait="1s"))
 
 
-def test_drain_waits_until_a_start_that_was_requested_before_it_cannot_begin(db, poll, monkeypatch):
+def test_it_waits_until_a_start_that_was_requested_before_it_cannot_begin(db, poll, monkeypatch):
     waited = []
     monkeypatch.setattr(pauses.threading.Event, "wait", lambda self, seconds: waited.append(seconds))
     monkeypatch.setattr(pauses.clock, "monotonic", lambda: 0.5 * len(waited))
-    command("drain")
+    command("pause", "--all", "--wait", "10m")
     assert 0.5 * len(waited) >= pauses.LATEST_START > 2.0  # `SLOWEST_ANSWER` of a start

@@ -1,4 +1,4 @@
-"""`ticker add | edit | show | validate | next` with times: cron, calendar events, single times."""
+"""`ticker add | edit | list | next` with times: cron, calendar events, single times."""
 
 import json
 import re
@@ -19,7 +19,7 @@ KEYS = {"kind", "normalized", "zone", "words", "times", "warnings"}
 @pytest.mark.slow
 def test_a_task_with_times_is_added_shown_in_words_and_edited():
     ticker("add", "reports.daily", "--cron", "0 6 * * mon-fri", "--zone", "Europe/Berlin", "--max-runs", "3")
-    shown = ticker("show", "reports.daily")[0]
+    shown = ticker("list", "reports.daily")[0]
     assert "cron 0 6 * * 1-5 Europe/Berlin" in shown
     assert "At 06:00, Monday through Friday" in shown
     assert "0 of 3" in shown
@@ -38,7 +38,7 @@ def test_a_single_time_and_bounds_are_options():
 
 @pytest.mark.parametrize("expression", ["1m", "0 9 * * 1-5", "Mon..Fri 09:00", "2199-01-01T00:00:00Z", "5000000000"])
 def test_validate_answers_with_stable_keys_and_times_in_utc(expression):
-    found = answer("validate", expression)
+    found = answer("next", expression)
     assert set(found) == KEYS
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", instant) for instant in found["times"])
 
@@ -87,16 +87,16 @@ def test_a_task_that_will_not_run_has_a_reason_and_no_next_time(change, state, s
     assert (found["times"], found["words"], found["warnings"]) == ([], "Every 1h", [said])
     assert not re.search("^next", ticker("next", "1")[0], re.MULTILINE)
     assert said.within(ticker("why", "1")[0])
-    shown = ticker("show", "1")[0]
+    shown = ticker("list", "1")[0]
     assert re.search(rf"^next run +none: {state}$", shown, re.MULTILINE)
     assert due not in shown + ticker("list")[0] + ticker("why", "1")[0]
 
 
 def test_what_falls_on_a_change_of_clocks_is_warned_of():
-    warnings = answer("validate", "30 2 * * *", "--zone", "Europe/Berlin")["warnings"]
+    warnings = answer("next", "30 2 * * *", "--zone", "Europe/Berlin")["warnings"]
     assert [bool(re.search(words, text)) for words, text in zip(("pass over", "twice"), sorted(warnings), strict=True)]
-    assert answer("validate", "30 2 * * *")["warnings"] == []
-    finer = answer("validate", "*/10 * * * * *")["warnings"]
+    assert answer("next", "30 2 * * *")["warnings"] == []
+    finer = answer("next", "*/10 * * * * *")["warnings"]
     assert sentence("schedules.finer_than_a_tick").within(finer[0])
     assert "time box is 5s" in finer[1]
 
@@ -105,11 +105,11 @@ def test_what_falls_on_a_change_of_clocks_is_warned_of():
     ("words", "said", "code"),
     [
         (("next", "nonsense"), sentence("errors.unknown_task", task="'nonsense'"), 1),
-        (("validate", "every 15 minutes"), sentence("errors.write_the_interval_alone", remedy="15m"), 2),
-        (("validate", "2027-01-31T00:00:00"), sentence("errors.no_offset"), 2),
+        (("next", "every 15 minutes"), sentence("errors.write_the_interval_alone", remedy="15m"), 2),
+        (("next", "2027-01-31T00:00:00"), sentence("errors.no_offset"), 2),
         (("next", "999999"), sentence("errors.unknown_task", task=999999), 1),
         (("next", "1m", "--zone", "Europe/Berlin"), sentence("errors.no_zone_without_hours"), 2),
-        (("validate", "/5 * * * *"), sentence("errors.write_instead", remedy="*/5"), 2),
+        (("next", "/5 * * * *"), sentence("errors.write_instead", remedy="*/5"), 2),
         (("add", "poll", "--every", "1m", "--cron", "* * * * *"), sentence("errors.one_schedule"), 2),
         (("add", "poll", "--cron", "* * * * *", "--zone", "../../etc/passwd"), sentence("errors.is_no_zone"), 2),
         (("add", "poll", "--at", "yesterday"), sentence("errors.is_no_time"), 2),

@@ -25,8 +25,7 @@ from tests.running import PATIENCE, ROOT, until
 from tests.sentences import sentence
 from ticker import clock
 from ticker.cli import fit, render, watching
-from ticker.cli.records import screen
-from ticker.cli.records.timeline import LEGEND
+from ticker.cli.records import top as screen
 from ticker.cli.records.top import look
 from ticker.cli.tasks import listing
 
@@ -82,7 +81,7 @@ def busy(db):
 
 
 def drawn(db, width=200, height=50, limit=100):
-    return [line.plain.rstrip() for line in screen.top(look(db, limit), width, height)]
+    return [line.plain.rstrip() for line in screen.draw(look(db, limit), width, height)]
 
 
 def spaced(line):
@@ -208,7 +207,7 @@ def test_a_run_that_began_while_it_looked_is_counted_and_has_no_age_below_zero(d
     db.execute("UPDATE ticker.runs SET started_at = %s WHERE state = 'running'", [NINE + SECOND / 10])
     seen = look(db, 10)
     counts = replace(seen.overview.counts, running=0)
-    lines = [line.plain for line in screen.top(replace(seen, overview=replace(seen.overview, counts=counts)), 200, 50)]
+    lines = [line.plain for line in screen.draw(replace(seen, overview=replace(seen.overview, counts=counts)), 200, 50)]
     assert sentence("cli.top_running_so_far", span="0 s").within(lines[lines.index("Running: 1") + 1])
 
 
@@ -242,7 +241,7 @@ def test_it_fits_every_terminal_and_no_line_is_wrapped(width, height, db, busy):
     state = watching.State(
         look(db, 100), "PostgreSQL (DATABASE_URL) does not answer: " + "connection is bad " * 20, 2000
     )
-    lines = watching.screen(state, screen.top, width, height)
+    lines = watching.screen(state, screen.draw, width, height)
     assert len(lines) == height and max(cell_len(line.plain) for line in lines) <= width
     console = Console(width=width, height=height, record=True, file=StringIO(), force_terminal=True)
     console.print(watching.painted(lines))
@@ -279,7 +278,7 @@ def test_a_cell_that_is_too_long_keeps_its_begin_and_its_end():
 def test_the_list_leaves_columns_out_rather_than_its_state(db, busy):
     tasks = ticker.list_tasks(db)
     wide = [line.plain for line in listing.lines(tasks, 250, 20)]
-    assert wide[0].split("  ")[0] == "id" and all(name in wide[0] for name in listing.HEAD)
+    assert wide[0].split("  ")[0] == "id" and all(name in wide[0] for name in render.TASK_COLUMNS)
     narrow = [line.plain for line in listing.lines(tasks, 80, 20)]
     assert re.split(r" {2,}", narrow[0].strip()) == ["id", "name", "next run (UTC)", "last outcome", "state"]
     assert spaced(narrow[2]).startswith("2  late  2026-03-01 08:58:00")
@@ -296,7 +295,7 @@ def test_a_list_that_is_longer_than_the_screen_says_so(db, busy):
 @pytest.mark.parametrize("words", [["--watch"], ["--watch", "--json"]])
 def test_a_list_that_is_watched_needs_a_terminal(words):
     out, err = command("list", *words, code=2)
-    assert out == "" and sentence("cli.watch_needs_a_terminal").within(err) and "ticker journal --follow" in err
+    assert out == "" and sentence("cli.watch_needs_a_terminal").within(err) and "ticker runs --follow" in err
 
 
 @pytest.mark.parametrize("words", [["top", "--interval", "0.1s"], ["list", "--watch", "--interval", "2h"]])
@@ -316,13 +315,18 @@ def test_in_a_pipe_it_is_one_plain_text_of_which_nothing_is_cut(db, busy, monkey
     assert sentence("cli.top_drop_ends", every="60 s", tolerance="5 s", earliest="08:58:27").ends(out.splitlines()[-1])
 
 
-def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe():
+def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe(capsys, monkeypatch):
     table = render.columns("id", "name (UTC)", "why")
     render.add(table, 1, "日本語 [bold]", "e\u0301 \x1b[2J", style="red")
-    render.add(table, 22, [("=", "green"), (" x", "")], "")
-    terminal, pipe = render.in_colour(table), [line.plain.rstrip() for line in render.aligned(table)]
-    assert [ANSI.sub("", line).rstrip() for line in terminal] == pipe and "\x1b[31m" in terminal[1]
+    render.add(table, 22, "= x", "")
+    render.print_table(table)
+    pipe = capsys.readouterr().out.splitlines()
     assert pipe == ["id  name (UTC)     why", "1   日本語 [bold]  e\u0301 \\x1b[2J", "22  = x"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    render.print_table(table)
+    terminal = capsys.readouterr().out.splitlines()
+    assert [ANSI.sub("", line) for line in terminal] == pipe and "\x1b[31m" in terminal[1]
 
 
 @pytest.mark.slow
@@ -330,18 +334,17 @@ def test_a_pipe_and_json_load_no_rich(db, busy):
     """Runs every command that prints a table, twice in one process if it has --json."""
     plain = [
         "list",
-        "show 1",
+        "list 1",
         "why 1",
-        "journal",
-        "drops",
+        "runs --journal",
+        "runs --drops-by reason",
         "owners",
         "runs",
         "next 1",
-        "notices",
+        "notify",
         "prune",
-        "timeline 1",
     ]
-    commands = [*plain, *(f"{words} --json" for words in plain[:-1]), "top"]
+    commands = [*plain, *(f"{words} --json" for words in plain), "top"]
     program = f"""
 import sys
 from ticker.cli import main
@@ -520,9 +523,8 @@ def test_a_look_without_an_answer_is_told_after_a_while(monkeypatch):
     assert looker.state().answer == "first" and looker.state().trouble.startswith("no answer for ")
 
 
-def test_the_documentation_names_each_section_and_shows_the_legend_of_the_chart(db):
+def test_the_documentation_names_each_section(db):
     text = (ROOT / "docs/operations/terminal.md").read_text(encoding="utf-8")
     titles = [section.title for section in screen.sections(look(db, 1))]
     table = text[text.index("| section |") :]
     assert re.findall(r"^\| ([A-Z][a-z ]+) \|", table, flags=re.MULTILINE) == titles
-    assert LEGEND in text

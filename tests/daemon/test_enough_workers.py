@@ -1,7 +1,7 @@
 """The number of workers against the truth: with so many, 99% of the starts are late by less than two ticks; with one fewer, not.
 
 The truth is a simulation of its own (tests/truth.py). An hour of it, at some number of workers, is written as rows. The real
-statements roll them up, and `ticker scale` says a number. The truth is then played with that number of workers, and with one fewer.
+statements roll them up, and `ticker workers` says a number. The truth is then played with that number of workers, and with one fewer.
 """
 
 import json
@@ -25,7 +25,7 @@ def measured(db, store, load: Load) -> None:
 
 
 def needed(queue: str) -> int:
-    return int(command("scale", "--queue", queue)[0])
+    return int(command("workers", "--queue", queue)[0])
 
 
 @pytest.mark.parametrize("name", ["uniform", "two hanging", "mixed queues", "groups", "all at once", "limits"])

@@ -16,6 +16,7 @@ from redis import Redis
 import ticker
 from tests.running import Ticking, in_fork, until
 from tests.sentences import sentence
+from ticker import clock
 from ticker.daemon import loop
 from ticker.daemon.loop import EveryTick, TickJob
 from ticker.db import steps
@@ -297,10 +298,10 @@ def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
 
 
 @pytest.mark.slow
-def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue, settings):
-    """And a fifth of the tolerance at most: 36 s of an hour's."""
+def test_a_tick_of_the_loop_looks_a_second_ahead(environ, db, store, queue, settings):
     task = ticker.register(db, "plain", every="1h", first=store.now() + timedelta(seconds=9))
-    TickJob(store, queue, replace(settings, look_ahead_ms=10_000), threading.Event())()
+    with clock.use(lambda: task.next_run - timedelta(seconds=1)):
+        TickJob(store, queue, settings, threading.Event())()
     assert ticker.get(db, task).waiting == (task.next_run,)
 
 

@@ -162,10 +162,10 @@ def test_the_first_ticker_begins_with_the_last_hour(db, store, task):
 
 
 @pytest.mark.slow
-def test_after_an_outage_each_minute_is_closed_oldest_first_up_to_those_that_are_kept(db, store):
+def test_after_an_outage_each_minute_is_closed_oldest_first_up_to_those_that_are_kept(db, store, monkeypatch):
     begin_at(db, NINE - 40 * 24 * HOUR)
-    settings = Settings(keep_minutes_ms=3 * 3_600_000)
-    roll(store, NINE + OVER, settings)
+    monkeypatch.setattr(minutes, "KEPT_MS", 3 * 3_600_000)
+    roll(store, NINE + OVER)
     assert db.execute("SELECT min(at), count(*) FROM ticker.closed_minutes WHERE at > %s", [NINE - 10 * HOUR]).fetchone() == (
         NINE - 3 * HOUR, 181)  # fmt: skip
 
@@ -331,13 +331,12 @@ def test_no_record_is_pruned_before_its_minute_is_closed(db, store):
     begin_at(db, NINE)
     a_run(db, task, ended_at=NINE + MINUTE)
     with clock.use(lambda: NINE + 5 * HOUR):
-        settings = Settings(keep_minutes_ms=24 * 3_600_000)
         for statement in ("prune_runs",):
             page = store.execute(
                 statement, now=clock.now(), after=0, limit=10, dry=False, successes_ms=1, failures_ms=1
             )[0]
             assert page["successes"] == 0
-        assert sum(pruned.successes for pruned in lap(store, settings)) == 1  # a lap closes minutes first
+        assert sum(pruned.successes for pruned in lap(store, Settings())) == 1  # a lap closes minutes first
     assert counts(db) == {("poll", "succeeded"): 1}
 
 
@@ -351,7 +350,7 @@ def test_minutes_are_kept_for_30_days_and_hours_for_400(db, store):
         for table in ("queue_minutes", "queue_hours", "closed_minutes"):
             columns, values = ("at", "%s") if table == "closed_minutes" else ("at, queue", "%s, 'q'")
             db.execute(f"INSERT INTO ticker.{table} ({columns}) VALUES ({values})", [now - days * 24 * HOUR])
-    store.execute("prune_minutes", now=now, keep_ms=Settings().keep_minutes_ms, limit=100)
+    store.execute("prune_minutes", now=now, keep_ms=minutes.KEPT_MS, limit=100)
     for table, kept in (("minutes", 1), ("hours", 3), ("queue_minutes", 1), ("queue_hours", 3)):
         assert db.execute(f"SELECT count(*) FROM ticker.{table}").fetchone() == (kept,), table
     assert db.execute(

@@ -14,7 +14,7 @@ import pytest
 
 import ticker
 from ticker import clock
-from ticker.daemon.minutes import apply_changes, closed, sum_hour
+from ticker.daemon.minutes import KEPT_MS, apply_changes, closed, sum_hour
 from ticker.daemon.prune import lap
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
@@ -111,7 +111,7 @@ class World:
         if self.held is None:
             transaction = self.tickers[1].transaction()
             execute = transaction.__enter__()
-            rows = execute("next_minute", now=self.now, keep_ms=SETTINGS.keep_minutes_ms)
+            rows = execute("next_minute", now=self.now, keep_ms=KEPT_MS)
             if rows:
                 self.held = transaction, execute, rows[0]["at"], self.steps
             else:

@@ -257,7 +257,7 @@ def test_a_ticker_that_runs_on_pushes_nothing_once_the_tables_are_anothers(
 @pytest.mark.slow
 def test_health_and_check_say_it(foreign: None, settings: Settings, environ: dict[str, str]) -> None:
     assert SENTENCE.within(health.look(settings).problems)
-    done = CliRunner().invoke(main, ["db", "check"])
+    done = CliRunner().invoke(main, ["db", "upgrade", "--check"])
     assert done.exit_code == 1 and SENTENCE.within(done.stdout)
 
 

@@ -259,37 +259,42 @@ def test_an_empty_database_is_named(empty_url):
     [
         (
             "ALTER TABLE ticker.tasks DROP COLUMN declared_in",
-            sentence("db.column_is_missing", schema="ticker", column="tasks.declared_in", remedy="ticker db sql"),
+            sentence(
+                "db.column_is_missing", schema="ticker", column="tasks.declared_in", remedy="ticker db upgrade --sql"
+            ),
         ),
         (
             "DROP INDEX ticker.tasks_due",
-            sentence("db.thing_is_missing", schema="ticker", thing="index tasks_due", remedy="ticker db sql"),
+            sentence("db.thing_is_missing", schema="ticker", thing="index tasks_due", remedy="ticker db upgrade --sql"),
         ),
         (
             "DROP TABLE ticker.tickers",
-            sentence("db.thing_is_missing", schema="ticker", thing="table tickers", remedy="ticker db sql"),
+            sentence("db.thing_is_missing", schema="ticker", thing="table tickers", remedy="ticker db upgrade --sql"),
         ),
         (
             "ALTER TABLE ticker.tasks DROP CONSTRAINT tasks_owner_name",
             sentence(
-                "db.thing_is_missing", schema="ticker", thing="constraint tasks_owner_name", remedy="ticker db sql"
+                "db.thing_is_missing",
+                schema="ticker",
+                thing="constraint tasks_owner_name",
+                remedy="ticker db upgrade --sql",
             ),
         ),
         (
             "ALTER TABLE ticker.tasks ALTER queue DROP NOT NULL",
-            sentence("db.column_differs", schema="ticker", column="tasks.queue", remedy="ticker db sql"),
+            sentence("db.column_differs", schema="ticker", column="tasks.queue", remedy="ticker db upgrade --sql"),
         ),
         (
             "ALTER TABLE ticker.tasks ALTER push_error TYPE text",
-            sentence("db.column_differs", schema="ticker", column="tasks.push_error", remedy="ticker db sql"),
+            sentence("db.column_differs", schema="ticker", column="tasks.push_error", remedy="ticker db upgrade --sql"),
         ),
         (
             "ALTER TABLE ticker.runs ALTER boot TYPE ticker.ticker_prose",
-            sentence("db.column_differs", schema="ticker", column="runs.boot", remedy="ticker db sql"),
+            sentence("db.column_differs", schema="ticker", column="runs.boot", remedy="ticker db upgrade --sql"),
         ),
         (
             "ALTER TABLE ticker.runs ALTER pid TYPE text",
-            sentence("db.column_differs", schema="ticker", column="runs.pid", remedy="ticker db sql"),
+            sentence("db.column_differs", schema="ticker", column="runs.pid", remedy="ticker db upgrade --sql"),
         ),
     ],
 )
@@ -358,7 +363,7 @@ def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url
     db.execute("DROP TABLE second.tickers")
     assert migrations.problems(database_url) == []
     assert migrations.problems(database_url, "second") == [
-        sentence("db.thing_is_missing", schema="second", thing="table tickers", remedy="ticker db sql")
+        sentence("db.thing_is_missing", schema="second", thing="table tickers", remedy="ticker db upgrade --sql")
     ]
 
 

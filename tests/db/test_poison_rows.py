@@ -240,7 +240,7 @@ def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_o
         instant = bad.push_after + timedelta(minutes=1)
     assert (pauses, bad.push_errors) == ([30, 60, 120, 240, 480, 960, 1920, 3600, 3600], 9)
     assert sentence("cli.not_pushed", error=bad.push_error, year=20).within(command("list")[0])
-    assert sentence("cli.not_pushed", error=bad.push_error, year=20).within(command("show", "bad")[0])
+    assert sentence("cli.not_pushed", error=bad.push_error, year=20).within(command("list", "bad")[0])
     [listed] = [task for task in json.loads(command("list", "--json")[0]) if task["name"] == "bad"]
     assert (listed["state"], listed["push_errors"], listed["push_error"]) == ("not_pushed", 9, bad.push_error)
 

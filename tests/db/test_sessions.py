@@ -262,7 +262,7 @@ def test_settings_of_the_database_change_nothing(
         [run] = ticker.list_runs(connection)
         assert run.outcome == "succeeded" and run.occurrence == task.next_run
         assert health.look(settings).ahead is not None
-        for command in (["list"], ["why", str(task.id)], ["runs", str(task.id)], ["show", str(task.id)], ["tick"]):
+        for command in (["list"], ["why", str(task.id)], ["runs", str(task.id)], ["list", str(task.id)], ["tick"]):
             assert CliRunner().invoke(main, command).exit_code == 0, command
 
 

@@ -113,7 +113,7 @@ def test_the_migrations_create_what_an_upgrade_creates_and_go_backwards(environ,
     manage("migrate")
     assert migrations.problems(url) == []
     manage("ticker", "db", "upgrade")
-    manage("ticker", "db", "check")
+    manage("ticker", "db", "upgrade", "--check")
     manage("migrate", "myapp", "0001")
     assert db.execute(TRIGGERS).fetchone() == (0,)
     manage("migrate", "ticker", "zero")
@@ -184,7 +184,7 @@ def test_each_revision_has_a_migration_and_only_the_first_drops_the_tables_on_th
 
 def test_the_command_ends_and_speaks_as_ticker_does(environ, project, manage):
     manage("migrate")
-    for command, code in [("show nothing", 1), ("add x --every 1ms", 2), ("list --sort", 2), ("next '61 * * * *'", 2)]:
+    for command, code in [("list nothing", 1), ("add x --every 1ms", 2), ("list --sort", 2), ("next '61 * * * *'", 2)]:
         arguments = command.split(" ", 2)
         own = run(project, "ticker", *arguments, expected=code, **environ)
         assert manage("ticker", *arguments, "--settings=project.settings", expected=code) == own
@@ -353,9 +353,9 @@ class Flushed(Clean, TransactionTestCase):
     def found_clean(self):
         super().found_clean()
         call_command("ticker", "tick")
-        call_command("ticker", "db", "check")
+        call_command("ticker", "db", "upgrade", "--check")
         with self.assertRaises(SystemExit):
-            call_command("ticker", "show", "nothing")
+            call_command("ticker", "list", "nothing")
 """
 
 

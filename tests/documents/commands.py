@@ -17,8 +17,7 @@ HEAD = """\
 `ticker COMMAND --help` prints the same text as this page, which `python -m tests.documents` writes from the code.
 
 A `TASK` is an id or a name. For an owner's task, add `--owner` to the name. Durations are written as `90`, `90s`, `5m`, `1h30m`, `1d` or
-`PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, with stable keys, except `top` and
-`timeline`.
+`PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, with stable keys, except `top`.
 
 | exit code | meaning |
 |---|---|
@@ -29,14 +28,12 @@ A `TASK` is an id or a name. For an owner's task, add `--owner` to the name. Dur
 | 130 | interrupted |
 """
 PAGES = {
-    "drops": "../guides/why.md#ticker-drops",
-    "journal": "../guides/why.md#ticker-journal",
+    "runs": "../guides/why.md#ticker-runs---journal",
     "why": "../guides/why.md",
     "top": "../operations/terminal.md#ticker-top",
-    "timeline": "../operations/terminal.md#ticker-timeline-task",
     "stop": "../operations/index.md#stopping-a-run",
     "limit": "../guides/limits.md",
-    "limits": "../guides/limits.md",
+    "pause": "../operations/pauses.md",
     "notify": "../guides/notifications.md",
     "web": "../operations/page.md",
     "prune": "../guides/retention.md",

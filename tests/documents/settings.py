@@ -30,18 +30,15 @@ GROUPS = {
         "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, for `TICKER_WAKE=on` if `DATABASE_URL` names a pooler. Defaults to `DATABASE_URL`."),
         "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements through a pooler. `on`: the pooler supports them. `off`: none."),
         "TICKER_STRICT_OWNERS": ("", "`on`: the first task of a type of owner that [no trigger follows](../concepts/owners.md#forgotten-triggers) is refused. `off`: it is registered with a warning."),
-        "TICKER_CLOCK_DIFFERENCE": ("", "The largest accepted difference between a host's clock and PostgreSQL's. If it is larger, processes on that host refuse to start."),
     },
     "The ticker": {
         "TICKER_TICK": ("", "The time between two ticks of `ticker run`."),
-        "TICKER_LOOK_AHEAD": ("", "How early an interval task counts as due; at most a fifth of its tolerance."),
         "TICKER_BATCH": ("", "The number of rows that are locked, pushed and committed at a time."),
         "TICKER_QUEUE_DEPTH": ("list of `queue=depth`", "The maximum number of waiting jobs in each queue: `polling=10000,reports=500`. The rest [stays due](../operations/scale.md#when-workers-do-not-keep-up) in the table."),
         "TICKER_WAITING_JOBS": ("1 to 1,000", "The maximum number of waiting jobs of a task. What is due meanwhile is [counted](../operations/scale.md#when-no-worker-comes), not pushed."),
         "TICKER_WAKE": ("", "`on`: a change wakes the ticker, which otherwise sleeps until the next task is due, at most one tick. Set it for tickers, applications and workers. A worker wakes the ticker when a run fails, and when a key of a [limit](../guides/limits.md) has room again."),
         "TICKER_KEEP_SUCCESSES": ("", "[How long the records](../guides/retention.md) of successes and drops are kept."),
         "TICKER_KEEP_FAILURES": ("", "How long events and the records of failures are kept."),
-        "TICKER_KEEP_MINUTES": ("", "How long [minutes](../guides/retention.md#minutes-and-hours) are kept. Hours are kept for 400 days."),
         "TICKER_OTEL": ("", "`on`: runs have [traces](../guides/tracing.md) of OpenTelemetry. Set it for tickers, workers and applications."),
     },
     "Jobs and workers": {
@@ -128,8 +125,6 @@ def default(read: ast.expr) -> str:
                 return str(value(call.args[2]))
             case "_age":
                 return str(value(call.args[2]))
-            case "_renamed":
-                return str(value(call.args[3]))
             case "environ.get":
                 return str(value(call.args[1]))
     raise AssertionError(ast.unparse(read))

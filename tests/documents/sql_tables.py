@@ -13,7 +13,7 @@ HEAD = """\
 # Tables
 
 `ticker db upgrade` creates these tables in the schema `ticker` (`TICKER_SCHEMA`). This page is generated from the
-files in `ticker/migrations/versions`, which also contain the constraints, the indexes and the functions; `ticker db sql`
+files in `ticker/migrations/versions`, which also contain the constraints, the indexes and the functions; `ticker db upgrade --sql`
 prints them.
 
 Read these tables with any client, or join them with your own tables using

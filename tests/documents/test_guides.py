@@ -192,7 +192,7 @@ def test_the_guide_to_workers_shows_what_the_command_prints(environ, db):
     ticked(db, crews=[[["polling"], 4, 4], [["reports"], 1, 0]])
     shown = text("guides/how-many-workers").partition("$ ticker workers\n")[2].partition("```")[0]
     assert command("workers")[0] == shown
-    assert command("scale", "--queue", "polling")[0] == "9\n"
+    assert command("workers", "--queue", "polling")[0] == "9\n"
 
 
 def test_the_figures_for_mailboxes_are_those_of_many_tasks():

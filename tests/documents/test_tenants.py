@@ -107,7 +107,7 @@ def test_tenants_of_django_have_their_own_tasks_until_they_go(db, project):
     assert states(db) == {f"{A} mail.fetch": True, f"{A} mail.report": True}
     assert {"tenant-b" in text for _, text in leftovers(db)} == {False}
     assert db.execute("SELECT DISTINCT owner_type FROM ticker.templates").fetchall() == [(f"tenant_a.{TABLE}",)]
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
     shell(project, "with schema_context('tenant_a'): MailChannel.objects.all().delete()")
     assert states(db) == {}
 
@@ -161,6 +161,6 @@ def test_tenants_of_sqlalchemy_have_their_own_tasks_until_they_go(db, shop):
     python("tenants.drop('b')")
     assert states(db) == {f"{a} mail.fetch": False}
     assert {"b.mail_channels" in text for _, text in leftovers(db)} == {False}
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
     python("change('a', delete(MailChannel))")
     assert states(db) == {}

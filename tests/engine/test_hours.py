@@ -335,15 +335,15 @@ def test_inside_its_hours_why_does_not_mention_them(day):
 @pytest.mark.slow
 def test_commands_take_hours(environ, play):
     command("add", "poll", "--every", "5m", "--during", "9-17 MON-fri", "--zone", "Europe/Berlin")
-    out, _ = command("show", "poll")
+    out, _ = command("list", "poll")
     assert "every 5m during 9-17 mon-fri Europe/Berlin" in out
     command("edit", "poll", "--during", "", "--zone", "UTC")
     assert play.task().during == ""
     out, _ = command("next", "4h", "--during", "9-17 mon-fri", "--zone", "Asia/Tokyo", "-n", "4")
     assert "Every 4h, during 9-17 mon-fri" in out and "09:00:00 JST" in out
-    out, _ = command("validate", "4h", "--during", "0-24", "--json")
+    out, _ = command("next", "4h", "--during", "0-24", "--json")
     assert '"words": "Every 4h"' in out
-    _, err = command("validate", "0 9 * * *", "--during", "9-17", code=2)
+    _, err = command("next", "0 9 * * *", "--during", "9-17", code=2)
     assert sentence("errors.during_needs_every").within(err)
     _, err = command("next", "poll", "--during", "9-17", code=2)
     assert sentence("schedules.no_schedule", text="'poll'").within(err)

@@ -100,7 +100,7 @@ OWNERS = (
         CHECKS,
         "for type_ in sorted({*guards, *types}):",
         "for type_ in sorted(types):",
-        "`ticker db check` names owners whose table is gone.",
+        "`ticker db upgrade --check` names owners whose table is gone.",
         (f"{CHECKED}test_a_table_that_is_gone_is_named_with_what_to_do",),
     ),
     Mutant(

@@ -114,10 +114,10 @@ PUSHES = (
     Mutant(
         "look-ahead-of-the-loop-unused",
         "ticker/daemon/loop.py",
-        "look_ahead=settings.look_ahead_ms,",
+        "look_ahead=timing.LOOK_AHEAD,",
         "look_ahead=0,",
-        "The loop passes the setting TICKER_LOOK_AHEAD to the tick, so over 50 intervals a task starts in at least 0.98 of them.",
-        ("tests/daemon/test_loop.py::test_a_beat_looks_ahead_as_far_as_the_setting_says",),
+        "The loop looks a second ahead, so over 50 intervals a task starts in at least 0.98 of them.",
+        ("tests/daemon/test_loop.py::test_a_tick_of_the_loop_looks_a_second_ahead",),
     ),
     Mutant(
         "paused-tasks-are-pushed",

@@ -179,19 +179,18 @@ def test_a_test_notice_goes_through_each_channel_and_each_answer_is_shown(enviro
     assert one == {"channel": "webhook", "delivered": False, "answer": None, "error": "[Errno 111] Connection refused"}
 
 
-def test_notify_without_test_says_what_to_give(environ, monkeypatch):
-    assert "add --test" in command("notify", code=2)[1]
+def test_a_test_without_channels_says_so(environ, monkeypatch):
     monkeypatch.setenv("TICKER_NOTIFY", "")
     assert command("notify", "--test")[0] == sentence("cli.no_channel", setting="TICKER_NOTIFY")
 
 
 def test_what_waits_is_listed_with_its_reason(environ, db, notifier):
-    assert sentence("cli.no_notices") == command("notices")[0]
+    assert sentence("cli.no_notices") == command("notify")[0]
     event = happens(db, "failed", owner_type="channels", owner_id="7")
     notifier(Kept("pager", OSError("no \x1b[31mluck"))).round(NOW)
-    out, _ = command("notices")
+    out, _ = command("notify")
     assert "channels:7" in out and "pager" in out and "2026-03-01 12:00:30" in out and r"no \x1b[31mluck" in out
-    [row] = json.loads(command("notices", "--json")[0])
+    [row] = json.loads(command("notify", "--json")[0])
     assert row == {
         "event_id": event, "channel": "pager", "tries": 1, "due_at": "2026-03-01T12:00:30.000000Z", "error": r"no \x1b[31mluck",
         "at": "2026-03-01T12:00:00.000000Z", "what": "failed", "task_id": 1, "task_name": "mail.fetch",

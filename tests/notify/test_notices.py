@@ -150,7 +150,7 @@ def test_trouble_is_logged_when_it_begins_and_ends_and_not_with_each_try(db, not
         for hour in range(8):
             one.round(NOW + timedelta(hours=hour))
     assert [record.getMessage() for record in caplog.records] == [
-        sentence("logs.channel_fails", channel="kept", error="no", remedy="ticker notices"),
+        sentence("logs.channel_fails", channel="kept", error="no", remedy="ticker notify"),
         sentence("logs.channel_works_again", channel="kept"),
     ]
     assert notices(db) == [] and event

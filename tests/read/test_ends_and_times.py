@@ -39,7 +39,7 @@ def test_a_task_carries_its_last_end_and_its_schedule_in_words(failed, db):
 
 @pytest.mark.slow
 def test_show_says_why_the_last_run_failed(failed, db):
-    said = command("show", "poll", "--owner", "channels:5")[0]
+    said = command("list", "poll", "--owner", "channels:5")[0]
     assert sentence("cli.last_failure", worker="node-7.w1", reason="ValueError: no route", run=failed).within(said)
 
 
@@ -78,10 +78,12 @@ def test_records_are_listed_between_two_times(hours, db, since, until, wanted):
     if not isinstance(until, timedelta):
         words = [word for name, value in (("--since", since), ("--until", until)) if value for word in (name, value)]
         assert [run["id"] for run in json.loads(command("runs", "--json", *words)[0])] == ids
-        assert sum(group["count"] for group in json.loads(command("drops", "--json", *words)[0])) == len(ids)
+        assert sum(
+            group["count"] for group in json.loads(command("runs", "--drops-by", "reason", "--json", *words)[0])
+        ) == len(ids)
         assert [
             json.loads(line)["run"]["id"]
-            for line in command("journal", "--json", *words)[0].splitlines()
+            for line in command("runs", "--journal", "--json", *words)[0].splitlines()
             if '"run": {' in line
         ] == ids[::-1]
 
@@ -99,7 +101,7 @@ def test_an_end_that_is_not_after_the_beginning_is_refused(environ, db):
         ticker.journal(db, since="1h", until="2h")
     with pytest.raises(BadInput, check=sentence("errors.before_with_until").within):
         ticker.list_runs(db, until="1h", before=5)
-    assert sentence("cli.follow_and_until").within(command("journal", "--follow", "--until", "1h", code=2)[1])
+    assert sentence("cli.follow_and_until").within(command("runs", "--follow", "--until", "1h", code=2)[1])
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_an_owner_is_resumed_by_hand_and_others_are_left_alone(crowd, db):
 
 def test_for_whom_a_task_is_stands_in_its_details(environ, db):
     ticker.register(db, "poll", every="1m", submitter="ann", group="imports", priority=-3, subject="Post")
-    shown = command("show", "poll")[0]
+    shown = command("list", "poll")[0]
     for line in ("submitter", "ann"), ("group", "imports"), ("priority", "-3"), ("subject", "Post"):
         assert any(row.split() == list(line) for row in shown.splitlines()), (line, shown)
 

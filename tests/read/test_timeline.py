@@ -9,12 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 import ticker
-from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
-from tests.harness import command
+from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event
 from tests.sentences import sentence
 from ticker import clock
-from ticker.cli.records import timeline as timeline_command
-from ticker.errors import BadInput, UnknownTask
 from ticker.read import svg, timeline
 
 pytestmark = pytest.mark.slow
@@ -53,9 +50,13 @@ def eventful(db, task):
     return task
 
 
+def shown(db, task, since, now=NINE):
+    return timeline.of(db, ticker.get(db, task), now, since=since)
+
+
 def drawn(db, task, since=10 * MINUTE):
     """Each track's marks as (row, kind, begin, end), in seconds from now, in the order of their begins."""
-    found = timeline.of(db, task.id, since=since)
+    found = shown(db, task, since)
     return {
         track: sorted(((row, mark.kind, seconds(mark.begin), seconds(mark.end)) for row, mark in placed), key=lambda m: m[2:])
         for track, placed in timeline.tracks(found).items()
@@ -67,7 +68,7 @@ def seconds(instant):
 
 
 def words(db, task, kind, since=10 * MINUTE):
-    placed = timeline.tracks(timeline.of(db, task.id, since=since)).values()
+    placed = timeline.tracks(shown(db, task, since)).values()
     return [mark.words for track in placed for _, mark in track if mark.kind == kind]
 
 
@@ -84,7 +85,7 @@ def test_each_lane_shows_its_part_of_what_became_of_the_occurrences(db, eventful
 
 
 def test_what_has_not_ended_goes_on(db, eventful):
-    tracks = timeline.tracks(timeline.of(db, eventful.id, since=10 * MINUTE))
+    tracks = timeline.tracks(shown(db, eventful, 10 * MINUTE))
     goes_on = [(mark.kind, seconds(mark.begin)) for placed in tracks.values() for _, mark in placed if mark.goes_on]
     assert goes_on == [("wait", -20), ("run", -60)]
 
@@ -128,12 +129,9 @@ def test_only_what_reaches_into_the_stretch_is_drawn(db, eventful):
 # ------------------------------------------------------------------------------------------------------ what is ahead
 
 
-def test_what_is_paused_has_no_time_ahead_and_says_so(db, task):
+def test_what_is_paused_has_no_time_ahead(db, task):
     ticker.pause(db, task, by="anna", reason="moving house")
-    found = timeline.of(db, task.id, since=HOUR)
-    assert found.next == () and sentence(
-        "cli.next_paused", by="anna", remedy=re.compile("ticker resume [0-9]+"), reason="moving house"
-    ).within(found.sentences)
+    assert shown(db, task, HOUR).next == ()
 
 
 def test_a_task_that_is_late_is_due_since_then(db, task):
@@ -146,12 +144,12 @@ def test_a_task_that_is_late_is_due_since_then(db, task):
 
 def test_a_task_that_was_slowed_by_failures_is_drawn_with_its_longer_interval(db, task):
     db.execute("UPDATE ticker.tasks SET stretched_ms = 300000, stretch_ms = 600000")
-    assert [seconds(at) for at in timeline.of(db, task.id, since=HOUR).next] == [12, 312, 612]
+    assert [seconds(at) for at in shown(db, task, HOUR).next] == [12, 312, 612]
 
 
 def test_a_schedule_that_a_hand_has_spoilt_still_shows_when_it_is_due(db, task):
     db.execute("UPDATE ticker.tasks SET kind = 'cron', expression = 'never', every_ms = 0")
-    assert [seconds(at) for at in timeline.of(db, task.id, since=HOUR).next] == [12]
+    assert [seconds(at) for at in shown(db, task, HOUR).next] == [12]
 
 
 # ------------------------------------------------------------------------------------------------------- its limits
@@ -161,35 +159,12 @@ def test_of_many_runs_the_newest_are_drawn_and_the_axis_begins_with_them(db, tas
     monkeypatch.setattr(timeline, "RUNS_AT_MOST", 3)
     for minutes in range(1, 9):
         a_run(db, task, occurrence=NINE - minutes * MINUTE)
-    found = timeline.of(db, task.id, since=HOUR)
-    assert (found.is_cut, seconds(found.begin), len(found.lines)) == (True, -180, 3)
-
-
-def test_a_task_that_is_gone_is_drawn_from_its_records(db, eventful):
-    db.execute("DELETE FROM ticker.tasks")
-    found = timeline.of(db, eventful.id, since=10 * MINUTE)
-    assert (found.task, found.name, found.owner, found.next) == (None, "mail.fetch", "mail_channels:5", ())
-    assert sentence("why.task_is_gone").begins(found.sentences[0])
-    assert [mark[1] for mark in drawn(db, eventful)["worker"]] == ["run", "bad", "drop", "drop", "drop"]
-    lately = timeline.of(db, eventful.id, since=SECOND).lines  # the deletion reads the real clock
-    assert [line.run and line.run.reason for line in lately] == ["gone", "gone"]
-
-
-def test_a_task_that_never_was_and_a_stretch_that_is_none_are_refused(db, task):
-    with pytest.raises(UnknownTask, check=sentence("errors.unknown_task_no_record", task=77).within):
-        timeline.of(db, 77, since=HOUR)
-    for since in (timedelta(0), SECOND / 2, -HOUR, timedelta(days=367)):
-        with pytest.raises(
-            BadInput,
-            check=sentence(
-                "errors.no_span_from_to", field="since", value=re.compile(r".*"), shortest="1 s", longest="366 days"
-            ).within,
-        ):
-            timeline.of(db, task.id, since=since)
+    found = shown(db, task, HOUR)
+    assert (seconds(found.begin), len(found.lines)) == (-180, 3)
 
 
 def test_another_instant_may_be_the_end_of_the_stretch(db, eventful):
-    found = timeline.of(db, eventful.id, since=MINUTE, now=NINE + 10 * SECOND)
+    found = shown(db, eventful, MINUTE, now=NINE + 10 * SECOND)
     assert (seconds(found.begin), seconds(found.end)) == (-50, 25)
 
 
@@ -197,7 +172,7 @@ def test_another_instant_may_be_the_end_of_the_stretch(db, eventful):
 
 
 def picture(db, task, since=10 * MINUTE):
-    return ElementTree.fromstring(timeline.svg(timeline.of(db, task.id, since=since)))
+    return ElementTree.fromstring(timeline.svg(shown(db, task, since)))
 
 
 def test_the_picture_has_each_mark_with_its_class_and_its_words(db, eventful):
@@ -258,96 +233,8 @@ def test_every_colour_is_seen_on_black_and_on_white(paper):
         assert (max(light, paper) + 0.05) / (min(light, paper) + 0.05) >= 3, colour
 
 
-def test_the_next_sentence_is_in_it_and_nothing_is_written(db, eventful):
-    ticked(db, 4 * SECOND)
+def test_nothing_is_written(db, eventful):
     an_event(db, eventful, "failed", NINE - 3 * MINUTE)
     before = db.execute("SELECT sum(xmin::text::bigint) FROM ticker.tasks").fetchone()
-    found = timeline.of(db, eventful.id, since=HOUR)
-    assert sentence("cli.next_a_ticker_ticked").begins(found.sentences[0])
+    picture(db, eventful, HOUR)
     assert db.execute("SELECT sum(xmin::text::bigint) FROM ticker.tasks").fetchone() == before
-
-
-# ------------------------------------------------------------------------------------------------------ the command
-
-
-@pytest.fixture(autouse=True)
-def columns(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "83")  # 75 cells of the chart, each of 10 s
-
-
-def lines(*words):
-    return [line.rstrip() for line in command("timeline", *words)[0].splitlines()]
-
-
-def test_the_chart_has_lanes_below_an_axis_then_what_went_wrong_and_what_comes_next(db, eventful):
-    head, *chart, legend, nothing, names, failed, dropped, first, _, _, _, last = lines("1", "--since", "10m")
-    assert head == sentence(
-        "timeline.head", task="mail.fetch", owner="mail_channels:5", every="1m", begin="08:50:00", end="09:02:30"
-    )
-    assert chart == [
-        "              08:51             08:54             08:57             09:00",
-        "due                                   '           '     '     '   ' |o o   o     o",
-        "queue                                 ----              ---       ---",
-        "worker                                   ====     !       x   ======>",
-    ]
-    assert (legend, nothing, names.split()) == (timeline_command.LEGEND, "", ["when", "(UTC)", "what", "why", "run"])
-    assert "failed" in failed and "OSError: no route" in failed and "too_early: 40 s after" in dropped
-    assert first == sentence("cli.next_no_ticker", remedy="ticker run")
-    assert last == sentence("cli.next_due_in", due="09:00:12", span="12 s")
-
-
-def test_what_is_shorter_than_a_cell_is_still_seen_and_what_is_worse_hides_what_is_better(db, task):
-    for seconds_ago in (63, 62, 61):
-        due = NINE - seconds_ago * SECOND
-        a_run(db, task, occurrence=due, started_at=due + SECOND / 2, ended_at=due + 0.8 * SECOND,
-              outcome="killed" if seconds_ago == 62 else "succeeded")  # fmt: skip
-    queue, worker = lines("1", "--since", "1h")[3:5]
-    assert (queue.split(), worker.split()) == (["queue", ".", "|"], ["worker", "!", "|"])
-
-
-@pytest.mark.parametrize(("columns", "width"), [("83", 83), ("1", 40), ("9999", 200)])
-def test_the_chart_is_as_wide_as_the_terminal_within_reason(columns, width, db, eventful, monkeypatch):
-    monkeypatch.setenv("COLUMNS", columns)
-    for since in ("1s", "10m", "1d", "366d"):
-        chart = lines("1", "--since", since)[1:6]
-        assert max(map(len, chart[: chart.index(timeline_command.LEGEND)])) <= width
-
-
-def test_a_chart_of_too_many_runs_says_so(db, task, monkeypatch):
-    monkeypatch.setattr(timeline, "RUNS_AT_MOST", 2)
-    for minutes in range(1, 5):
-        a_run(db, task, occurrence=NINE - minutes * MINUTE)
-    assert sentence("cli.timeline_of_the_last_runs", number=2, remedy="--since").within(lines("1"))
-
-
-def test_the_picture_goes_into_a_file_or_to_standard_output(db, eventful, tmp_path):
-    assert command("timeline", "1", "--svg", str(tmp_path / "one.svg"))[0] == ""
-    printed = command("timeline", "mail.fetch", "--owner", "mail_channels:5", "--svg", "-")[0]
-    assert (tmp_path / "one.svg").read_text() == printed
-    assert ElementTree.fromstring(printed).tag == f"{SVG}svg"
-
-
-def test_a_picture_that_cannot_be_written_and_a_task_that_is_not_there_are_refused(db, task, tmp_path):
-    for words, code, said in [
-        (["1", "--svg", str(tmp_path / "none" / "x.svg")], 2, sentence("errors.no_folder_that_exists")),
-        (["1", "--svg", str(tmp_path)], 2, sentence("errors.is_a_directory")),
-        (["1", "--since", "0"], 2, sentence("errors.about", field="--since")),
-        (["1", "--since", "400d"], 2, sentence("errors.about", field="--since")),
-        (["mail.fetch"], 1, sentence("errors.remedy_owner", remedy="--owner type:id")),
-        (["77"], 1, sentence("errors.unknown_task_no_record", task=77)),
-    ]:
-        out, err = command("timeline", *words, code=code)
-        assert out == "" and said.within(err), words
-
-
-def test_a_task_that_is_gone_is_drawn_by_its_id(db, eventful):
-    db.execute("DELETE FROM ticker.tasks")
-    shown = lines("1", "--since", "10m")
-    assert shown[0].startswith("mail.fetch of mail_channels:5, from 08:50:00")
-    assert sentence("why.task_is_gone").begins(shown[-1])
-
-
-def test_the_chart_cannot_drive_the_terminal(db, eventful):
-    db.execute("UPDATE ticker.runs SET reason = E'\\x1b[2J' || reason WHERE outcome = 'failed'")
-    out = command("timeline", "1")[0]
-    assert "\\x1b[2J" in out and not [c for c in out if not c.isprintable() and c != "\n"]

@@ -72,7 +72,7 @@ def test_it_is_a_state_of_the_task_in_lists_and_counts(play, typo):
     assert [task.name for task in ticker.list_tasks(play.db, state="unknown_function")] == ["mail.fech"]
     assert [task.name for task in ticker.list_tasks(play.db, state="unknown_function", owner="a:1")] == []
     assert overview.counts(play.db).unknown_function == 1
-    assert answer("show", str(typo.id))["state"] == "unknown_function"
+    assert answer("list", str(typo.id))["state"] == "unknown_function"
     assert "unknown function" in command("list")[0]
     announce(play.db, ["mail.fech"])
     assert ticker.list_tasks(play.db, state="unknown_function") == []

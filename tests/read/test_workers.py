@@ -71,22 +71,22 @@ def test_an_old_need_warns_of_nothing_and_is_no_number(environ, db):
     ticked(db, crews=[[["polling"], 4, 3]])
     db.execute("UPDATE ticker.needs SET at = at - interval '3 hours'")
     assert warned(db) == []
-    out, err = command("scale", "--queue", "polling", code=1)
+    out, err = command("workers", "--queue", "polling", code=1)
     assert out == "" and sentence("workers.old", queue="polling", age="3h", remedy="ticker run").within(err)
 
 
 def test_a_number_is_printed_alone(environ, db):
     a_need(db, "polling", 5.2, 9)
-    assert command("scale", "--queue", "polling") == ("9\n", "")
+    assert command("workers", "--queue", "polling") == ("9\n", "")
 
 
 def test_no_number_is_printed_if_it_is_unknown(environ, db):
     a_need(db, "polling", 0.0, None, json.dumps(UNKNOWN))
-    out, err = command("scale", "--queue", "polling", code=1)
+    out, err = command("workers", "--queue", "polling", code=1)
     assert out == "" and sentence(
         "workers.unknown", queue="polling", function="mail.new", ago=re.compile("[0-9]+s")
     ).within(err)
-    out, err = command("scale", "--queue", "nobodys", code=1)
+    out, err = command("workers", "--queue", "nobodys", code=1)
     assert out == "" and sentence("workers.unmeasured", queue="nobodys").within(err)
 
 

@@ -204,11 +204,11 @@ def test_triggers_that_use_what_another_role_has_made_are_named(db):
     db.execute("CREATE TABLE channels (id int PRIMARY KEY, status varchar)")
     db.execute("CREATE FUNCTION public.is_on(varchar) RETURNS boolean LANGUAGE sql RETURN true")
     put(db, owners.triggers("channels", active_when="public.is_on(status)"))
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
     db.execute("ALTER FUNCTION public.is_on(varchar) OWNER TO pg_monitor")
     remedy = 'owners.install(op, "channels")'
     planted = sentence("doctor.planted", table="channels", objects="public.is_on(character varying)", remedy=remedy)
-    assert answer("db", "check", code=1)["problems"] == [planted]
+    assert answer("db", "upgrade", "--check", code=1)["problems"] == [planted]
 
 
 @pytest.mark.usefixtures("environ")
@@ -221,7 +221,7 @@ def test_types_of_the_columns_and_triggers_of_the_application_are_its_own_matter
         "CREATE TRIGGER audit AFTER UPDATE ON channels FOR EACH ROW EXECUTE FUNCTION public.audit()"
     )
     put(db, owners.triggers("channels", active_when="status = 'on'"))
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
 
 
 def test_functions_of_another_role_are_not_taken_over(db):
@@ -360,14 +360,14 @@ def test_check_names_what_a_change_of_partitions_has_left(db, change):
     )
     put(db, owners.triggers("channels", active_when="NOT closed"))
     add(db, "channels", "1")
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
     db.execute(f"ALTER TABLE channels {change}" if change.startswith("DETACH") else change)
     remedy = "ticker owners --orphans --remove"
-    assert answer("db", "check", code=1)["problems"] == [
+    assert answer("db", "upgrade", "--check", code=1)["problems"] == [
         sentence("doctor.outlived", table="channels", number=1, remedy=remedy)
     ]
     answer("owners", "--orphans", "--remove")
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
 
 
 # ----------------------------------------------------------------------------------------------- locks

@@ -191,8 +191,8 @@ def test_no_ticker_that_looks_ahead_pushes_a_resumed_task_before_it_may_run(db, 
     assert ticker.get(db, "by itself").next_run == resumed.next_run
     may_start = timing.earliest_start(NOW, resumed.every_ms, resumed.tolerance_ms)
     with store.batch() as rows:
-        assert rows.claim_due(may_start - MILLISECOND, timing.LONGEST_LOOK_AHEAD, 10) == []
-        claimed = rows.claim_due(may_start, timing.LONGEST_LOOK_AHEAD, 10)
+        assert rows.claim_due(may_start - MILLISECOND, timing.LOOK_AHEAD, 10) == []
+        claimed = rows.claim_due(may_start, timing.LOOK_AHEAD, 10)
     assert len(claimed) == 2
 
 

@@ -1,4 +1,4 @@
-"""A followed table that is renamed or moved: `ticker db check` says so, and `ticker owners --rename` brings everything along."""
+"""A followed table that is renamed or moved: `ticker db upgrade --check` says so, and `ticker owners --rename` brings everything along."""
 
 from contextlib import closing, contextmanager, suppress
 
@@ -36,7 +36,7 @@ def test_the_application_goes_on_after_a_rename_and_check_names_it(mailboxes, db
     db.execute('INSERT INTO mailboxes ("box Id") VALUES (4); DELETE FROM mailboxes WHERE "box Id" = 2')
     db.execute('UPDATE mailboxes SET enabled = false WHERE "box Id" = 3')
     assert states(db) == {"1": True, "3": False, "4": True}
-    assert answer("db", "check", code=1)["problems"] == [renamed()]
+    assert answer("db", "upgrade", "--check", code=1)["problems"] == [renamed()]
     assert renamed() in [note["sentence"] for note in answer("doctor", code=1)["notes"]]
 
 
@@ -49,7 +49,7 @@ def test_tasks_cursors_default_tasks_pauses_and_triggers_come_along(mailboxes, d
     db.execute('INSERT INTO mailboxes ("box Id") VALUES (4); DELETE FROM mailboxes WHERE "box Id" = 2')
     db.execute('UPDATE mailboxes SET paused = true WHERE "box Id" = 3')
     assert states(db, "mailboxes") == {"1": True, "3": False, "4": True}
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
     assert [
         name for name, _ in db.execute("SELECT proname, 1 FROM pg_proc WHERE proname LIKE 'owner%mail\\_channels'")
     ] == []
@@ -61,14 +61,14 @@ def test_a_table_of_another_schema_is_followed_there(channels, db):
         "CREATE SCHEMA crm; ALTER TABLE mail_channels SET SCHEMA crm; INSERT INTO crm.mail_channels (id) VALUES (4)"
     )
     assert add(db, "mail_channels", "4") == [(True,)]
-    assert answer("db", "check")["problems"] == []  # an application may still name it without its schema
+    assert answer("db", "upgrade", "--check")["problems"] == []  # an application may still name it without its schema
     assert answer("owners", "--rename", "mail_channels", "crm.mail_channels") == {"moved": 4}
     db.execute("DELETE FROM crm.mail_channels WHERE id > 1")
     assert states(db, "crm.mail_channels") == {"1": True}
     db.execute("ALTER TABLE crm.mail_channels SET SCHEMA public")
     moved = sentence("doctor.renamed", type="crm.mail_channels", table="public.mail_channels",
                      remedy="ticker owners --rename crm.mail_channels mail_channels")  # fmt: skip
-    assert answer("db", "check", code=1)["problems"] == [moved]
+    assert answer("db", "upgrade", "--check", code=1)["problems"] == [moved]
 
 
 def test_a_table_that_was_followed_under_its_new_name_gets_the_tasks_of_the_old(channels, db):
@@ -79,7 +79,7 @@ def test_a_table_that_was_followed_under_its_new_name_gets_the_tasks_of_the_old(
     external = sentence("doctor.external", type="mail_channels", remedy=remedy)
     assert external in [note["sentence"] for note in answer("doctor", code=1)["notes"]]
     db.execute("INSERT INTO ticker.templates VALUES ('mail_channels', 'clean', '{}')")
-    assert answer("db", "check", code=1)["problems"] == [
+    assert answer("db", "upgrade", "--check", code=1)["problems"] == [
         sentence("doctor.defaults_of_no_table", type="mail_channels", remedy=remedy)
     ]
     assert answer(*RENAME) == {"moved": 2}

@@ -199,13 +199,13 @@ def test_a_dropped_schema_is_named_with_what_to_do_and_other_tenants_go_on(follo
         add(db, f"{tenant}.channels", "5")
     db.execute(f'DROP SCHEMA {A} CASCADE; DELETE FROM "{B}".channels; INSERT INTO "{B}".channels VALUES (6, true)')
     assert (states(db), add(db, f"{B}.channels", "6")) == ({f"{A}.channels:5": True}, [(True,)])
-    [told] = answer("db", "check", code=1)["problems"]
+    [told] = answer("db", "upgrade", "--check", code=1)["problems"]
     assert f"ticker owners --type {A}.channels --orphans --remove" in told
     assert f'owners.drop_triggers("{A}.channels")' in told
     answer("owners", "--type", f"{A}.channels", "--orphans", "--remove")
     put(db, owners.drop_triggers(f"{A}.channels"))
     assert states(db) == {f"{B}.channels:6": True}
-    assert answer("db", "check")["problems"] == []
+    assert answer("db", "upgrade", "--check")["problems"] == []
 
 
 def test_a_schema_of_the_same_name_can_be_followed_again(followed, db):

@@ -17,7 +17,7 @@ from ticker.engine.tick import TickOptions, tick
 from ticker.errors import DatabaseUnavailable, Unavailable
 from ticker.model import RunKind
 
-LOOK_AHEAD = 1000  # ms, the default of the setting
+LOOK_AHEAD = 1000  # ms, as of `ticker run`
 EXPLICIT = 8  # a task that gives its tolerance and box gives I/8 and I/4
 
 

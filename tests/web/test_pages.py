@@ -414,7 +414,7 @@ def test_the_interval_in_force_is_shown_everywhere_with_its_reason(change, now, 
         ticker.get(db, 1).stretched_ms,
     )
     assert f"every 1m..30m, now {now}" in command("list")[0]
-    assert str(reason) in command("show", "poll")[0]
+    assert str(reason) in command("list", "poll")[0]
     assert f"its interval is {reason}" in command("why", "poll")[0]
     assert f"its interval is {reason}" in command("next", "poll")[1]
 

@@ -501,7 +501,7 @@ def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(annou
     until = ticker.get(db, guilty).alone_until
     assert sentence("why.guilty_alone", until=re.compile(f".*{until:%H:%M:%S}.*?")).within(ticker.why(db, guilty).next)
     assert sentence("why.suspect_alone").within(ticker.why(db, suspect).next)
-    shown, _ = command("show", "guilty")
+    shown, _ = command("list", "guilty")
     assert sentence("why.guilty_alone", until=re.compile(f".*{until:%H:%M:%S}.*?")).within(" ".join(shown.split()))
 
 

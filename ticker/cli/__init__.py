@@ -8,50 +8,44 @@ import click
 from ticker.cli.exits import Commands
 from ticker.cli.lazy import LazyCommand
 
-COMMANDS = {
-    "run": ("processes.run:run", "Run the ticker until SIGTERM or SIGINT."),
-    "tick": ("processes.run:tick", "Run one tick and report it."),
-    "worker": (
-        "processes.worker:worker",
-        "Run a worker. Accepts every option of `rq worker`.",
-    ),
-    "workers": ("processes.workers:workers", "Show how many workers each queue needs, and why."),
-    "scale": ("processes.workers:scale", "Print how many workers a queue needs now, as one integer."),
-    "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
-    "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
-    "db": ("database.db:db", "Create, print, check or adopt the tables."),
-    "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
-    "edit": ("tasks.commands:edit", "Change TASK as an operator."),
-    "list": ("tasks.commands:list_", "List tasks."),
-    "show": ("tasks.commands:show", "Show all fields of TASK, and why its last run failed, if it did."),
-    "pause": ("tasks.commands:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),
-    "resume": ("tasks.commands:resume", "Resume TASK, all tasks of --owner, or many paused tasks."),
-    "pauses": ("tasks.pauses:pauses", "List pauses of many tasks."),
-    "drain": ("tasks.pauses:drain", "Pause all tasks, and wait until no run is active."),
-    "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),
-    "stop": ("records.stop:stop", "Stop RUN, and wait up to 5 s for its end."),
-    "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
-    "limit": ("tasks.limits:limit", "Limit the runs of tasks that have KEY, on all workers together."),
-    "limits": ("tasks.limits:limits", "List limited keys and their use, most due tasks first."),
-    "notify": (
-        "processes.notify:notify",
-        "Send a test notice through each channel and print the answers.",
-    ),
-    "notices": ("processes.notify:notices", "List undelivered notices, oldest first, each with the reason."),
-    "sync": ("tasks.sync:sync", "Synchronize tasks and limits with their declarations in code."),
-    "next": ("tasks.schedules:next_", "Show the next times of EXPRESSION or TASK."),
-    "validate": ("tasks.schedules:validate", "Explain what EXPRESSION means."),
-    "runs": ("records.runs:runs", "List runs and drops, newest first, or show one in full."),
-    "top": ("records.top:top", "Show late, failing, running and coming tasks, and drops."),
-    "timeline": ("records.timeline:timeline", "Draw when TASK was due, waited and ran, and when it is due next."),
-    "why": ("records.why:why", "Explain why TASK ran or did not run, and what happens next."),
-    "journal": ("records.journal:journal", "List ended runs, drops and events, newest last."),
-    "drops": ("records.journal:drops", "Count dropped jobs, largest groups first."),
-    "owners": ("tasks.owners:owners", "List owners with their task counts."),
-    "prune": ("database.prune:prune", "Delete old records of runs, drops and events."),
-    "spread": ("tasks.spread:spread", "Give each interval task its own phase within its interval."),
-    "web": ("processes.web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
-    "demo": ("processes.demo:demo", "Poll simulated mailboxes and show what happens."),
+GROUPS = {
+    "Processes": {
+        "run": ("processes.run:run", "Run the ticker until SIGTERM or SIGINT."),
+        "tick": ("processes.run:tick", "Run one tick and report it."),
+        "worker": ("processes.worker:worker", "Run a worker. Accepts every option of `rq worker`."),
+        "web": ("processes.web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
+        "demo": ("processes.demo:demo", "Poll simulated mailboxes and show what happens."),
+    },
+    "Tasks": {
+        "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
+        "edit": ("tasks.commands:edit", "Change TASK as an operator."),
+        "list": ("tasks.listing:list_", "List tasks, or show TASK with all its fields."),
+        "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
+        "sync": ("tasks.sync:sync", "Synchronize tasks and limits with their declarations in code."),
+        "owners": ("tasks.owners:owners", "List owners with their task counts."),
+        "spread": ("tasks.spread:spread", "Give each interval task its own phase within its interval."),
+        "next": ("tasks.schedules:next_", "Explain EXPRESSION or TASK, and show its next times."),
+    },
+    "Runs": {
+        "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),
+        "stop": ("records.stop:stop", "Stop RUN, and wait up to 5 s for its end."),
+        "runs": ("records.runs:runs", "List runs, drops and events, or show one run in full."),
+        "why": ("records.why:why", "Explain why TASK ran or did not run, and what happens next."),
+        "top": ("records.top:top", "Show late, failing, running and coming tasks, and drops."),
+    },
+    "Pauses and limits": {
+        "pause": ("tasks.commands:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),
+        "resume": ("tasks.commands:resume", "Resume TASK, all tasks of --owner, or many paused tasks."),
+        "limit": ("tasks.limits:limit", "List limited keys, or limit the runs of tasks that have KEY."),
+    },
+    "Operation": {
+        "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
+        "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
+        "workers": ("processes.workers:workers", "Show how many workers each queue needs, and why."),
+        "notify": ("processes.notify:notify", "List undelivered notices, or send a test notice."),
+        "prune": ("database.prune:prune", "Delete old records of runs, drops and events."),
+        "db": ("database.db:db", "Create, upgrade, check or adopt the tables."),
+    },
 }
 """Maps each command to its module and function, and to its summary, which fits 80 columns."""
 
@@ -70,5 +64,6 @@ def main() -> None:
     """
 
 
-for name, (home, summary) in COMMANDS.items():
-    main.add_command(LazyCommand(name, f"ticker.cli.{home}", summary))
+for title, commands in GROUPS.items():
+    for name, (home, summary) in commands.items():
+        main.add_command(LazyCommand(name, f"ticker.cli.{home}", summary, title))

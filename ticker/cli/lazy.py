@@ -1,16 +1,17 @@
 """Imports the module of a command only when the command is called. `ticker --help` imports no command's module."""
 
 from importlib import import_module
+from itertools import groupby
 
 import click
 
 
 class LazyCommand(click.Command):
-    """A placeholder for a command that has not been called yet, with its name and its summary."""
+    """A placeholder for a command that has not been called yet, with its summary and the title of its group in the help."""
 
-    def __init__(self, name: str, home: str, summary: str) -> None:
+    def __init__(self, name: str, home: str, summary: str, title: str) -> None:
         super().__init__(name, help=summary)
-        self._home = home
+        self._home, self.title = home, title
 
     def load(self) -> click.Command:
         module, _, attribute = self._home.partition(":")
@@ -19,10 +20,19 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """Lists its commands in the order in which they were added, and imports only the command that is called."""
+    """Lists its commands in named groups, in the order in which they were added. Imports only the command that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lazy = [command for command in self.commands.values() if isinstance(command, LazyCommand)]
+        widest = max(len(str(command.name)) for command in lazy)
+        for title, commands in groupby(lazy, key=lambda command: command.title):
+            with formatter.section(title):
+                room = formatter.width - 6 - widest
+                rows = [(str(one.name).ljust(widest), one.get_short_help_str(room)) for one in commands]
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

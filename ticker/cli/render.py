@@ -5,13 +5,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ticker.cli import fit
-from ticker.cli.fit import Line, Row
+from ticker.cli.fit import Line, Row, row
 from ticker.errors import escaped
 from ticker.model import Outcome
 from ticker.read.formatting import (
@@ -34,10 +33,14 @@ if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord
 
 T = TypeVar("T")
-Piece = tuple[str, str]
+DUMB = ("", "dumb", "unknown")
 WIDE = 100_000  # columns: the terminal itself wraps long lines, so that copied words and ids stay whole
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
 YELLOW = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED}
+
+TASK_COLUMNS = (
+    "id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)", "last outcome", "state",
+)  # fmt: skip
 
 
 def print_json(value: Any) -> None:
@@ -58,12 +61,14 @@ def print_rows(
 
 
 def print_tasks(tasks: Iterable[Task]) -> None:
-    table = columns("id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)",
-                    "last outcome", "state")  # fmt: skip
-    for task in tasks:
-        add(table, task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
-            moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)))  # fmt: skip
-    print_table(table)
+    print_table(Table(TASK_COLUMNS, [*map(task_row, tasks)]))
+
+
+def task_row(task: Task) -> Row:
+    return row(
+        task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
+        moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)),
+    )  # fmt: skip
 
 
 def print_task(task: Task, last: "RunRecord | None") -> None:
@@ -114,10 +119,8 @@ def colour(word: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Column names, and rows with their styles. A cell is a list of pieces; a piece is a text and its style."""
-
     names: tuple[str, ...]
-    rows: list[tuple[list[Sequence[Piece]], str]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
 
 def columns(*names: str) -> Table:
@@ -125,32 +128,24 @@ def columns(*names: str) -> Table:
 
 
 def add(table: Table, *cells: object, style: str = "") -> None:
-    """Adds a row. A cell that is a list contains pieces; any other cell is converted to text."""
-    table.rows.append(([cell if isinstance(cell, list) else [(escaped(str(cell)), "")] for cell in cells], style))
+    """Adds a row. Cells are converted to text."""
+    table.rows.append(row(*cells, style=style))
 
 
 def print_table(table: Table) -> None:
-    """Prints each row as one uncut line. On a terminal, Rich draws it. A pipe gets the same text, and Rich is not imported."""
-    lines = in_colour(table) if sys.stdout.isatty() else [line.plain for line in aligned(table)]
-    click.echo("\n".join(line.rstrip() for line in lines))
+    """Prints each row as one uncut line, in colour on a terminal. Rich is not imported."""
+    for line in fit.lines([*[Row(table.names, "bold")] * any(table.names), *table.rows], WIDE):
+        click.echo(painted(line) if is_screen() else line.plain.rstrip())
 
 
-def aligned(table: Table) -> list[Line]:
-    rows = [tuple("".join(text for text, _ in cell) for cell in cells) for cells, _ in table.rows]
-    return fit.lines([*[Row(table.names)] * any(table.names), *map(Row, rows)], WIDE)
+def painted(line: Line) -> str:
+    """Returns the line in its colour, or without one if NO_COLOR is set."""
+    text = line.plain.rstrip()
+    if os.environ.get("NO_COLOR") or not line.style:
+        return text
+    return click.style(text, bold=True) if line.style == "bold" else click.style(text, fg=line.style)
 
 
-def in_colour(table: Table) -> list[str]:
-    """Returns the lines in colour, or without colours if NO_COLOR is set."""
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    grid = Grid(*table.names, box=None, pad_edge=False, padding=(0, fit.GAP, 0, 0), header_style="bold")
-    grid.show_header = any(table.names)
-    for cells, style in table.rows:
-        grid.add_row(*(Text.assemble(*cell) for cell in cells), style=style)
-    out = StringIO()
-    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    Console(file=out, width=WIDE, force_terminal=True, color_system=colours, highlight=False).print(grid)
-    return out.getvalue().splitlines()
+def is_screen() -> bool:
+    """Returns whether standard output is a terminal that can show colours and be redrawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB

@@ -16,7 +16,7 @@ import click
 
 from ticker import clock
 from ticker.cli import fit
-from ticker.cli.connection import configured
+from ticker.cli.connection import configured, database
 from ticker.cli.fit import Line
 from ticker.errors import TickerError
 from ticker.read.explain import span
@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 BLINK = 0.2  # seconds between two checks of the keyboard and the size of the terminal
 PATIENCE = 10.0  # seconds without an answer before the screen says so
-DUMB = ("", "dumb", "unknown")
 
 interval = click.option(
     "--interval", metavar="DURATION", default="2s", show_default=True, help="Time between two queries."
@@ -40,18 +39,16 @@ def interval_ms(text: str) -> int:
     return milliseconds("--interval", text, least=SECOND // 2, most=HOUR)
 
 
-def is_screen() -> bool:
-    """Returns whether standard output is a terminal on which a screen can be redrawn."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
+def watch(look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
+    """Shows the result of `look(db)`, and queries it every `every_ms` milliseconds. `draw(answer, width, height)` returns the lines.
 
-
-def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
-    """Shows `first`, then the result of `look(db)` every `every_ms` milliseconds. `draw(answer, width, height)` returns the lines.
-
-    Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried.
+    Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried. Raises ConfigurationError
+    if it does not answer at the start.
     """
     from rich.live import Live
 
+    with database() as db:
+        first = look(db)
     console, drawn = screen_console(), None
     live = Live(console=console, screen=True, auto_refresh=False)
     with suppress(KeyboardInterrupt), terminated(), keys() as pressed, Looker(first, look, every_ms) as looker, live:

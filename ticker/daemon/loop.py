@@ -27,6 +27,7 @@ from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Listener, WakeUp
 from ticker.db.store import PostgresStore
+from ticker.engine import timing
 from ticker.engine.key_limits import LOOK_AHEAD
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
@@ -175,7 +176,7 @@ class TickJob:
     def _pass(self) -> Report:
         settings = self._settings
         options = TickOptions(
-            look_ahead=settings.look_ahead_ms,
+            look_ahead=timing.LOOK_AHEAD,
             batch=settings.batch,
             stop=self._stopping.is_set,
             period=settings.tick_ms,
@@ -313,13 +314,7 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
     for thread in Pruner, Roller, *exporters(settings):
         thread(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(tick_job, settings)
-    log.info(
-        "ticker started pid=%s tick=%gs look_ahead=%gs",
-        os.getpid(),
-        settings.tick_ms / 1000,
-        settings.look_ahead_ms / 1000,
-        extra={"event": "ticker_started"},
-    )
+    log.info("ticker started pid=%s tick=%gs", os.getpid(), settings.tick_ms / 1000, extra={"event": "ticker_started"})
     scheduler.start()
     systemd.begun()
     while not asked.wait(min(tick_job.patience(), report(systemd, tick_job))):

@@ -13,6 +13,7 @@ from ticker.daemon import needs
 from ticker.db.store import PostgresStore
 from ticker.errors import TickerError
 from ticker.model import Outcome, Reason
+from ticker.schedules.duration import DAY
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
@@ -20,6 +21,7 @@ log = logging.getLogger("ticker")
 EVERY = 15.0  # seconds between two attempts
 REST = 4  # after an outage, the ticker rests so many times as long as each step took: it uses a fifth of a connection's time
 CHANGES = 1000  # changes that one statement applies
+KEPT_MS = 30 * DAY  # minutes; hours are kept for 400 days
 Step = Callable[[PostgresStore, Settings], bool]
 
 
@@ -34,10 +36,10 @@ def closed(store: PostgresStore, settings: Settings) -> Iterator[float]:
             yield clock.monotonic() - began
 
 
-def close_minute(store: PostgresStore, settings: Settings) -> bool:
+def close_minute(store: PostgresStore, _: Settings) -> bool:
     with store.transaction() as execute:
         execute("prepare_to_count")
-        minutes = execute("next_minute", now=clock.now(), keep_ms=settings.keep_minutes_ms)
+        minutes = execute("next_minute", now=clock.now(), keep_ms=KEPT_MS)
         for minute in minutes:
             execute("close_minute", at=minute["at"], outcomes=[*Outcome], reasons=[*Reason])
             execute("measure_functions", at=minute["at"])

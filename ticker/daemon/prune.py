@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass, field, replace
 import psycopg
 
 from ticker import clock
-from ticker.daemon.minutes import closed
+from ticker.daemon.minutes import KEPT_MS, closed
 from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.errors import DatabaseUnavailable, TickerError
@@ -71,7 +71,7 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
         _walk(store, "prune_events", "next_event", settings, dry),
     )
     minutes = (Pruned(seconds=seconds) for seconds in closed(store, settings))
-    rest = (_prune_minutes(store, settings), _prune_keys(store), _prune_pauses(store, settings))
+    rest = (_prune_minutes(store), _prune_keys(store), _prune_pauses(store, settings))
     for part in walks if dry else (minutes, *walks, *rest):
         try:
             yield from part
@@ -81,9 +81,9 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
         raise failed
 
 
-def _prune_minutes(store: PostgresStore, settings: Settings) -> Iterator[Pruned]:
+def _prune_minutes(store: PostgresStore) -> Iterator[Pruned]:
     began = clock.monotonic()
-    while store.execute("prune_minutes", now=clock.now(), keep_ms=settings.keep_minutes_ms, limit=MOST)[0]["count"]:
+    while store.execute("prune_minutes", now=clock.now(), keep_ms=KEPT_MS, limit=MOST)[0]["count"]:
         yield Pruned(seconds=clock.monotonic() - began)
         began = clock.monotonic()
 

@@ -135,7 +135,7 @@ class Recorder(SpanProcessor, IdGenerator):
 
 
 def of_run(row: Row) -> dict[str, AttributeValue]:
-    """Returns the attributes of a run. Names, owners, arguments and errors may be personal data: `ticker show ID` prints them."""
+    """Returns the attributes of a run. Names, owners, arguments and errors may be personal data: `ticker list TASK` prints them."""
     known = {
         "task.id": row["task_id"], "run.id": row["id"], "function": row["function"], "kind": row["kind"], "attempt": row["attempt"],
         "outcome": row["outcome"], "drop.reason": row["reason"],

@@ -19,6 +19,7 @@ FROZEN: frozenset[str] = frozenset()
 """The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions apart."""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
+REFUSED = timedelta(hours=1)  # the largest accepted difference
 RIGHTS = {
     "tasks": ("SELECT", "UPDATE"),
     "runs": ("SELECT", "INSERT", "UPDATE"),
@@ -64,7 +65,7 @@ def check_database(settings: Settings) -> tuple[str, str]:
         before = clock.python_utc()
         facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}, binary=True).fetchone() or ())
         check_server(facts)
-        warning = check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
+        warning = check_clock(facts.now - before, clock.python_utc() - before)
         check_tables(connection, facts, settings.schema)
         here = installation.read(sql.on(connection, settings.schema))
         installation.check(here, settings.environment)
@@ -89,7 +90,7 @@ def check_server(facts: Facts) -> None:
         )
 
 
-def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
+def check_clock(ahead: timedelta, took: timedelta) -> str:
     """Returns a warning if the clocks differ. `ahead` is the database's time minus this host's, read up to `took` earlier.
 
     Every decision uses the database's clock, so a difference harms no task. But RQ dates its own registries by the
@@ -102,10 +103,9 @@ def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
         f"the clock of this host differs from that of PostgreSQL (DATABASE_URL) by"
         f" {words(round(difference.total_seconds()) * SECOND)}"
     )
-    if difference > timedelta(milliseconds=limit_ms):
-        raise ConfigurationError(
-            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); synchronize it with NTP"
-        )
+    if difference > REFUSED:
+        limit = words(REFUSED // timedelta(milliseconds=1))
+        raise ConfigurationError(f"{sentence}, over the limit of {limit}; synchronize it with NTP")
     return f"{sentence}; synchronize it with NTP"
 
 

@@ -98,15 +98,13 @@ def has_expired(occurrence: datetime, newest: datetime, now: datetime, every: in
     return occurrence < newest and occurrence < now - span(expiry(every))
 
 
-LONGEST_LOOK_AHEAD = 10 * SECOND
-"""Milliseconds; the limit of TICKER_LOOK_AHEAD."""
+LOOK_AHEAD = 1 * SECOND
+"""Milliseconds. `ticker run` counts interval tasks as due so much earlier. Otherwise, milliseconds of jitter would make a
+60 s task wait for the following tick (77 s on average)."""
 
 
 def horizon(look_ahead: int, tolerance: int) -> int:
-    """Returns how early an interval task may be due: the setting, but at most a fifth of its tolerance.
-
-    Without look-ahead, milliseconds of jitter would make a 60 s task wait for the following tick (77 s on average).
-    """
+    """Returns how early an interval task may be due: `look_ahead`, but at most a fifth of its tolerance."""
     return min(look_ahead, tolerance // 5)
 
 

@@ -123,7 +123,9 @@ def problems(url: str, schema: str = "ticker") -> list[str]:
             return [str(error)]
         with warnings.catch_warnings(action="ignore"):  # a newer SQLAlchemy warns of what Alembic does
             differences = compare_metadata(context, tables.define(schema))
-        return [f"schema {schema}: {words}; see: ticker db sql" for words in map(_in_words, differences) if words]
+        return [
+            f"schema {schema}: {words}; see: ticker db upgrade --sql" for words in map(_in_words, differences) if words
+        ]
 
 
 def newest(schema: str = "ticker") -> str | None:

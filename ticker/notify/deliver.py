@@ -85,7 +85,7 @@ class Notifier(threading.Thread):
             self._delivered = None
 
     def _failed(self, claimed: Claimed, error: str, now: datetime | None) -> None:
-        self._log_change("channel %s fails: %s; its notices wait and are retried (ticker notices)", error)
+        self._log_change("channel %s fails: %s; its notices wait and are retried (ticker notify)", error)
         self._outbox.set_back(claimed, error, now)
 
     def _give_up(self, now: datetime | None) -> None:
@@ -113,7 +113,7 @@ def _warn_of(channel: str, given_up: Sequence[Row]) -> None:
 
 
 def in_words(error: BaseException) -> str:
-    """Describes the error in one line of at most 300 characters, for the log and `ticker notices`."""
+    """Describes the error in one line of at most 300 characters, for the log and `ticker notify`."""
     words = str(error) or type(error).__name__
     named = isinstance(error, OSError) or type(error).__name__ in ("NotDelivered", words)
     return printable(words if named else f"{type(error).__name__}: {words}", 300)

@@ -95,7 +95,7 @@ class Health:
             *(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few),
             *(
                 f"{counted(tasks, 'task')} with the limit {key} {'has' if tasks == 1 else 'have'} waited for room for over an interval; "
-                "raise the limit, or the interval; ticker limits lists the keys without room"
+                "raise the limit, or the interval; ticker limit lists the keys without room"
                 for key, tasks in self.held.items()
             ),
         )

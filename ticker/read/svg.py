@@ -1,4 +1,4 @@
-"""Draws tracks below a time axis as an SVG picture. Charts in a terminal use the same steps, labels and rows. Pure.
+"""Draws tracks below a time axis as an SVG picture. Pure.
 
 A picture uses attributes instead of a style sheet, so that a page with a strict Content-Security-Policy may include it.
 """

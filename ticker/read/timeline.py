@@ -1,6 +1,6 @@
-"""Shows a task over a span of time, also as SVG: when it was due, waited, ran and was dropped, and its next times.
+"""Draws a task over a span of time as SVG: when it was due, waited, ran and was dropped, and its next times.
 
-    timeline.svg(timeline.of(db, task.id, since=timedelta(hours=1)))
+    timeline.svg(timeline.of(db, task, now, since=timedelta(hours=1)))
 
 `db` is any connection that `register` accepts. Nothing is written or locked.
 """
@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ticker.db.steps import Steps, reads
-from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Outcome, Reason, RunKind
 from ticker.read import explain, formatting, journal, tasks
 from ticker.read import why as read_why
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
-from ticker.read.svg import SECOND, Chart, Mark, Paint, label, marked, packed, picture, step
+from ticker.read.svg import Chart, Mark, Paint, label, marked, packed, picture, step
 from ticker.read.tasks import RunRecord
-from ticker.read.why import Why
-from ticker.schedules.duration import LONGEST
 from ticker.tasks import preview
 from ticker.tasks.fields import Task
 
@@ -32,47 +29,30 @@ AHEAD = 4  # after now, the axis continues for a quarter of the span that it sho
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A task from `begin` to `end`, with `now` in between. `task` is None if it was deleted; `name` and `owner` are kept.
+    """A task from `begin` to `end`, with `now` in between.
 
-    `lines` are its runs, drops and waiting occurrences, oldest first. `next` has its next times before `end`, and `sentences`
-    describe what happens next. `is_cut`: there were more runs than are drawn, and `begin` is where the drawn runs begin.
+    `lines` are its runs, drops and waiting occurrences, oldest first, and `next` its next times before `end`. If there were
+    more runs than are drawn, `begin` is where the drawn runs begin.
     """
 
-    task_id: int
-    task: Task | None
-    name: str
-    owner: str
+    task: Task
     begin: datetime
     now: datetime
     end: datetime
     lines: tuple[JournalEntry, ...]
     next: tuple[datetime, ...]
-    sentences: tuple[str, ...]
-    is_cut: bool
 
 
 # ---------------------------------------------------------------------------------------------------- what is drawn
 
 
 @reads
-def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Steps[Timeline]:
-    """Returns what became of the task's occurrences in the last `since`, and when it is due next.
-
-    `now` defaults to the database's time. `why` is the current result of `ticker.why`, if the caller has it already. A deleted
-    task is found as long as any record of it is kept. Otherwise, raises UnknownTask.
-    """
-    if not SECOND <= since <= timing.span(LONGEST):
-        raise BadInput("since", str(since), "is not a span from 1 s to 366 days")
-    why = why or (yield from read_why.why.steps(task_id, limit=1))
-    now = now or why.now
-    runs, is_cut = yield from _runs(why, now - since)
-    lines = yield from _lines(why.task, runs, now)
+def of(task: Task, now: datetime, *, since: timedelta) -> Steps[Timeline]:
+    """Returns what became of the task's occurrences in the last `since`, and when it is due next."""
+    runs, is_cut = yield from _runs(task, now - since)
+    lines = yield from _lines(task, runs, now)
     begin, end = _begin(lines, now - since) if is_cut else now - since, now + since / AHEAD
-    last = why.lines[-1] if why.task is None else why.task
-    return Timeline(
-        task_id, why.task, _name(last), last.owner, begin, now, end, tuple(lines), tuple(_ahead(why.task, now, end)),
-        tuple(_sentences(why)), is_cut,
-    )  # fmt: skip
+    return Timeline(task, begin, now, end, tuple(lines), tuple(_ahead(task, now, end)))
 
 
 def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
@@ -86,26 +66,23 @@ def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
     return {"due": [(0, mark) for mark in due], "queue": _rows(waits), "worker": _rows(runs)}
 
 
-def _runs(why: Why, since: datetime) -> Steps[tuple[list[RunRecord], bool]]:
+def _runs(task: Task, since: datetime) -> Steps[tuple[list[RunRecord], bool]]:
     """Returns the runs that ended after `since` or have not ended, by id, and whether there were more."""
-    keys = yield from journal.keys(journal.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
+    keys = yield from journal.keys(journal.Wanted(task_id=task.id, events=False), since, RUNS_AT_MOST + 1)
     ended = yield from tasks.runs_by_id({"id": id_} for _, _, id_ in keys[-RUNS_AT_MOST:])
-    newest = (yield from read_why.last_occurrences(why.task_id, read_why.LOOKED_AT)) if why.task else []
+    newest = yield from read_why.last_occurrences(task.id, read_why.LOOKED_AT)
     by_id = {run.id: run for run in [*ended, *(yield from read_why.open_runs(newest))]}
     return [by_id[id_] for id_ in sorted(by_id)], len(keys) > RUNS_AT_MOST
 
 
-def _lines(task: Task | None, runs: Sequence[RunRecord], now: datetime) -> Steps[list[JournalEntry]]:
-    if not runs and task is None:
-        return []
-    id_ = task.id if task else runs[0].task_id
-    lines = yield from read_why.run_lines(task, runs, (yield from read_why.last_events(id_)), now)
+def _lines(task: Task, runs: Sequence[RunRecord], now: datetime) -> Steps[list[JournalEntry]]:
+    lines = yield from read_why.run_lines(task, runs, (yield from read_why.last_events(task.id)), now)
     return sorted([*lines, *read_why.waiting(task, now)], key=lambda line: line.at)
 
 
-def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
+def _ahead(task: Task, now: datetime, end: datetime) -> list[datetime]:
     """Returns the task's next times, or none if something keeps it from being pushed."""
-    if task is None or task.runs_next is None:
+    if task.runs_next is None:
         return []
     try:
         times = preview.of_task(task, now, NEXT_AT_MOST).times
@@ -117,15 +94,6 @@ def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
 def _begin(lines: Sequence[JournalEntry], since: datetime) -> datetime:
     """Returns where the drawn runs begin: at the first line of an ended run, or at `since` if that is later."""
     return max(since, min(line.at for line in lines if line.run and line.run.ended_at))
-
-
-def _sentences(why: Why) -> Iterator[str]:
-    for sentence in why.next:
-        yield f"next: {sentence}" if why.task else sentence
-
-
-def _name(task: Task | JournalEntry) -> str:
-    return task.name if isinstance(task, Task) else task.task_name
 
 
 # ------------------------------------------------------------------------------------------------------- the tracks
@@ -218,7 +186,7 @@ def svg(shown: Timeline) -> str:
 
 def title(shown: Timeline) -> str:
     """Returns the task and its owner, the schedule in words, and the span of time."""
-    name = f"{shown.name}{f' of {shown.owner}' if shown.owner else ''}"
-    schedule = [formatting.in_words(shown.task) or formatting.schedule(shown.task)] if shown.task else []
+    task = shown.task
+    name = f"{task.name}{f' of {task.owner}' if task.owner else ''}"
     span = f"from {time_of_day(shown.begin, shown.now)} to {time_of_day(shown.end, shown.now)} UTC"
-    return ", ".join([name, *schedule, span])
+    return f"{name}, {formatting.in_words(task) or formatting.schedule(task)}, {span}"

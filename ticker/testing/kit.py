@@ -15,6 +15,7 @@ import psycopg
 from ticker import clock, settings
 from ticker.db import tables
 from ticker.db.store import PostgresStore
+from ticker.engine import timing
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import BadInput
 from ticker.queue.rq import RedisQueue
@@ -99,7 +100,7 @@ class Kit:
         """Makes one pass of the ticker. Returns how many jobs it pushed."""
         config, period = self._settings, (self._period or timedelta(0)) // timedelta(milliseconds=1)
         options = TickOptions(
-            look_ahead=config.look_ahead_ms, batch=config.batch, depths=config.queue_depth, waiting_jobs=config.waiting_jobs,
+            look_ahead=timing.LOOK_AHEAD, batch=config.batch, depths=config.queue_depth, waiting_jobs=config.waiting_jobs,
             period=period, beat=period,
         )  # fmt: skip
         return tick(self._store, self._queue, self.now, options).enqueued

@@ -1,6 +1,6 @@
 """Labels a run for Sentry, if the application has loaded it. Otherwise all errors would be listed under `wrappers.run`.
 
-Sends no arguments, cursor, owner or task name, which may be personal data. `ticker show ID` prints them.
+Sends no arguments, cursor, owner or task name, which may be personal data. `ticker list TASK` prints them.
 """
 
 import sys

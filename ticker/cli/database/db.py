@@ -1,4 +1,4 @@
-"""`ticker db upgrade | sql | check | adopt`: creates, prints, checks and takes over the tables."""
+"""`ticker db upgrade | adopt`: creates, prints, checks and takes over the tables."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -7,7 +7,6 @@ import click
 
 from ticker.cli import render
 from ticker.cli.connection import configured, database
-from ticker.cli.options import as_json
 from ticker.errors import TickerError
 from ticker.read.explain import counted
 
@@ -18,44 +17,39 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """Create, print, check or adopt the tables."""
+    """Create, upgrade, check or adopt the tables."""
 
 
-@db.command()
-def upgrade() -> None:
+@db.command(short_help="Upgrade, check or print the tables.")
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; list the problems.")
+@click.option(
+    "--sql", "only_sql", is_flag=True, help="Print the SQL for an empty database, without connecting to a server."
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check: print one JSON document.")
+def upgrade(only_check: bool, only_sql: bool, as_json: bool) -> None:
     """Upgrade the tables to the newest revision.
 
-    Several processes may run this at the same time.
+    Several processes may run this at the same time. With --check, lists the problems of the tables, of this installation, and of
+    the triggers of owner tables, and exits with 0 if there are none, otherwise with 1.
     """
+    if only_check + only_sql > 1 or as_json > only_check:
+        raise click.UsageError("give --check, with or without --json; or --sql; or none of them")
     settings = configured()
     from ticker import migrations
 
+    if only_check:
+        check(settings, as_json)
+        return
+    if only_sql:
+        click.echo(migrations.ddl(settings.schema).rstrip("\n"))
+        return
     with database():
         pass  # raises ConfigurationError if the server does not answer
     migrations.upgrade(settings.database_url, settings.schema)
     render.say(f"schema {settings.schema} is at revision {migrations.newest(settings.schema)}")
 
 
-@db.command()
-def sql() -> None:
-    """Print the SQL that `upgrade` runs on an empty database.
-
-    Does not connect to a server.
-    """
-    settings = configured()
-    from ticker import migrations
-
-    click.echo(migrations.ddl(settings.schema).rstrip("\n"))
-
-
-@db.command(short_help="Check the tables and the triggers of owner tables.")
-@as_json
-def check(as_json: bool) -> None:
-    """List the problems of the tables, of this installation, and of the triggers of owner tables.
-
-    Exits with 0 if there are none, otherwise with 1.
-    """
-    settings = configured()
+def check(settings: "Settings", as_json: bool) -> None:
     from ticker import migrations
     from ticker.db import installation, sql
     from ticker.registration import owner_checks

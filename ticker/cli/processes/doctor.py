@@ -75,7 +75,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")
         if counts.limited:
             yield Advice(
-                f"due tasks with limits that no tick has pushed: {counts.said('limited')}; ticker limits lists the keys without room"
+                f"due tasks with limits that no tick has pushed: {counts.said('limited')}; ticker limit lists the keys without room"
             )
         for row in execute("failing_pushes"):
             yield f"pushing {counted(row['count'], 'task')} failed; the first is {row['id']} ({row['name']}): {row['error']}"
@@ -139,8 +139,8 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 def doctor(as_json: bool) -> None:
     """Check whether all is well, and if not, say what to do.
 
-    Runs the checks of `health` and `db check`, and more. Run it with the same environment as `ticker run`. It writes nothing.
-    Exits with 1 if there is a problem, otherwise with 0.
+    Runs the checks of `health` and `db upgrade --check`, and more. Run it with the same environment as `ticker run`. It writes
+    nothing. Exits with 1 if there is a problem, otherwise with 0.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
     versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}

@@ -1,4 +1,4 @@
-"""`ticker notify --test | notices`: tests the channels, and lists undelivered notices."""
+"""`ticker notify`: lists undelivered notices, and tests the channels."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--test", is_flag=True, help="Send one test notice through each channel.")
+@click.option("--test", is_flag=True, help="Send one test notice through each channel, and print the answers.")
+@options.limit(100)
 @as_json
-def notify(test: bool, as_json: bool) -> None:
-    """Send a test notice through each channel and print the answers.
+def notify(test: bool, limit: int, as_json: bool) -> None:
+    """List undelivered notices, or send a test notice.
 
-    Exits with 1 if a channel did not accept the notice. `ticker run` sends notices about tasks that fail, recover, are
-    paused by the ticker, or have had no success for too long.
+    Lists the oldest first, each with the reason. `ticker run` sends notices about tasks that fail, recover, are paused by
+    the ticker, or have had no success for too long.
+    With --test, exits with 1 if a channel did not accept the notice.
     """
-    if not test:
-        raise click.UsageError("add --test; ticker run sends the notices about tasks")
+    if test:
+        send_test(as_json)
+    else:
+        list_waiting(limit, as_json)
+
+
+def send_test(as_json: bool) -> None:
     answers = tried(configured())
     if as_json:
         render.print_json({"channels": answers})
@@ -37,11 +44,7 @@ def notify(test: bool, as_json: bool) -> None:
         raise click.ClickException(f"not delivered through {', '.join(failing)}")
 
 
-@click.command()
-@options.limit(100)
-@as_json
-def notices(limit: int, as_json: bool) -> None:
-    """List undelivered notices, oldest first, each with the reason."""
+def list_waiting(limit: int, as_json: bool) -> None:
     from ticker import notify
 
     with database() as db:

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--tick", metavar="DURATION", help="Time between two ticks. Defaults to TICKER_TICK, or 30s.")
-@click.option(
-    "--look-ahead",
-    metavar="DURATION",
-    help="How early an interval task counts as due. Defaults to TICKER_LOOK_AHEAD, or 1s.",
-)
 @click.option("--batch", metavar="N", help="Rows locked and pushed at a time. Defaults to TICKER_BATCH, or 1000.")
 @click.option("--metrics-port", metavar="PORT", type=options.Integer(0, 65535),
               help="Serve Prometheus metrics on this port; 0 picks a free port, which the log names.")  # fmt: skip
@@ -38,14 +33,18 @@ if TYPE_CHECKING:
               help="Answer /livez and /readyz on this port; 0 picks a free port, which the log names.")  # fmt: skip
 @click.option("--health-host", metavar="ADDRESS", help="The address on which to answer them. Defaults to 127.0.0.1.")
 def run(
-    tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None,
-    health_port: int | None, health_host: str | None,
-) -> None:  # fmt: skip
+    tick: str | None,
+    batch: str | None,
+    metrics_port: int | None,
+    metrics_host: str | None,
+    health_port: int | None,
+    health_host: str | None,
+) -> None:
     """Run the ticker until SIGTERM or SIGINT.
 
     Any number of tickers may run, on any hosts. Under systemd, the ticker reports its state (Type=notify, WatchdogSec=).
     """
-    settings = configured(tick=tick, look_ahead=look_ahead, batch=batch)
+    settings = configured(tick=tick, batch=batch)
     from ticker import logs
     from ticker.daemon import loop
     from ticker.queue import checks

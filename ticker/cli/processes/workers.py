@@ -1,4 +1,4 @@
-"""`ticker workers | scale`: how many workers the queues need, for people and for autoscalers."""
+"""`ticker workers`: how many workers the queues need, for people and for autoscalers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,14 +16,26 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--queue",
+    metavar="NAME",
+    callback=options.printable,
+    help="Print only how many workers this queue needs now, as one integer.",
+)
 @as_json
-def workers(as_json: bool) -> None:
+def workers(queue: str | None, as_json: bool) -> None:
     """Show how many workers each queue needs, and why.
 
     `ticker run` measures that every two minutes, from the tasks and from the durations of the last hour. Work that a limit
     holds back does not count.
+
+    With --queue, prints how many workers keep 99% of the starts within two ticks. For autoscalers: if the number is unknown,
+    prints nothing on standard output, and exits with 1.
     """
     needs = read()
+    if queue is not None:
+        click.echo(enough(queue, needs))
+        return
     if as_json:
         render.print_json([formatting.plain_data(need) for need in needs])
         return
@@ -36,22 +48,15 @@ def workers(as_json: bool) -> None:
         render.say("no ticker has measured any need yet; ticker run does so a few minutes after its start")
 
 
-@click.command()
-@click.option("--queue", metavar="NAME", required=True, callback=options.printable, help="The queue.")
-def scale(queue: str) -> None:
-    """Print how many workers a queue needs now, as one integer.
-
-    This many keep 99% of the starts within two ticks. For autoscalers: if the number is unknown, prints nothing on standard
-    output, and exits with 1.
-    """
-    found = [need for need in read() if need.queue == queue]
+def enough(queue: str, needs: "Sequence[Need]") -> int | None:
+    found = [need for need in needs if need.queue == queue]
     if not found:
         raise click.ClickException(
             f"no ticker has measured the need of queue {queue}: no task that may run uses it, or ticker run has just started"
         )
     if found[0].why_unknown:
         raise click.ClickException(found[0].why_unknown)
-    click.echo(found[0].enough)
+    return found[0].enough
 
 
 def read() -> "list[Need]":

@@ -1,4 +1,4 @@
-"""`ticker journal | drops`: lists ended runs, drops and events, and counts drops."""
+"""`ticker runs --journal | --follow | --drops-by`: lists ended runs, drops and events, and counts drops."""
 
 import json
 import threading
@@ -11,9 +11,8 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
-from ticker.cli.options import as_json, owner_hint, ref
+from ticker.cli.options import owner_hint, ref
 from ticker.errors import DatabaseUnavailable
-from ticker.model import Outcome, Reason
 from ticker.read import formatting
 
 if TYPE_CHECKING:
@@ -23,34 +22,25 @@ if TYPE_CHECKING:
 EVERY = 1.0  # seconds between two queries of --follow
 
 
-@click.command()
-@click.option("--task", metavar="TASK", help="Only this task, by its id or name.")
-@options.owner
-@options.owner_type
-@click.option("--outcome", type=click.Choice([*map(str, Outcome)]), help="Only runs with this outcome.")
-@click.option("--reason", type=click.Choice([*map(str, Reason)]), help="Only drops with this reason.")
-@options.since
-@options.until
-@options.limit(100)
-@click.option("--follow", is_flag=True, help="Keep printing new entries until interrupted.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
-def journal(
-    task: str | None, owner: str | None, owner_type: str | None, outcome: str | None, reason: str | None,
-    since: str | None, until: str | None, limit: int, follow: bool, as_json: bool,
-) -> None:  # fmt: skip
-    """List ended runs, drops and events, newest last.
-
-    Events are changes to a task, such as a pause or a first failure. --outcome and --reason exclude them. A deleted task
-    is found by its id or its owner.
-    """
+def print_journal(
+    *,
+    task: str | None,
+    owner: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    follow: bool,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Prints the entries, newest last. A deleted task is found by its id or its owner."""
     from ticker.read import journal as read_journal
 
     if follow and until is not None:
         raise click.UsageError("--follow and --until cannot be combined; leave out one of them")
     named = ref(task, owner if task is not None else None)
-    filters: dict[str, Any] = {"owner": owner, "owner_type": owner_type, "outcome": outcome, "reason": reason}
     with owner_hint(named, owner), database() as db:
-        wanted = read_journal.select(db, task=named, **filters)
+        wanted = read_journal.select(db, task=named, owner=owner, **filters)
         tail = read_journal.Tail(wanted)
         lines = tail.begin(db, since, until, limit)
     show(lines, as_json)
@@ -58,18 +48,7 @@ def journal(
         print_new(tail, as_json)
 
 
-@click.command()
-@click.option("--by", type=click.Choice(["reason", "owner", "task", "function"]), default="reason", show_default=True,
-              help="The property by which drops are grouped.")  # fmt: skip
-@options.since
-@options.until
-@options.limit(20)
-@as_json
-def drops(by: str, since: str | None, until: str | None, limit: int, as_json: bool) -> None:
-    """Count dropped jobs, largest groups first.
-
-    Shows the newest drop of each group as an example.
-    """
+def count_drops(by: str, since: str | None, until: str | None, limit: int, as_json: bool) -> None:
     from ticker.read import journal as read_journal
 
     with database() as db:

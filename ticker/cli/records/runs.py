@@ -1,4 +1,4 @@
-"""`ticker runs`: lists runs and drops, or shows one of them in full."""
+"""`ticker runs`: lists runs and drops, or shows one of them in full. `journal` has its other forms."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -28,31 +28,61 @@ if TYPE_CHECKING:
 @options.since
 @options.until
 @click.option("--id", "run_id", type=options.Integer(1, LARGEST_ID), metavar="RUN", help="Show this run in full.")
+@click.option("--journal", "as_journal", is_flag=True, help="List what ended and happened, newest last, also events.")
+@click.option("--follow", is_flag=True, help="As --journal, and keep printing new entries until interrupted.")
+@click.option(
+    "--drops-by",
+    type=click.Choice(["reason", "owner", "task", "function"]),
+    help="Count the drops by this property, largest groups first, each with its newest drop.",
+)
 @options.limit(20)
 @as_json
 def runs(
-    task: str | None, owner: str | None, outcome: str | None, run_id: int | None, limit: int, as_json: bool, **filters: Any
-) -> None:  # fmt: skip
-    """List runs and drops, newest first, or show one in full.
+    run_id: int | None, as_journal: bool, follow: bool, drops_by: str | None, limit: int, as_json: bool, **filters: Any
+) -> None:
+    """List runs, drops and events, or show one run in full.
 
-    Without TASK, lists those of all tasks. Records outlive their task: those of a deleted task are found by its id. --owner without
-    TASK, --owner-type, --reason, --since and --until list only runs that have ended. --id also shows the run's output, its
-    traceback, its other attempts and its pieces of work.
+    Lists runs and drops of TASK, or of all tasks, newest first. Records outlive their task: those of a deleted task are found by
+    its id. --owner without TASK, --owner-type, --reason, --since and --until list only runs that have ended. --id also shows the
+    run's output, its traceback, its other attempts and its pieces of work.
+
+    --journal lists ended runs, drops and events. Events are changes to a task, such as a pause or a first failure; --outcome and
+    --reason exclude them. With --json, each entry is one document on its own line.
     """
-    from ticker.read import journal, tasks
+    from ticker.cli.records import journal
 
     if run_id is not None:
-        if task or owner or outcome or any(filters.values()):
+        if any(filters.values()) or as_journal or follow or drops_by:
             raise click.UsageError("--id names one run; leave out TASK and all filters")
         show(run_id, as_json)
-        return
+    elif drops_by:
+        if as_journal or follow or any(value for name, value in filters.items() if name not in ("since", "until")):
+            raise click.UsageError(
+                "--drops-by counts all drops; leave out all options but --since, --until and --limit"
+            )
+        journal.count_drops(drops_by, filters["since"], filters["until"], limit, as_json)
+    elif as_journal or follow:
+        journal.print_journal(**filters, limit=limit, follow=follow, as_json=as_json)
+    else:
+        list_all(**filters, limit=limit, as_json=as_json)
+
+
+def list_all(
+    *, task: str | None, owner: str | None, outcome: str | None, limit: int, as_json: bool, **filters: Any
+) -> None:
+    from ticker.read import journal, tasks
+
     named = ref(task, owner if task is not None else None)
     with owner_hint(named, owner), database() as db:
         task_id = tasks.get(db, named, owner=owner).id if isinstance(named, str) else named
         records = journal.list_runs(
-            db, task=task_id, owner=owner if task_id is None else None, outcome=Outcome(outcome) if outcome else None,
-            limit=limit, **filters,
-        )  # fmt: skip
+            db,
+            task=task_id,
+            owner=owner if task_id is None else None,
+            outcome=Outcome(outcome) if outcome else None,
+            limit=limit,
+            **filters,
+        )
         if task_id is not None and not records:
             tasks.get(db, task_id)  # raises UnknownTask if there is neither a task nor a record
     render.print_rows(records, as_json, formatting.run_data, render.print_runs, "no runs")

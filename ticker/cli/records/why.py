@@ -42,7 +42,7 @@ def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool)
         except UnknownTask as error:
             if owner is None:
                 raise
-            raise UnknownTask(f"{error} now; for its history: ticker journal --owner {owner}") from None
+            raise UnknownTask(f"{error} now; for its history: ticker runs --journal --owner {owner}") from None
         ends = overview.last_ends(db, [answer.task] if as_json and answer.task else [])
     if as_json:
         render.print_json(why_data(answer, ends))

@@ -1,4 +1,4 @@
-"""`ticker add | edit | list | show | pause | resume | run-now | remove`: operations on tasks."""
+"""`ticker add | edit | pause | resume | run-now | remove`: operations on tasks."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker.cli import options, render, watching
+from ticker.cli import options, render
 from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, owner_hint, ref
 from ticker.cli.tasks import pauses
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
-from ticker.model import TASK_STATES
 from ticker.read import formatting
 from ticker.read.explain import counted
 from ticker.schedules import once
@@ -77,65 +76,6 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
     print_one(changed, ends, as_json)
 
 
-@click.command("list")
-@options.owner
-@options.owner_type
-@click.option("--name", metavar="NAME", callback=options.printable, help="Only tasks with this name.")
-@options.function
-@click.option("--queue", metavar="NAME", callback=options.printable, help="Only tasks in this queue.")
-@click.option("--group", metavar="NAME", callback=options.printable, help="Only tasks in this group.")
-@click.option("--submitter", metavar="NAME", callback=options.printable, help="Only tasks with this submitter.")
-@click.option("--state", type=click.Choice(TASK_STATES), help="Only tasks in this state; a task may be in several.")
-@click.option(
-    "--search", metavar="TEXT", callback=options.printable,
-    help="Only tasks with this text in their name, function, owner or subject; case is ignored.",
-)  # fmt: skip
-@options.limit(100)
-@click.option("--watch", is_flag=True, help="Redraw the list until you press q or Ctrl-C.")
-@watching.interval
-@as_json
-def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
-    """List tasks."""
-    from ticker.read import overview
-    from ticker.read import pauses as read_pauses
-    from ticker.read import tasks as read_tasks
-
-    if chosen["owner"] is not None and chosen["owner_type"] is not None:
-        raise click.UsageError("--owner and --owner-type cannot be combined; leave out one of them")
-    if watch:
-        from ticker.cli.tasks import listing
-
-        listing.watch({**chosen, "limit": limit}, interval, as_json)
-        return
-    with database() as db:
-        tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
-        paused = read_pauses.list_pauses(db)
-        ends = overview.last_ends(db, tasks[:limit] if as_json else [])
-    render.print_rows(
-        tasks[:limit], as_json, lambda task: formatting.task_data(task, ends), render.print_tasks, "no tasks"
-    )
-    render.warn([read_pauses.sentence(pause) for pause in paused])
-    if len(tasks) > limit:
-        render.warn([f"there are more than {limit} tasks; see --limit, and --help for the filters"])
-
-
-@click.command()
-@click.argument("task")
-@options.owner
-@as_json
-def show(task: str, owner: str | None, as_json: bool) -> None:
-    """Show all fields of TASK, and why its last run failed, if it did."""
-    from ticker.read import overview
-    from ticker.read import tasks as read_tasks
-
-    named = ref(task, owner)
-    assert named is not None
-    with owner_hint(named, owner), database() as db:
-        one = read_tasks.get(db, named, owner=owner)
-        ends = overview.last_ends(db, [one])
-    print_one(one, ends, as_json)
-
-
 @click.command()
 @task_or_owner
 @options.owner
@@ -145,25 +85,54 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 @click.option(
     "--by", metavar="NAME", help="The name of the person who pauses the task. Defaults to the user of this process."
 )
+@click.option(
+    "--wait",
+    metavar="DURATION",
+    help="With --all: wait until no run is active, and exit with 1 if some are after this time.",
+)
+@click.option("--list", "only_list", is_flag=True, help="List the pauses of many tasks, and pause nothing.")
 @as_json
 def pause(
-    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool, **scope: Any
+    task: str | None,
+    owner: str | None,
+    reason: str,
+    until: str | None,
+    by: str | None,
+    wait: str | None,
+    only_list: bool,
+    as_json: bool,
+    **scope: Any,
 ) -> None:
     """Pause TASK, all tasks of --owner, or many tasks at once.
 
     Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual runs wait, too.
     Runs that have started continue. Due tasks wait, and are pushed after the pause.
+
+    With --all and --wait, a pause of all tasks that is in force stays as it is, unless --reason or --until is given.
     """
+    many, author = pauses.chosen(task, owner, **scope), user() if by is None else by
+    if only_list:
+        if task or owner or many is not None or reason or until or by or wait:
+            raise click.UsageError("--list can be combined with --json alone; leave out the other options")
+        pauses.list_all(as_json)
+    elif wait is not None:
+        if many != {}:
+            raise click.UsageError("--wait needs --all, because it waits until no run at all is active")
+        pauses.drain(wait, by=author, reason=reason, until=until, as_json=as_json)
+    elif many is not None:
+        pauses.pause_many(many, by=author, reason=reason, until=until, as_json=as_json)
+    else:
+        pause_some(task, owner, author, reason, until, as_json)
+
+
+def pause_some(task: str | None, owner: str | None, author: str, reason: str, until: str | None, as_json: bool) -> None:
     from ticker.read import overview
     from ticker.registration import operations
 
-    if (many := pauses.chosen(task, owner, **scope)) is not None:
-        pauses.pause_many(many, by=user() if by is None else by, reason=reason, until=until, as_json=as_json)
-        return
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
-        paused = operations.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
+        paused = operations.pause(db, named, owner=owner, by=author, reason=reason, until=end)
         ends = overview.last_ends(db, paused if as_json else [])
     print_done("paused", paused, ends, as_json)
 
@@ -195,7 +164,7 @@ def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> 
         ending = (
             ""
             if one.is_resuming
-            else "; ticker pauses lists such pauses, and ticker resume ends one by the same option"
+            else "; ticker pause --list shows such pauses, and ticker resume ends one by the same option"
         )
         render.warn([f"{one.name}: {formatting.state_in_words(one)}{ending}"])
 

@@ -1,4 +1,4 @@
-"""`ticker limit | limits`: limits of runs that share a key, and their use."""
+"""`ticker limit`: limits of runs that share a key, and their use."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("key")
+@click.argument("key", required=False)
 @click.option(
     "--concurrency", metavar="N", type=options.Integer(), help="How many runs of the key may be active at once."
 )
@@ -31,17 +31,31 @@ if TYPE_CHECKING:
 )
 @click.option("--remove", is_flag=True, help="Remove the limit.")
 @click.option("--release", is_flag=True, help="End the hold that SlowDown put on the key. One run starts first.")
+@options.limit(100)
 @as_json
 def limit(
-    key: str, concurrency: int | None, rate: str | None, burst: int | None, remove: bool, release: bool, as_json: bool
+    key: str | None,
+    concurrency: int | None,
+    rate: str | None,
+    burst: int | None,
+    remove: bool,
+    release: bool,
+    limit: int,
+    as_json: bool,
 ) -> None:
-    """Limit the runs of tasks that have KEY, on all workers together.
+    """List limited keys, or limit the runs of tasks that have KEY.
 
-    The new limit replaces the former one. A KEY that ends with an asterisk limits each key with that beginning separately.
+    Without KEY, lists the keys and their use, those with most due tasks first. A limit applies to all workers together, and replaces
+    the former one of KEY. A KEY that ends with an asterisk limits each key with that beginning separately.
     """
     from ticker.registration import limits as operations
 
     given = (concurrency, rate, burst) != (None, None, None)
+    if key is None:
+        if given or remove or release:
+            raise click.UsageError("missing argument 'KEY'; without options, ticker limit lists all keys")
+        list_all(limit, as_json)
+        return
     if given + remove + release != 1:
         raise click.UsageError("give --concurrency, --rate or both; or else --remove or --release")
     answer: Any
@@ -58,11 +72,7 @@ def limit(
     render.print_json(formatting.plain_data(answer)) if as_json else render.say(text)
 
 
-@click.command()
-@options.limit(100)
-@as_json
-def limits(limit: int, as_json: bool) -> None:
-    """List limited keys and their use, most due tasks first."""
+def list_all(limit: int, as_json: bool) -> None:
     from ticker.read import limits as read_limits
 
     with database() as db:

@@ -1,7 +1,7 @@
-"""`ticker pauses | drain`, and the options with which `pause` and `resume` apply to many tasks."""
+"""`ticker pause | resume` of many tasks: their options, the list of such pauses, and the wait for active runs."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from ticker import clock
 from ticker.cli import options, render
 from ticker.cli.connection import database, now
 from ticker.cli.exits import NOT_SO
-from ticker.cli.options import as_json
 from ticker.errors import DatabaseUnavailable
 from ticker.read import formatting
 from ticker.read.explain import counted
@@ -54,15 +53,40 @@ def chosen(task: str | None, owner: str | None, everything: bool, **scope: str |
 
 
 def pause_many(scope: Scope, *, by: str, reason: str, until: str | None, as_json: bool) -> None:
-    from ticker.registration import pauses
-
-    with database() as db:
-        end = None if until is None else once.instant("until", until, lambda: now(db))
-        paused = pauses.pause_all(db, **scope, by=by, reason=reason, until=end)
+    paused = begin(scope, by=by, reason=reason, until=until)
     print_pause(
         paused, f"paused {paused.words}" + (f" until {formatting.at(paused.until)}" if paused.until else ""), as_json
     )
     warn_if_unused(paused)
+
+
+def drain(wait: str, *, by: str, reason: str, until: str | None, as_json: bool) -> None:
+    """Pauses all tasks, unless they are paused and there is no new reason, and waits until no run is active."""
+    from ticker.read import pauses as read_pauses
+
+    wait_ms = milliseconds("--wait", wait, least=SECOND, most=DAY)
+    with database() as db:
+        in_force = [pause for pause in read_pauses.list_pauses(db) if pause.scope == "all" and pause.in_force]
+    is_new = reason or until is not None or not in_force
+    paused = begin({}, by=by, reason=reason, until=until) if is_new else in_force[0]
+    active = await_ends(wait_ms / SECOND)
+    if as_json:
+        render.print_json({"pause": formatting.plain_data(paused), "active": active})
+    elif not active:
+        render.say("all tasks are paused, and nothing runs; ticker resume --all ends the pause")
+    if active:
+        render.warn(
+            [f"{counted(active, 'run')} did not end within {wait}; ticker top lists them, and ticker stop ends one"]
+        )
+        raise click.exceptions.Exit(NOT_SO)
+
+
+def begin(scope: Scope, *, by: str, reason: str, until: str | None) -> "Pause":
+    from ticker.registration import pauses
+
+    with database() as db:
+        end = None if until is None else once.instant("until", until, lambda: now(db))
+        return pauses.pause_all(db, **scope, by=by, reason=reason, until=end)
 
 
 def resume_many(scope: Scope, *, by: str, as_json: bool) -> None:
@@ -71,7 +95,7 @@ def resume_many(scope: Scope, *, by: str, as_json: bool) -> None:
     with database() as db:
         resumed = pauses.resume_all(db, **scope, by=by)
     if resumed is None:
-        print_pause(None, "no such pause is in force; ticker pauses lists them", as_json)
+        print_pause(None, "no such pause is in force; ticker pause --list shows those that are", as_json)
         return
     turns = f"; {counted(resumed.waiting, 'due task')} will be pushed, oldest first" if resumed.waiting else ""
     print_pause(resumed, f"resumed {resumed.words}{turns}", as_json)
@@ -90,57 +114,18 @@ def warn_if_unused(pause: "Pause") -> None:
             render.warn([f"there are no {pause.words}; the pause is in force anyway"])
 
 
-@click.command()
-@as_json
-def pauses(as_json: bool) -> None:
-    """List pauses of many tasks.
-
-    Includes pauses that are over but for which tasks still wait for their turn.
-    """
+def list_all(as_json: bool) -> None:
+    """Lists the pauses of many tasks, also those that are over but for which tasks still wait for their turn."""
     from ticker.read import pauses as read_pauses
+
+    def show(found: "Sequence[Pause]") -> None:
+        for pause in found:
+            render.say(read_pauses.sentence(pause))
 
     with database() as db:
         found = read_pauses.list_pauses(db)
-    if as_json:
-        render.print_json([formatting.plain_data(pause) for pause in found])
-    for pause in found if not as_json else ():
-        render.say(read_pauses.sentence(pause))
-    if not found and not as_json:
-        render.say("no pauses of many tasks; ticker list shows tasks with a pause of their own")
-
-
-@click.command()
-@click.option(
-    "--wait", metavar="DURATION", default="10m", show_default=True, help="How long to wait until nothing runs."
-)
-@click.option(
-    "--reason", metavar="TEXT", default="drain", show_default=True, help="The reason for the pause, shown everywhere."
-)
-@as_json
-def drain(wait: str, reason: str, as_json: bool) -> None:
-    """Pause all tasks, and wait until no run is active.
-
-    If a pause of all tasks is already in force, it stays as it is. No new run starts, whatever its kind. Runs that have started continue to their end. If some have not ended after --wait, the exit code is 1.
-    `ticker resume --all` ends the pause.
-    """
-    from ticker.cli.tasks.commands import user
-    from ticker.read import pauses as read_pauses
-    from ticker.registration import pauses
-
-    wait_ms = milliseconds("--wait", wait, least=SECOND, most=DAY)
-    with database() as db:
-        in_force = (pause for pause in read_pauses.list_pauses(db) if pause.scope == "all" and pause.in_force)
-        paused = next(in_force, None) or pauses.pause_all(db, by=user(), reason=reason)
-    active = await_ends(wait_ms / SECOND)
-    if as_json:
-        render.print_json({"pause": formatting.plain_data(paused), "active": active})
-    elif not active:
-        render.say("all tasks are paused, and nothing runs; ticker resume --all ends the pause")
-    if active:
-        render.warn(
-            [f"{counted(active, 'run')} did not end within {wait}; ticker top lists them, and ticker stop ends one"]
-        )
-        raise click.exceptions.Exit(NOT_SO)
+    none = "no pauses of many tasks; ticker list shows tasks with a pause of their own"
+    render.print_rows(found, as_json, formatting.plain_data, show, none)
 
 
 def await_ends(seconds: float) -> int:

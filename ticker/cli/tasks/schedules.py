@@ -1,4 +1,4 @@
-"""`ticker next | validate`: explains a schedule before it is used."""
+"""`ticker next`: explains a schedule before it is used, or that of a task, and shows its next times."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,23 +16,6 @@ from ticker.tasks.preview import MOST_TIMES, Preview
 
 ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 
-during = click.option("--during", metavar="HOURS", help="The hours of an interval, such as '9-17 mon-fri'.")
-
-
-@click.command()
-@click.argument("expression")
-@click.option("--zone", metavar="ZONE", help="Time zone of the schedule, such as Europe/Berlin. Defaults to UTC.")
-@during
-@as_json
-def validate(expression: str, zone: str | None, during: str | None, as_json: bool) -> None:
-    """Explain what EXPRESSION means.
-
-    Accepts an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time.
-    """
-    from ticker.tasks import preview
-
-    show(preview.validate(expression, zone=zone, during=during), as_json)
-
 
 @click.command("next")
 @click.argument("expression", metavar="EXPRESSION|TASK")
@@ -44,14 +27,16 @@ def validate(expression: str, zone: str | None, during: str | None, as_json: boo
     show_default=True,
     help="The number of times to show.",
 )
-@click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION. Defaults to UTC.")
-@during
+@click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION, such as Europe/Berlin. Defaults to UTC.")
+@click.option("--during", metavar="HOURS", help="The hours of an interval, such as '9-17 mon-fri'.")
 @options.owner
 @as_json
 def next_(expression: str, count: int, zone: str | None, during: str | None, owner: str | None, as_json: bool) -> None:
-    """Show the next times of EXPRESSION or TASK.
+    """Explain EXPRESSION or TASK, and show its next times.
 
-    A number of at most 8 digits is a task's id. Any other valid schedule is an EXPRESSION, unless --owner is given.
+    An EXPRESSION is an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time. It is
+    checked without a server, and the exit code is 2 if it is invalid. A number of at most 8 digits is a task's id. Any other
+    valid schedule is an EXPRESSION, unless --owner is given.
     """
     show(read(expression, count, {"zone": zone, "during": during}, owner), as_json)
 

@@ -208,8 +208,8 @@ left(CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN 'stopped 
 
 -- rule: soonest_due
 -- The first time at which an interval task is due after its last start. It is not dropped as too early then, even if a
--- ticker looks ahead by up to 10 s (`timing.LONGEST_LOOK_AHEAD`).
-t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
+-- ticker looks ahead by 1 s (`timing.LOOK_AHEAD`).
+t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 1000)) * interval '1 millisecond'
 
 -- rule: needs_follow_up
 -- Whether the next tick has work after a success of the task: a notice, the return to its own interval, or the alarm.

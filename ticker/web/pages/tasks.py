@@ -60,7 +60,7 @@ def task(here: Site, request: Request) -> Shown:
         if why.task is None:
             gone = journal.deleted(db, [wanted])[wanted]
             return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}
-        drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now, why=why)
+        drawn = timeline.of(db, why.task, why.now, since=stretch(why.task))
         warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
     chart = timeline.svg(replace(drawn, lines=here.hide(drawn.lines)))
     return {

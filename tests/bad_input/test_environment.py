@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 NOWHERE = {"DATABASE_URL": f"postgresql://u:{SECRET}@127.0.0.1:1/app", "REDIS_URL": f"redis://:{SECRET}@127.0.0.1:1/0"}
 COMMANDS = {
     "run": ["ticker", "run"], "tick": ["ticker", "tick"], "list": ["ticker", "list"],
-    "upgrade": ["ticker", "db", "upgrade"], "demo": ["ticker", "demo"],
+    "upgrade": ["ticker", "db", "upgrade"],
     "worker": ["wrappers", "--tasks", "tests.sample_tasks", "polling"],
 }  # fmt: skip
 WRONG = [

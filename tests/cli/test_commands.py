@@ -600,13 +600,12 @@ def test_an_unknown_command_is_bad_input_and_none_at_all_shows_the_help():
     assert "Processes:" in ticker(code=2)[1]
 
 
-def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
+def test_the_demo_gives_the_exit_code(monkeypatch):
     stage = ModuleType("ticker.demo.main")
-    stage.demo = lambda *said: {(90.0, True, False, False): 7, (30.0, True, True, True): 8}.get(said, 9)
+    stage.demo = lambda web: 8 if web else 7
     monkeypatch.setitem(sys.modules, "ticker.demo.main", stage)
-    ticker("demo", "--seconds", "90", "--keep", code=7)
-    ticker("demo", "--web", "--verbose", code=8)
-    assert sentence("errors.no_duration", field="--seconds", value="'nan'").within(refused("demo", "--seconds", "nan"))
+    ticker("demo", code=7)
+    ticker("demo", "--web", code=8)
 
 
 # -------------------------------------------------------------------------------------------------- real processes

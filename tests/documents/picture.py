@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import accumulate, chain, dropwhile, pairwise
+from itertools import accumulate, dropwhile, pairwise
 from typing import Any, NamedTuple
 from unittest.mock import patch
 from xml.sax.saxutils import escape
@@ -22,8 +22,8 @@ from rich.style import Style
 from rich.text import Text
 
 from tests.running import ROOT
-from ticker.demo import main, stage
-from ticker.demo.verdict import PROMISES
+from ticker.demo import main
+from ticker.demo.evidence import PROMISES
 
 FOLDER = ROOT / "docs" / "pictures"
 COMMAND = "$ uv run ticker demo"
@@ -106,11 +106,9 @@ def line_of(text: Text) -> Line:
     return tuple(pieces) or (("", ""),)
 
 
-def record(pace: float | None) -> list[Screen]:
-    """Runs the demo and returns its screens. A `pace` replaces the first one measured, and so sets the demo's intervals."""
+def record() -> list[Screen]:
+    """Runs the demo and returns its screens."""
     cameras: list[Camera] = []
-    measure = stage.measure_pace
-    paces = chain([pace] if pace else [], iter(measure, None))
 
     def camera(**options: Any) -> Camera:
         cameras.append(Camera(**options))
@@ -119,13 +117,10 @@ def record(pace: float | None) -> list[Screen]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(main, "Console", camera))
         patches.enter_context(patch.object(main, "Live", Projector))
-        patches.enter_context(patch.object(stage, "measure_pace", lambda *_: next(paces)))
         main.demo()
     last = ["".join(text for text, _ in line) for line in cameras[0].screens[-1].lines]
     if last[-1] != HELD_ALL:
-        raise SystemExit(
-            "\n".join([*last, "this take is no picture: try again on a quieter machine, or with --pace 3"])
-        )
+        raise SystemExit("\n".join([*last, "this take is no picture: try again on a quieter machine"]))
     return cameras[0].screens
 
 
@@ -242,9 +237,8 @@ def pieces(line: Line) -> Iterator[str]:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--write", action="store_true", help="write both pictures; otherwise print the last screen")
-    options.add_argument("--pace", type=float, help="how slow this machine is taken to be, 1 or more")
     chosen = options.parse_args()
-    frames, still = cut(record(chosen.pace))
+    frames, still = cut(record())
     if chosen.write:
         (FOLDER / "demo.svg").write_text(drawn(frames, still), encoding="utf-8")
         (FOLDER / "demo-still.svg").write_text(drawn(frames[still : still + 1]), encoding="utf-8")

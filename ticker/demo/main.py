@@ -1,241 +1,210 @@
-"""`ticker demo`: polls the mail of a small application on real servers for half a minute, then checks the results.
+"""`ticker demo`: polls mailboxes on real servers with real workers, kills a worker, and checks what was promised."""
 
-All durations are multiplied by the pace, so that a loaded machine plays the same scene more slowly.
-"""
-
+import os
 import re
 import shlex
-import tempfile
+import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGTERM
-from typing import Any, cast
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+from subprocess import DEVNULL, Popen
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
-from sqlalchemy import select, text
 
 import ticker
-from ticker import embedded, settings
-from ticker.db import connections, sql
-from ticker.demo import application, chart, stage, verdict
-from ticker.demo.application import REPORTED, UNATTENDED
-from ticker.demo.stage import PROCFILE
-from ticker.model import Outcome, RunKind
-from ticker.queue import rq
-from ticker.queue.scripts import PREFIX
-from ticker.read.tasks import RunRecord
+from ticker import clock, embedded, migrations
+from ticker.db import connections
+from ticker.demo import application, evidence
+from ticker.demo.evidence import PROMISES, Evidence
 from ticker.signals import Noted, noted
+from wrappers.sandbox import subreaper
 
-ABOUT = "You are about to see five mailboxes polled by real workers: one has too much mail, one hangs and is killed, \
-one is deleted, a worker dies; then {promises} promises are checked."
-DELETED, CRASHED = "shop", "archive"
-LOOK, MEASURE = 0.2, 4.0  # seconds between two queries, and between two measurements of the pace
-LAST_ACT = 5.0  # seconds that the last polls, stopping the workers and the verdict usually take
-PATIENCE = 12.0  # seconds at pace 1 for a step that usually takes one to five
-SLOWEST, TOO_SLOW = 8.0, 1.5  # the slowest pace; a machine that slows down by this factor is too slow to judge
-NEWEST = 200  # newest runs that are read again: more than can begin while one of them lasts
+ABOUT = (
+    "You are about to see five mailboxes polled by real workers: one has too much mail, one hangs and is killed, "
+    "one is deleted, a worker dies; then {promises} promises are checked."
+)
+VERDICTS = {True: ("ok", "green"), None: ("not seen", "yellow"), False: ("FAILED", "bold red")}
+WORKER = "ticker worker --tasks ticker.demo.application"
+UNATTENDED = "slow"  # a queue that has no worker at first
+MAILS = {"support": 3, "sales": 3, "archive": 50}  # messages of the mailboxes that are polled to the end
+LOOK, PATIENCE = 0.2, 60.0  # seconds between two queries; for a step that usually takes one to ten
 
 
-def demo(seconds: float = 30, keep: bool = False, web: bool = False, verbose: bool = False) -> int:
-    """Plays for about `seconds`, start-up included, or longer if a promise has not been seen. `keep` continues until Ctrl-C.
+def demo(web: bool = False) -> int:
+    """Plays until all promises have been seen. With `web`, serves the page, and continues until Ctrl-C.
 
-    Returns 0 if no promise was broken, 1 if one was or a process ended, 130 if interrupted before the verdict.
+    Returns an exit code: 0 if all promises held, 1 if one did not, 130 after Ctrl-C.
     """
-    ends_at = time.monotonic() + seconds - LAST_ACT
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    console.print(ABOUT.format(promises=len(verdict.PROMISES)), style="bold")
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+    console.print(ABOUT.format(promises=len(PROMISES)), style="bold")
     with noted((SIGINT, SIGTERM, SIGHUP)) as signals:
         try:
-            return play(console, signals, ends_at, keep, web, verbose)
+            with stage(console, signals, web) as scene:
+                scene.play()
+                held = judge(console, scene.seen)
+                while web:
+                    scene.processes.wait()
+                return 0 if held else 1
         except KeyboardInterrupt:  # raised when a signal has been noted
             console.print("interrupted; everything was stopped and removed")
             return 130
 
 
-def play(console: Console, signals: Noted, ends_at: float, keep: bool, web: bool, verbose: bool) -> int:
-    """Sets the stage, performs the scene, and always removes everything afterwards."""
-    pace = min(stage.measure_pace(), SLOWEST)
-    if pace > 1:
-        console.print(f"This machine is busy: the demo takes {pace:.1f} times as long.")
-    with ExitStack() as cleanup:
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ticker-demo-")))
-        environ = cleanup.enter_context(stage.prepared(cleanup.enter_context(embedded.servers_or_given()).environ))
-        processes = cleanup.enter_context(closing(stage.Processes(folder, stage.PATIENCE * pace)))
-        try:
-            if page := start(processes, web, signals):
-                console.print(f"the page: {page}")
-            db = cleanup.enter_context(connections.connect(settings.from_environment().require_database()))
-            post = cleanup.enter_context(stage.Post(pace))
-            live = Live(console=console, auto_refresh=False)
-            scene = Scene(db, post, processes, signals, live, pace, verbose)
-            good = perform(scene, ends_at, None if keep else processes.close)
-            if keep:
-                names = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
-                console.print(
-                    f"\nthe demo continues until Ctrl-C; in another terminal:\n\nexport {names}\nticker list\n"
-                )
-                post.stopped = None  # mail arrives again
-                with suppress(KeyboardInterrupt), scene.live:
-                    while True:
-                        scene.look()
-        except ChildProcessError as failure:
-            good = False
-            console.print(str(failure), style="bold red")
-        if verbose:
-            console.print(processes.logs())
-    return 0 if good else 1
+@contextmanager
+def stage(console: Console, signals: Noted, web: bool) -> Iterator["Scene"]:
+    """Starts servers and processes. Stops and removes everything afterwards."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TICKER_")}
+    with (
+        TemporaryDirectory(prefix="ticker-demo-") as folder,
+        embedded.servers() as servers,
+        patch.dict(os.environ, environ | servers.environ | {"TICKER_TICK": "0.5s"}, clear=True),
+        closing(Processes(Path(folder), signals)) as processes,
+    ):
+        migrations.upgrade(servers.database_url)
+        application.create()
+        processes.start("ticker", "ticker run")
+        for name in ("worker-1", "worker-2"):
+            processes.start(name, f"{WORKER} --name {name} polling")
+        for name in ("worker-1", "worker-2"):
+            processes.wait_for(name, "Listening")
+        if web:
+            processes.start("web", "ticker web --port 0")
+            page = processes.wait_for("web", r"http://\S+")
+            variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in servers.environ.items())
+            console.print(f"until Ctrl-C: {page} or, in another terminal, export {variables}; ticker list")
+        with connections.connect(servers.database_url) as db:
+            yield Scene(db, processes, Live(console=console, auto_refresh=False))
 
 
-def start(processes: stage.Processes, web: bool, signals: Noted) -> str:
-    """Starts the Procfile's processes as honcho does, with a second worker. Returns the page's address once all are ready."""
-    for name, line in (("ticker", "ticker"), ("worker-1", "worker"), ("worker-2", "worker")):
-        processes.start(name, PROCFILE[line])
-    if web:
-        processes.start("web", "ticker web --port 0")
-    while in_redis("scard", f"{PREFIX}:workers:polling") < 2 or (web and "http://" not in processes.log("web")):
-        processes.check()
-        if signals.wait(0.05):
-            raise KeyboardInterrupt
-    return re.findall(r"http://\S+", processes.log("web"))[0] if web else ""
-
-
-def in_redis(command: str, *arguments: str) -> int:
-    with closing(rq.connect(settings.from_environment().require_redis())) as redis:
-        return int(getattr(redis, command)(*arguments))
-
-
-def perform(scene: "Scene", ends_at: float, stop: Callable[[], None] | None) -> bool:
-    """Plays the scene and prints the verdict. Returns whether no promise was broken."""
-    with scene.live:
-        scene.play(ends_at)
-        if stop:
-            stop()
-        scene.look()
-    evidence, console = scene.evidence(), scene.live.console
-    why = max(evidence.whys, key=lambda why: sum("too_early" in line.words for line in why.lines))
-    console.print("\n".join([f"$ ticker why {why.task_id}", *map(str, why.lines[:4]), ""]))
-    too_slow = scene.slowest >= SLOWEST or scene.slowest > TOO_SLOW * scene.pace
-    judged = list(verdict.judge(evidence, too_slow))
-    for status, sentence in judged:
-        console.print(f"{status:10}  {sentence}", style=verdict.STYLES[status])
-    held, unknown = ([status for status, _ in judged].count(status) for status in ("ok", "not judged"))
-    good = held + unknown == len(judged)
-    not_judged = f", {unknown} not judged: the machine was too slow" if unknown else ""
-    console.print(f"\n{held} of {len(judged)} promises held{not_judged}", style="bold green" if good else "bold red")
+def judge(console: Console, seen: Evidence) -> bool:
+    """Prints what `ticker why` says, and each promise. Returns whether all have held."""
+    console.print("\n".join([f"$ ticker why {seen.why[0].task_id}", *map(str, seen.why[:4]), ""]))
+    findings = {claim: check(seen) for claim, check in PROMISES.items()}
+    for claim, (ok, detail) in findings.items():
+        status, style = VERDICTS[ok]
+        console.print(f"{status:10}  {claim}: {detail}", style=style)
+    held = sum(ok is True for ok, _ in findings.values())
+    good = held == len(PROMISES)
+    console.print(f"\n{held} of {len(PROMISES)} promises held", style="bold green" if good else "bold red")
     return good
 
 
-@dataclass
 class Scene:
-    """The steps of the demo. Each step waits for an event, never for a time. `tasks` also keeps deleted tasks."""
+    """The steps of the demo. Each step waits for an event, never for a time."""
 
-    db: Any
-    post: stage.Post
-    processes: stage.Processes
-    signals: Noted
-    live: Live  # the chart and the text below it; in a pipe it is printed at the end
-    pace: float
-    verbose: bool
-    messages: list[str] = field(default_factory=lambda: [""])
-    runs: dict[int, RunRecord] = field(default_factory=dict)
-    deletion: verdict.Deletion | None = None
-    victim: int | None = None
+    def __init__(self, db: Any, processes: "Processes", live: Live) -> None:
+        self.db, self.processes, self.live = db, processes, live
+        with application.sessions().begin() as session:
+            add = partial(application.add, session)
+            tasks = [
+                add("support", MAILS["support"], 0, every="3s"),
+                add("sales", MAILS["sales"], 0, every="5s", queue=UNATTENDED),
+                add("shop", 3, 0, every="5s", queue=UNATTENDED),
+                add("archive", MAILS["archive"], 0.1, every="5s"),
+                add("legacy", 1, 3600, "mail.fetch_stubbornly", every="5s", box="1s"),
+            ]
+        self.zero, self.sentences = tasks[0].created_at, [""]
+        delivered = [(mailbox, uid + 1) for mailbox, count in MAILS.items() for uid in range(count)]
+        self.seen = Evidence({task.id: task for task in tasks}, delivered=delivered)
 
-    def __post_init__(self) -> None:
-        self.slowest, self.measured_at = self.pace, time.monotonic()
-        self.polls, self.reports, self.feeds = application.register_all(self.post.server_address[1], self.pace)
-        self.tasks = {task.id: task for task in [*self.polls.values(), *self.reports.values(), *self.feeds]}
-        self.zero = min(task.created_at for task in self.tasks.values())
+    def play(self) -> None:
+        with self.live:
+            self.until(self.kill_a_worker)
+            self.until(lambda: len(self.task("sales").waiting) > 1)
+            statement = f"DELETE FROM public.demo_mail_channels WHERE id = {self.task('shop').owner_id}"
+            self.db.run(statement, [])
+            left = sum(task.subject == "shop" for task in ticker.list_tasks(self.db))
+            self.seen = replace(self.seen, deletion=("shop", left))
+            self.say(f"shop: {statement}; {left} tasks left")
+            self.processes.start("worker-4", f"{WORKER} {UNATTENDED}")
+            self.say(f"sales: {len(self.task('sales').waiting)} jobs wait in a queue without a worker; one starts now")
+            self.until(lambda: all(check(self.seen)[0] for check in PROMISES.values()))
 
-    def play(self, ends_at: float) -> None:
-        """Plays until all promises have been seen, and at least until `ends_at`, a reading of time.monotonic()."""
-        self._until(lambda: self._waiting(DELETED) > 0 and self.tasks[self.polls[DELETED].id].last_outcome is not None)
-        self._delete(DELETED)
-        self._until(self._kill_a_worker)
-        self._until(lambda: self._waiting(REPORTED[0]) > 1)
-        self.processes.start("late-worker", PROCFILE["worker"].replace("polling", UNATTENDED))
-        self._say(f"{self._waiting(REPORTED[0])} jobs of one task wait in a queue without a worker; one starts now")
-        self._until(lambda: verdict.seen(self.evidence()), at_least=ends_at)
-        self.post.stopped = time.monotonic()
-        self.post.delays.clear()  # makes the slow mailboxes fast; each mailbox is polled at once
-        for mailbox, task in self.polls.items():
-            if mailbox != DELETED:
-                ticker.run_now(self.db, task)
-        self._say("no more mail arrives; the rest is fetched")
-        self._until(lambda: verdict.stored_once(self.evidence())[0] is True)
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Looks until the condition holds, for at most PATIENCE. The verdict names what is missing."""
+        began = time.monotonic()
+        while time.monotonic() - began < PATIENCE and not condition():
+            self.look()
 
     def look(self) -> None:
-        """Reads the tables, redraws the chart, and pauses briefly."""
+        """Reads the tables, redraws the chart, and pauses briefly. Deleted tasks are kept."""
         alive = {task.id: task for task in ticker.list_tasks(self.db)}
-        self.tasks = {id_: alive.get(id_, replace(task, waiting=())) for id_, task in self.tasks.items()}
-        ended_before = {run.id for run in self.runs.values() if run.ended_at}
-        newest = ticker.list_runs(self.db, limit=NEWEST)[::-1]
-        self.runs |= {run.id: run for run in newest if run.task_id in self.tasks}
-        for run in self.runs.values():
-            if self.verbose and run.ended_at and run.id not in ended_before:
-                at, task = chart.clock(run.ended_at, self.zero), self.tasks[run.task_id]
-                self.live.console.print(f"{at}  {task.subject} {task.name} {run.outcome} {run.reason}")
-        width = max(self.live.console.width, 60)
-        tracks = chart.tracks(self.tasks.values(), [*self.runs.values()], self.zero, self._now(), width)
-        self.live.update(Group("", *tracks, *map(Text, self.messages), ""), refresh=True)
-        self.processes.check()
-        if self.signals.wait(LOOK):
-            raise KeyboardInterrupt
-        if time.monotonic() > self.measured_at + MEASURE * self.pace:
-            self.slowest = max(self.slowest, stage.measure_pace(3))
-            self.measured_at = time.monotonic()
+        tasks = {id_: alive.get(id_, replace(task, waiting=())) for id_, task in self.seen.tasks.items()}
+        runs = [run for run in ticker.list_runs(self.db, limit=1000)[::-1] if run.task_id in tasks]
+        why = ticker.why(self.db, self.task("sales").id).lines
+        stored = [
+            (row["mailbox"], row["uid"]) for row in self.db.run("SELECT mailbox, uid FROM public.demo_messages", [])
+        ]
+        self.seen = replace(self.seen, tasks=tasks, runs=runs, why=why, stored=stored)
+        chart = evidence.chart(self.seen, self.zero, clock.python_utc(), max(self.live.console.width, 60))
+        self.live.update(Group("", *chart, *map(Text, self.sentences), ""), refresh=True)
+        self.processes.wait()
 
-    def evidence(self) -> verdict.Evidence:
-        """Returns everything recorded so far."""
-        with application.sessions().begin() as session:
-            rows = session.execute(select(application.Message.mailbox, application.Message.uid)).all()
-        runs = [*self.runs.values()]
-        failed = [run.id for run in runs if run.outcome == Outcome.FAILED and run.kind == RunKind.SCHEDULED]
-        return verdict.Evidence(
-            tasks=self.tasks, runs=runs, deletion=self.deletion, victim=self.victim,
-            delivered=[(mailbox, uid) for mailbox in self.polls for uid in range(1, self.post.newest(mailbox) + 1)],
-            retrieved=list(self.post.retrieved), stored=[(mailbox, uid) for mailbox, uid in rows],
-            failed=[ticker.get_run(self.db, id_) for id_ in failed],
-            whys=[ticker.why(self.db, t) for t in (self.reports[REPORTED[0]], *self.feeds)],
-        )  # fmt: skip
-
-    def _delete(self, mailbox: str) -> None:
-        channel = int(self.polls[mailbox].owner_id)
-        with application.sessions().begin() as session:
-            session.execute(text(f"DELETE FROM {application.SCHEMA}.mail_channels WHERE id = {channel}"))
-        left = [task for task in ticker.list_tasks(self.db) if task.subject == mailbox]
-        self.deletion = mailbox, self._now(), len(left)
-        self._say(f"{mailbox}: DELETE FROM mail_channels WHERE id = {channel}; {len(left)} tasks left")
-
-    def _kill_a_worker(self) -> bool:
-        """Kills the worker of a run that has just begun. Returns whether there was one."""
-        for run in self.runs.values():
-            is_young = run.started_at and self._now() - run.started_at < timedelta(seconds=1.4 * self.pace)
-            if run.task_id == self.polls[CRASHED].id and not run.ended_at and is_young:
-                self.victim = run.id
-                self.processes.kill(in_redis("hget", f"{PREFIX}:worker:{run.worker}", "pid"))
-                self.processes.start("worker-3", PROCFILE["worker"])
-                self._say(f"{CRASHED}: kill -9 of the worker that runs it; another worker starts")
+    def kill_a_worker(self) -> bool:
+        """Kills the worker of a run of the archive that has just begun. Returns whether there was one."""
+        for run in self.seen.runs:
+            if run.task_id == self.task("archive").id and run.started_at and not run.ended_at:
+                self.processes.kill(run.worker)
+                self.processes.start("worker-3", f"{WORKER} polling")
+                self.seen = replace(self.seen, victim=run.id)
+                self.say("archive: kill -9 of the worker that runs it; another worker starts")
                 return True
         return False
 
-    def _waiting(self, mailbox: str) -> int:
-        return len(self.tasks[self.reports[mailbox].id].waiting)
+    def task(self, mailbox: str) -> ticker.Task:
+        return next(task for task in self.seen.tasks.values() if task.subject == mailbox)
 
-    def _now(self) -> datetime:
-        return cast(datetime, sql.on(self.db, stage.SCHEMA)("instant", now=None)[0]["now"])
+    def say(self, line: str) -> None:
+        self.sentences.append(f"{evidence.clock(clock.python_utc(), self.zero)}  {line}")
 
-    def _say(self, line: str) -> None:
-        self.messages.append(f"{chart.clock(self._now(), self.zero)}  {line}")
 
-    def _until(self, condition: Callable[[], bool], at_least: float = 0.0) -> None:
-        """Polls until the condition holds, for at most PATIENCE. The verdict names what is missing."""
-        began = max(time.monotonic(), at_least)
-        while (waited := time.monotonic() - began) < 0 or (waited < PATIENCE * self.slowest and not condition()):
-            self.look()
+class Processes:
+    """Commands, each with its own log. `close` kills them and all of their children."""
+
+    def __init__(self, logs: Path, signals: Noted) -> None:
+        self._logs, self._signals = logs, signals
+        self._running: dict[str, Popen[bytes]] = {}
+        subreaper.become_subreaper()  # the children of a killed process become ours
+        self._others = subreaper.children()
+
+    def start(self, name: str, command: str) -> None:
+        """Starts the command in a session of its own, which Ctrl-C does not reach."""
+        with (self._logs / name).open("ab") as log:
+            self._running[name] = Popen(
+                [sys.executable, "-m", *command.split()], stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self, worker: str) -> None:
+        """Kills a worker with SIGKILL. Its supervisor, the process that was started, ends after it."""
+        supervisor = self._running.pop(worker)
+        for pid in subreaper.children(supervisor.pid) or {supervisor.pid}:
+            os.kill(pid, SIGKILL)
+
+    def wait(self) -> None:
+        """Pauses briefly. Raises TickerError if a command ended by itself, and KeyboardInterrupt after a signal."""
+        for name, process in self._running.items():
+            if (code := process.poll()) is not None:
+                last = ((self._logs / name).read_text(errors="replace").splitlines() or [""])[-1]
+                raise ticker.TickerError(f"{name} ended unexpectedly with exit code {code}: {last}")
+        if self._signals.wait(LOOK):
+            raise KeyboardInterrupt
+
+    def wait_for(self, name: str, pattern: str) -> str:
+        """Waits until the command's log matches the pattern. Returns the match."""
+        while not (match := re.search(pattern, (self._logs / name).read_text(errors="replace"))):
+            self.wait()
+        return match[0]
+
+    def close(self) -> None:
+        for process in self._running.values():
+            process.kill()
+        subreaper.kill_new_children(self._others, patience=30)

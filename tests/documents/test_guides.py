@@ -105,7 +105,7 @@ def test_the_tests_of_the_guide_pass(tmp_path):
 
 @pytest.mark.slow
 def test_one_statement_gives_all_mailboxes_their_task(application, db):
-    engine = application("guides/ten-thousand-mailboxes")
+    engine = application("guides/first-week")
     from myapp.models import MailChannel
     from myapp.tasks import give_tasks
 

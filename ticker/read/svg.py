@@ -6,7 +6,7 @@ A picture uses attributes instead of a style sheet, so that a page with a strict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
 from ticker.errors import escaped
@@ -20,10 +20,9 @@ DAY = timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 P = TypeVar("P")
-At = TypeVar("At", datetime, timedelta)
 
 WIDTH, LEFT = 960, 70  # pixels, as are all lengths below
-TOP = 34  # from the top of a chart to its first track
+TOP = 34  # of the first track
 ROW, GAP = 20, 8
 RIGHT = 32  # left free on the right
 AXIS_ABOVE = 11  # to the middle of row -1 of the first track
@@ -35,7 +34,7 @@ TEXT = 'class="tl-text" fill="currentColor"'
 class Paint(NamedTuple):
     """The look of one kind of mark. `shape` is line, dot, ring, cross, strip or bar; `sign` is drawn after each mark.
 
-    `legend` names the kind below all charts.
+    `legend` names the kind below the chart.
     """
 
     shape: str
@@ -45,47 +44,46 @@ class Paint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark(Generic[At]):
+class Mark:
     """A mark in a track, from `begin` to `end`, which may be equal. `kind` names its paint.
 
     Pointing at the mark shows `words`. `goes_on` means that it has not ended yet.
     """
 
     kind: str
-    begin: At
-    end: At
+    begin: datetime
+    end: datetime
     words: str = ""
     goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Chart(Generic[At]):
+class Chart:
     """Tracks below a time axis. Each mark has its row in the track; row -1 of the first track is the axis.
 
     `now` is an instant and its text, drawn as a dashed line.
     """
 
-    begin: At
-    end: At
-    labels: Sequence[tuple[At, str]]
-    tracks: Mapping[str, Sequence[tuple[int, Mark[At]]]]
-    now: tuple[At, str] | None = None
+    begin: datetime
+    end: datetime
+    labels: Sequence[tuple[datetime, str]]
+    tracks: Mapping[str, Sequence[tuple[int, Mark]]]
+    now: tuple[datetime, str] | None = None
 
-    def x(self, at: At) -> float:
+    def x(self, at: datetime) -> float:
         """Returns the x position of an instant. Instants outside the axis are moved to its edge."""
         part = min(max((at - self.begin) / (self.end - self.begin), 0), 1)
         return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
 
-    def draw(self, paints: Mapping[str, Paint], top: int) -> tuple[list[str], int]:
-        """Returns the elements, and the y position at which the next chart may begin."""
+    def draw(self, paints: Mapping[str, Paint]) -> tuple[list[str], int]:
+        """Returns the elements, and the y position at which they end."""
         drawn: list[str] = []
-        first = bottom = top + TOP
+        bottom = TOP
         for name, marks in self.tracks.items():
             drawn.append(f'<text {TEXT} x="{GAP}" y="{bottom + 14}">{name}</text>')
             drawn += [self._mark(mark, paints[mark.kind], bottom + row * ROW) for row, mark in marks]
             bottom += ROW * (1 + max((row for row, _ in marks), default=0)) + GAP
-        drawn[:0] = self._axis(first - AXIS_ABOVE, bottom)
-        return drawn, bottom
+        return [*self._axis(TOP - AXIS_ABOVE, bottom), *drawn], bottom
 
     def _axis(self, top: int, bottom: int) -> Iterator[str]:
         yield f'<path {AXIS} d="M{LEFT} {top}H{WIDTH - RIGHT}"/>'
@@ -97,7 +95,7 @@ class Chart(Generic[At]):
             line = f'<path {AXIS} stroke-dasharray="4 3" d="M{self.x(self.now[0])} {top}V{bottom}"/>'
             yield f"<g><title>{safe(self.now[1])}</title>{line}</g>"
 
-    def _mark(self, mark: Mark[At], paint: Paint, top: int) -> str:
+    def _mark(self, mark: Mark, paint: Paint, top: int) -> str:
         left, right = self.x(mark.begin), self.x(mark.end)
         words = f"<title>{safe(mark.words)}</title>" if mark.words else ""
         sign = paint.sign or (">" if mark.goes_on and paint.shape == "bar" else "")
@@ -105,18 +103,14 @@ class Chart(Generic[At]):
         return f"<g {paint.attributes}>{words}{_shape(paint.shape, left, right, top)}</g>{text}"
 
 
-def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: str = "") -> str:
-    """Returns all charts, one below the other, and the legend, in the colours of the page."""
-    body: list[str] = []
-    height = 0
-    for chart in charts:
-        drawn, height = chart.draw(paints, height)
-        body += drawn
-    height += ROW
-    body += _legend([paint for paint in paints.values() if paint.legend], height - 6)
+def picture(chart: Chart, paints: Mapping[str, Paint], *, title: str) -> str:
+    """Returns the chart and its legend, in the colours of the page."""
+    drawn, bottom = chart.draw(paints)
+    height = bottom + ROW
+    drawn += _legend([paint for paint in paints.values() if paint.legend], height - 6)
     size = f'class="tl" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {FONT}>'
-    return "\n".join([f"{head}<title>{safe(title)}</title>", *body, "</svg>", ""])
+    return "\n".join([f"{head}<title>{safe(title)}</title>", *drawn, "</svg>", ""])
 
 
 def _shape(shape: str, left: float, right: float, top: int) -> str:

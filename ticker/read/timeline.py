@@ -55,7 +55,7 @@ def of(task: Task, now: datetime, *, since: timedelta) -> Steps[Timeline]:
     return Timeline(task, begin, now, end, tuple(lines), tuple(_ahead(task, now, end)))
 
 
-def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
+def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark]]]:
     """Returns the marks of each track, by the track's name, each mark with its row. A mark's `words` are its whole line.
 
     Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed or was killed.
@@ -99,7 +99,7 @@ def _begin(lines: Sequence[JournalEntry], since: datetime) -> datetime:
 # ------------------------------------------------------------------------------------------------------- the tracks
 
 
-def _dues(shown: Timeline) -> Iterator[Mark[datetime]]:
+def _dues(shown: Timeline) -> Iterator[Mark]:
     """Yields the instants for which runs were meant. Pieces have no such instant."""
     for line in shown.lines:
         if line.run is not None and line.run.kind == RunKind.PIECE:
@@ -111,7 +111,7 @@ def _dues(shown: Timeline) -> Iterator[Mark[datetime]]:
             yield Mark("next" if ahead else "due", due, due, words)
 
 
-def _wait(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
+def _wait(line: JournalEntry, shown: Timeline) -> Iterator[Mark]:
     """Yields the wait from the push, or the due time, until a worker took the job. A planned run does not wait yet."""
     run = line.run
     if run is None:
@@ -125,7 +125,7 @@ def _wait(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
             yield Mark("wait", begin, until, words, goes_on=taken is None)
 
 
-def _outcome(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
+def _outcome(line: JournalEntry, shown: Timeline) -> Iterator[Mark]:
     run = line.run
     if run is None:
         return
@@ -148,7 +148,7 @@ def _words_ahead(at: datetime, now: datetime) -> str:
     return f"due at {time_of_day(at, now)}, in {explain.span(at - now)}"
 
 
-def _rows(marks: Iterable[Mark[datetime]]) -> list[tuple[int, Mark[datetime]]]:
+def _rows(marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
     """Returns the marks with their rows. Marks that overlap in time are in different rows, up to `ROWS_AT_MOST`."""
     placed = packed((mark.begin.timestamp(), mark.end.timestamp(), mark) for mark in marks)
     return [(min(row, ROWS_AT_MOST - 1), mark) for row, mark in placed]
@@ -181,7 +181,7 @@ def svg(shown: Timeline) -> str:
         for track, placed in tracks(shown).items()
     }
     now = (shown.now, f"now: {time_of_day(shown.now, shown.now)} UTC")
-    return picture([Chart(shown.begin, shown.end, labels, drawn, now)], PAINTS, title=title(shown))
+    return picture(Chart(shown.begin, shown.end, labels, drawn, now), PAINTS, title=title(shown))
 
 
 def title(shown: Timeline) -> str:

@@ -50,8 +50,8 @@ OUTPUTS = (
     Mutant(
         "last-words-of-children-left-in-the-pipe",
         STREAMS,
-        "        output_pipes.pass_on(number, ring)\n",
-        "        pass\n",
+        "pass_on(number, ring if slot is None else None)",
+        "pass_on(number)",
         "What child processes wrote last is kept, also if the run was killed.",
         (f"{CHILDREN}test_the_last_words_of_a_child_are_in_the_record_of_a_run_that_died",),
     ),
@@ -81,9 +81,9 @@ OUTPUTS = (
     ),
     Mutant(
         "group-output-of-earlier-runs",
-        "wrappers/group/streams.py",
-        "kept.empty(mark=output_pipes.written(number))",
-        "kept.empty()",
+        STREAMS,
+        "ring.empty(mark=output_pipes.pass_on(number))",
+        "ring.empty()",
         "A run of a group keeps only what was written past Python's streams while it was active.",
         (f"{CHILDREN}test_in_a_group_each_run_of_that_time_keeps_it_and_says_so",),
     ),

@@ -33,7 +33,7 @@ from ticker.web import access
 from ticker.web.api import fields
 from ticker.web.pages import forms, screen
 from wrappers.pipeline import payload
-from wrappers.rq import corrupt_jobs, poison, signed_worker
+from wrappers.rq import corrupt_jobs, signed_worker
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ZONE = ZoneInfo("Europe/Berlin")
@@ -121,9 +121,9 @@ BYTES: dict[str, tuple[Callable[[bytes], Any], type[Exception], tuple[bytes, ...
     "packed data": (lambda data: payload.unpacked(data, payload.AT_MOST), ValueError, (PACKED,)),
     "payload": (lambda data: payload.call(JOB_ID, data), ValueError, (CALL, b"\x8b\xff\xff\xff\xff", b"\x8a\xff", b"I9\n")),
     "form": (screen.read, BadInput, (b"a=b&c=%C3%A4&a=+", b"%ff", b"&" * 2001)),
-    "what inflates": (lambda data: corrupt_jobs.inflates_within(data, 10), poison.Poison, (PACKED,)),
-    "data of a job": (lambda data: restored(corrupt_jobs.Job, {b"data": data}), poison.Poison, (PACKED,)),
-    "signature": (lambda data: restored(signed_worker.Job, {b"data": PACKED, b"signature": data}), poison.Poison, (b"0" * 16,)),
+    "what inflates": (lambda data: corrupt_jobs.inflates_within(data, 10), corrupt_jobs.Poison, (PACKED,)),
+    "data of a job": (lambda data: restored(corrupt_jobs.Job, {b"data": data}), corrupt_jobs.Poison, (PACKED,)),
+    "signature": (lambda data: restored(signed_worker.Job, {b"data": PACKED, b"signature": data}), corrupt_jobs.Poison, (b"0" * 16,)),
     "Authorization": (lambda data: access._shown(data.decode("latin-1")), ConfigurationError, (b"Basic dTpw", b"Bearer x")),
 }  # fmt: skip
 
@@ -132,7 +132,7 @@ A_FEW, MANY = settings(deadline=None, max_examples=15), settings(deadline=None, 
 
 def restored(kind: type[corrupt_jobs.Job], found: Mapping[bytes, bytes]) -> None:
     """Reads a job's hash as a worker does."""
-    with poison.unreadable_is_poison(JOB_ID):
+    with corrupt_jobs.unreadable_is_poison(JOB_ID):
         kind(JOB_ID, connection=SimpleNamespace()).restore(found)
 
 
@@ -206,7 +206,7 @@ def test_any_hash_of_a_job_is_read_or_poison(found: dict[bytes, bytes]) -> None:
     for kind in (corrupt_jobs.Job, signed_worker.Job):
         try:
             restored(kind, {b"data": PACKED} | found)
-        except poison.Poison as refused:
+        except corrupt_jobs.Poison as refused:
             assert refused.job_id == JOB_ID
 
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 import ticker
-from tests.running import is_alive, stock_worker, supervised, until, work
+from tests.running import is_alive, supervised, until, work
 from ticker.engine.tick import tick
 from wrappers.pipeline.output import OF_GROUP
 from wrappers.sandbox.ring_buffer import HALF
@@ -92,11 +92,11 @@ def outputs(db):
     return {name: found for name, *found in db.execute("SELECT task_name, output, error_output FROM ticker.runs")}
 
 
-def run(db, store, queue, *names, worker=work, patch=FUNCTIONS, **fields):
+def run(db, store, queue, *names, patch=FUNCTIONS, **fields):
     for name in names:
         ticker.register(db, name, **({"every": "1m"} | fields))
     tick(store, queue)
-    return worker(patch=patch)
+    return work(patch=patch)
 
 
 def test_all_ways_to_write_are_kept_in_their_order(environ, db, store, queue):
@@ -226,13 +226,6 @@ def test_with_the_setting_pass_children_write_where_the_worker_does(environ, db,
     monkeypatch.setenv("TICKER_OUTPUT", "pass")
     done = run(db, store, queue, "writes.in.all.ways")
     assert outputs(db)["writes.in.all.ways"] == ["", ""]
-    assert "2 a child\n" in done.stdout and "to the other\n" in done.stderr
-
-
-def test_under_a_stock_worker_children_write_where_the_worker_does(environ, db, store, queue):
-    done = run(db, store, queue, "writes.in.all.ways", worker=stock_worker)
-    output, _ = outputs(db)["writes.in.all.ways"]
-    assert output == "1 a print\n3 a print\n8 a print\n"
     assert "2 a child\n" in done.stdout and "to the other\n" in done.stderr
 
 

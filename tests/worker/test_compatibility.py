@@ -15,7 +15,7 @@ from rq.worker import Worker
 
 from tests.running import ROOT
 from tests.sentences import sentence
-from wrappers.rq import compatibility, corrupt_jobs, poison, signed_worker, worker
+from wrappers.rq import compatibility, corrupt_jobs, signed_worker, worker
 from wrappers.rq.compatibility import TABLE, Use, incompatibilities, incompatibility, names_of, overridden
 
 LISTED = {use.name for uses in TABLE.values() for use in uses}
@@ -120,10 +120,10 @@ def test_the_newest_rq_that_was_tried_is_below_the_limit_in_pyproject():
 
 def test_the_keys_of_a_corrupt_job_are_those_that_rq_writes():
     job = Job("x", connection=Redis())
-    assert set(poison.companions("x")) == {
+    assert set(corrupt_jobs.companions("x")) == {
         job.dependents_key, job.dependencies_key, job.execution_registry.key, Result.get_key("x")
     }  # fmt: skip
-    assert {type(registry) for registry in registries_that_keep_jobs(job)} == set(poison.REGISTRIES)
+    assert {type(registry) for registry in registries_that_keep_jobs(job)} == set(corrupt_jobs.REGISTRIES)
 
 
 def registries_that_keep_jobs(job: Job) -> list[object]:

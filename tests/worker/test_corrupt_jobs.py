@@ -229,26 +229,6 @@ def test_a_job_of_ours_that_was_corrupted_gets_its_end(planned, spoil, environ, 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_when_the_key_of_its_job_becomes_another_type(environ, db, store, queue, redis):
-    ticker.register(db, "exhausts", every="10s", box="2500ms", tolerance=0)
-    tick(store, queue)
-    [key] = redis.keys("rq:job:*")
-    command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks", "--burst", "--job-monitoring-interval", "1",
-               "polling"]  # fmt: skip
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as worker:
-        until(lambda: redis.hget(key, "status") == b"started", "the run has begun")
-        redis.delete(key)
-        redis.set(key, "x")
-        log = worker.communicate()[0]
-    assert worker.returncode == 0, log
-    assert outcomes(db) == ["partial"]
-    assert (
-        sentence("logs.poison_no_heartbeat", job=re.compile(r"t\S+"), error=re.compile(r".*WRONGTYPE")).within(log)
-        and "done, quitting" in log
-    )
-
-
-@pytest.mark.slow
 def test_a_bomb_costs_the_worker_little_memory(environ, redis):
     put(redis, "bomb", data=BOMB)
     put(redis, "bomb-in-traceback", exc_info=BOMB)

@@ -111,7 +111,7 @@ def test_child_processes_are_given_the_workers_own_output(tmp_path):
 
 
 def test_what_a_fork_holds_of_the_streams_does_not_reach_the_parents(monkeypatch):
-    monkeypatch.setattr(ring_buffer, "_shared", None)
+    monkeypatch.setattr(ring_buffer, "_memory", None)
     ring_buffer.share()
     with writing() as found:
         held = sys.stdout

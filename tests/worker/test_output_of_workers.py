@@ -1,13 +1,11 @@
 """Real workers: what a run printed and logged is in its record, whatever ended it."""
 
-import os
 import subprocess
-import sys
 
 import pytest
 
 import ticker
-from tests.running import PATIENCE, ROOT, supervised, work
+from tests.running import supervised, work
 from ticker.engine.tick import tick
 from wrappers.sandbox.ring_buffer import HALF
 
@@ -164,16 +162,3 @@ def test_with_the_setting_pass_prints_go_where_the_workers_go(environ, db, store
     done = work(patch=FUNCTIONS)
     assert records(db)["speaks"][:2] == ["", ""]
     assert "hello\n" in done.stdout and "careful\n" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_stock_worker_keeps_output_too(environ, db, store, queue, tmp_path):
-    (tmp_path / "speaking.py").write_text(FUNCTIONS)
-    ticker.register(db, "speaks", every="1m")
-    tick(store, queue)
-    subprocess.run(
-        [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", environ["REDIS_URL"], "polling"],
-        cwd=ROOT, env=os.environ | {"TICKER_TASKS": "speaking", "PYTHONPATH": str(tmp_path)},
-        capture_output=True, timeout=PATIENCE, check=True,
-    )  # fmt: skip
-    assert records(db)["speaks"][0] == "hello\n"

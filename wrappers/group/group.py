@@ -12,7 +12,7 @@ import signal
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,6 @@ from uuid import uuid4
 
 from ticker.engine.jobs import named
 from ticker.model import NO_FAILURE, Reason
-from wrappers.group import streams
 from wrappers.group.begun import make_task, watch
 from wrappers.group.calls import Calls
 from wrappers.group.full_keys import FullKeys
@@ -35,6 +34,7 @@ from wrappers.layers.trace import parent
 from wrappers.pipeline import finish, serialize, start
 from wrappers.pipeline.context import Answer, Call
 from wrappers.pipeline.database import LOCK_PAUSE
+from wrappers.pipeline.output import Capture, Output, current_output
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
@@ -89,7 +89,7 @@ class Group:
         child_processes.adopt()
         watch_sockets()
         watch()
-        with streams.Streams() if self._keeps_output else nullcontext(), Watch(), asyncio.Runner() as runner:
+        with Capture(self._keeps_output, of_group=True), Watch(), asyncio.Runner() as runner:
             runner.get_loop().set_task_factory(make_task)
             try:
                 runner.run(self._work())
@@ -203,7 +203,7 @@ class Group:
             if self._refill:
                 self._refill.let_go(job_id)
 
-    async def _start(self) -> list[tuple[int, Call, streams.Output]]:
+    async def _start(self) -> list[tuple[int, Call, Output]]:
         """Requests a start for each free slot. Returns the slots, calls and outputs of the tasks that may begin."""
         self._free_at = math.inf
         if not (calls := self._next_calls(len(self._slots))):
@@ -234,12 +234,12 @@ class Group:
 
     def _settle(
         self, slot: int, call: Call, answer: Call | start.NoRoom | str | None
-    ) -> tuple[int, Call, streams.Output] | None:
+    ) -> tuple[int, Call, Output] | None:
         """Begins a run that may start in its slot. Otherwise frees the slot, and keeps the call if it may start later."""
         locked_since = self._locked_since.pop(call.task_id, limits.now())
         if isinstance(answer, Call) and answer.start is not None:
             run = call.task_id, answer.start.token, answer.start.run_id
-            output = streams.Output(slot)  # discards the output of an earlier run in this slot
+            output = Output(slot)  # discards the output of an earlier run in this slot
             hard = answer.deadline - answer.since
             shared_state.write_names(*answer.start.names, slot)
             self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
@@ -278,11 +278,11 @@ class Group:
         self._unstarted.extendleft(reversed(later))
         return [*calls.values()]
 
-    async def _run(self, slot: int, call: Call, output: streams.Output) -> None:
+    async def _run(self, slot: int, call: Call, output: Output) -> None:
         begun = call.start
         assert begun is not None
         if self._keeps_output:
-            streams.current.set(output)  # in the context of this asyncio task, and of all that it begins
+            current_output.set(output)  # in the context of this asyncio task, and of all that it begins
         call = replace(call, run=new_run(call, begun.box_ms))
         with apart():
             end = await self._outcome(slot, call)

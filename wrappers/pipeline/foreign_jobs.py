@@ -63,12 +63,16 @@ def is_foreign(job_id: str) -> bool:
     return True
 
 
-def put_back(connection: Redis, queue: Queue, job: Job) -> bool:
-    """Moves a job to the end of its queue, where a worker of its own installation can find it. Otherwise, returns False.
+def put_back(connection: Redis, queue: Queue, job: Job, met: set[str], timeout: int | None) -> bool:
+    """Moves a job to the end of its queue, where a worker of its own installation can find it.
 
     If that installation has no lease of the queue, it may have no workers there, so the job is put aside for an hour.
     In that case, or if this user of Redis may not push, a ticker of that installation finds that the job is missing and
     pushes it again.
+
+    `met` has the ids of the foreign jobs that were put back before. Returns False after a round of nothing else, or after
+    `AT_ONCE`. A worker that waits for jobs pauses then, and raises DequeueTimeout, so that it can handle signals and send
+    its heartbeat.
     """
     named, now = jobs.installation_of(job.id), clock.python_utc().timestamp()
     has_lease = named not in _others or connection.get(jobs.LEASE_PREFIX + queue.name) == named.encode()
@@ -83,14 +87,12 @@ def put_back(connection: Redis, queue: Queue, job: Job) -> bool:
             calls.expire(job.key, jobs.FOREIGN_KEPT)
         calls.lrem(queue.intermediate_queue_key, 1, job.id)
         calls.execute(raise_on_error=False)
-    return has_lease
-
-
-def rest(timeout: int | None, seconds: float) -> None:
-    """Lets a waiting worker handle signals and send its heartbeat. It pauses after a round of nothing but foreign jobs."""
-    if timeout is not None:
-        time.sleep(seconds)
+    is_round = job.id in met or (timeout is not None and len(met) == AT_ONCE)
+    met.add(job.id)
+    if is_round and timeout is not None:
+        time.sleep(PAUSE if has_lease else 0)
         raise DequeueTimeout(timeout)
+    return not is_round
 
 
 def refuse(job_id: str, database: Database, config: Settings) -> None:

@@ -1,12 +1,18 @@
-"""Captures what a function prints and logs, to keep it with its run.
+"""Captures what functions print and log, to keep it with their runs.
 
     with Capture() as kept:
         function()              # print, sys.stdout.buffer, warnings, logging
     output, error_output = kept.texts()
 
+The process of a group has several runs. There, the context of the coroutine or thread decides which run has written:
+
+    with Capture(of_group=True):
+        current_output.set(Output(slot))    # in the run's own context
+        print("kept with this run")
+
 Replaces Python's own streams. Under our Worker, also replaces the files underneath, for child processes and C libraries
-(see `output_pipes`). A write to Python's streams never waits, is not passed on, and uses no more memory than the 64 kB that
-are kept of each stream.
+(see `output_pipes`). A write to Python's streams never waits, is not passed on, and uses no more memory than what is kept
+of each stream.
 """
 
 from __future__ import annotations
@@ -17,8 +23,8 @@ import logging
 import os
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TextIO
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TextIO
 
 from wrappers.pipeline import serialize
 from wrappers.sandbox import output_pipes, ring_buffer
@@ -27,7 +33,7 @@ from wrappers.sandbox.ring_buffer import HALF_IN_GROUP, Pair, Ring
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Capture", "texts"]
+__all__ = ["Capture", "Output", "current_output", "texts"]
 
 PIECE = 64 * 1024  # characters that are encoded at a time, so that a text of 1 GB is not copied at once
 
@@ -36,143 +42,115 @@ OF_GROUP = "[written by a child process or a C library during this run, for this
 _CONTINUES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
 
 
-class Capture:
-    """Replaces sys.stdout and sys.stderr with the streams of one run, and adds a log handler."""
-
-    def __init__(self, enabled: bool = True) -> None:
-        self._pair = ring_buffer.pair()
-        self._enabled = enabled
-        self._sinks: list[_InOrder] = []
-
-    def __enter__(self) -> Capture:
-        global _active
-        for kept in self._pair:
-            kept.empty()
-        if self._enabled:
-            self._before = sys.stdout, sys.stderr, logging.lastResort
-            if output_pipes.redirect():
-                self._sinks = [_InOrder(number, ring) for number, ring in enumerate(self._pair)]
-            output, errors = self._sinks or self._pair
-            self._handler = log_handler(Stream(errors, sys.stderr, "<stderr>"))
-            _active = self
-            add_log_handler(self._handler)
-            sys.stdout = Stream(output, sys.stdout, "<stdout>")
-            sys.stderr = Stream(errors, sys.stderr, "<stderr>")
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        """Restores the streams and handlers, whatever the function replaced them with."""
-        global _active
-        if self._enabled:
-            sys.stdout, sys.stderr, logging.lastResort = self._before
-            logging.getLogger().removeHandler(self._handler)
-            _active = None
-            if self._sinks:
-                output_pipes.restore()
-
-    def texts(self) -> tuple[str, str]:
-        """Returns the output and the error output, safe to store and to show."""
-        return _texts_of(self._pair) if self._enabled else ("", "")
-
-    def leave_to_parent(self) -> None:
-        """Makes a process that the function forked write to the files underneath, like every other child process."""
-        for sink in self._sinks:
-            sink.is_in_fork = True
-        if not self._sinks:
-            self.__exit__(None, None, None)
-            for kept in self._pair:
-                kept.part()
-
-
-_active: Capture | None = None
-
-
-def texts(slot: int | None = None) -> tuple[str, str]:
-    """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises.
-
-    `slot` is that of a run in a group.
-    """
-    return _texts_of(ring_buffer.pair()) if slot is None else texts_in_group(ring_buffer.pair_of(slot))
-
-
-def _texts_of(kept: Pair) -> tuple[str, str]:
-    for number, ring in enumerate(kept):
-        output_pipes.pass_on(number, ring)
-    output, error_output = map(text_of, kept)
-    return output, error_output
-
-
-def texts_in_group(kept: Pair) -> tuple[str, str]:
-    """Returns the output and error output of a run in a group, each with what the group's process wrote past Python's streams.
-
-    That is all that was written during the run, because it does not show which run wrote it.
-    """
-    output, error_output = (text_of(ring) + _of_group(number, ring.mark) for number, ring in enumerate(kept))
-    return output, error_output
-
-
-def _of_group(number: int, mark: int) -> str:
-    if output_pipes.written(number) <= mark:
-        return ""
-    left_out, data = ring_buffer.arrived()[number].since(mark, 2 * HALF_IN_GROUP)
-    cut = f"[... {left_out} bytes left out ...]\n" if left_out else ""
-    text = (_without_cut_begin(data) if left_out else data).decode("utf-8", "replace")
-    return f"{OF_GROUP}\n{cut}{serialize.visible(text)}"
-
-
-def _after_fork() -> None:
-    if _active is not None:
-        _active.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-# --- Streams -------------------------------------------------------------------------------------------------
-
-
-class Kept(Protocol):
-    """Takes what a run writes: a ring, or an object that chooses one."""
-
-    def write(self, data: bytes | memoryview) -> None: ...
-
-
 class _InOrder:
-    """Takes what a run prints, after all that was written to the file underneath. In a fork, writes to that file."""
+    """Keeps what a run prints in a ring, after all that was written to the file underneath."""
 
     def __init__(self, number: int, ring: Ring) -> None:
-        self.is_in_fork = False
         self._number, self._ring = number, ring
         self._is_in_line = False
 
     def write(self, data: bytes | memoryview) -> None:
-        if self.is_in_fork:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(self._number + 1, left) :]
-            return
         if not (self._is_in_line and data == b"\n"):  # of a `print`, which writes the end of its line by itself
             output_pipes.pass_on(self._number, self._ring)
         self._ring.write(data)
         self._is_in_line = data[-1:] != b"\n"
 
 
+_NOWHERE = Ring(bytearray(ring_buffer.room(1)), 1)  # for what is written after a run
+
+
+class Output:
+    """Keeps what one run writes, in memory that outlives this process. `slot` is that of a run in a group.
+
+    With `in_order`, prints are kept in order with what arrives on the pipes.
+    """
+
+    def __init__(self, slot: int | None = None, *, in_order: bool = False) -> None:
+        self._slot, self._pair = slot, ring_buffer.pair(slot)
+        for number, ring in enumerate(self._pair):
+            ring.empty(mark=output_pipes.pass_on(number))
+        self.sinks = tuple(map(_InOrder, (0, 1), self._pair)) if in_order else self._pair
+
+    def close(self) -> tuple[str, str]:
+        """Returns the output and the error output, safe to store and to show. Later writes are not kept."""
+        self.sinks = _NOWHERE, _NOWHERE
+        return texts(self._slot, self._pair)
+
+
+current_output: ContextVar[Output | None] = ContextVar("ticker_output", default=None)
+
+
+class Capture:
+    """Replaces sys.stdout and sys.stderr, and adds a log handler, for a single run or for all runs of a group."""
+
+    def __init__(self, enabled: bool = True, *, of_group: bool = False) -> None:
+        self._enabled, self._of_group = enabled, of_group
+        self._only: Output | None = None
+
+    def __enter__(self) -> Capture:
+        global _active
+        if self._enabled:
+            self._before = sys.stdout, sys.stderr, logging.lastResort
+            self.is_redirected = output_pipes.redirect()
+            self._only = None if self._of_group else Output(in_order=self.is_redirected)
+            originals = ((0, sys.stdout), (1, sys.stderr), (1, sys.stderr))
+            self.streams = [Stream(number, original, self._only) for number, original in originals]
+            sys.stdout, sys.stderr, logged = self.streams
+            self._handler = _add_log_handler(logged)
+            _active = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restores the streams and handlers, whatever the function replaced them with."""
+        global _active
+        if self._enabled:
+            sys.stdout, sys.stderr, logging.lastResort = self._before
+            logging.getLogger().removeHandler(self._handler)
+            _active = None
+            if self.is_redirected:
+                output_pipes.restore()
+
+    def texts(self) -> tuple[str, str]:
+        """Returns the output and the error output of a single run, safe to store and to show."""
+        return ("", "") if self._only is None else self._only.close()
+
+
+_active: Capture | None = None
+
+
+def _after_fork() -> None:
+    """Makes a process that a run forked write to the files underneath, like every other child process."""
+    current_output.set(None)  # another run may have this slot when a process of a pool writes
+    if _active is not None:
+        for stream in _active.streams:
+            stream.binary.only = None
+        if not _active.is_redirected:
+            _active.__exit__()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class _Bytes(io.RawIOBase):
     """The binary buffer under a stream. It is never closed, so that wrapping and dropping it does no harm."""
 
-    def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
-        self._kept = kept
-        self._original = original
-        self.name = name
+    def __init__(self, number: int, original: TextIO | None, only: Output | None) -> None:
+        self._number, self._original, self.only = number, original, only
+        self.name = ("<stdout>", "<stderr>")[number]
 
     def write(self, data: ReadableBuffer) -> int:
         if type(data) is not bytes:
             view = memoryview(data)
             data = view.cast("B") if view.nbytes else b""
-        self._kept.write(data)
+        self.keep(data)
         return len(data)
+
+    def keep(self, data: bytes | memoryview) -> None:
+        if output := self.only or current_output.get():
+            output.sinks[self._number].write(data)
+        elif self._original is not None:
+            self._original.write(bytes(data).decode("utf-8", "replace"))
+            self._original.flush()
 
     def writable(self) -> bool:
         return True
@@ -188,68 +166,65 @@ class _Bytes(io.RawIOBase):
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed."""
+    """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed.
 
-    def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
-        super().__init__(_Bytes(kept, original, name), encoding="utf-8", errors="backslashreplace", newline="\n")
-        self._kept = kept
+    Outside of all runs, and in a process that a run forked, writes go to the original stream.
+    """
+
+    def __init__(self, number: int, original: TextIO | None, only: Output | None) -> None:
+        self.binary = _Bytes(number, original, only)
+        super().__init__(self.binary, encoding="utf-8", errors="backslashreplace", newline="\n")
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             return super().write(text)  # raises the usual TypeError
         if len(text) <= PIECE:
-            self._kept.write(text.encode("utf-8", "backslashreplace"))
+            self.binary.keep(text.encode("utf-8", "backslashreplace"))
         else:
             for begin in range(0, len(text), PIECE):
                 self.write(text[begin : begin + PIECE])
         return len(text)
 
 
-# --- Logging -------------------------------------------------------------------------------------------------
+def _add_log_handler(stream: TextIO) -> logging.Handler:
+    """Adds a handler to the root logger, which writes records as lines: time in UTC, level, logger, message, traceback.
 
-
-def log_handler(stream: TextIO) -> logging.Handler:
-    """Returns a handler that writes records as lines: time in UTC, level, logger, message, traceback."""
+    If the root logger has no handler, replaces Python's last resort instead. With a handler on the root logger, the
+    function's own `logging.basicConfig` would do nothing.
+    """
     formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%SZ")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
+    if logging.getLogger().handlers:
+        logging.getLogger().addHandler(handler)
+    else:
+        logging.lastResort = handler
     return handler
 
 
-def add_log_handler(handler: logging.Handler) -> None:
-    """Adds the handler to the root logger, or replaces Python's last resort if the root logger has no handler.
+def texts(slot: int | None = None, kept: Pair | None = None) -> tuple[str, str]:
+    """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises.
 
-    With a handler on the root logger, the function's own `logging.basicConfig` would do nothing.
+    `slot` is that of a run in a group. Adds what the group's process wrote past Python's streams during the run, because
+    that does not show which run wrote it.
     """
-    root = logging.getLogger()
-    if root.handlers:
-        root.addHandler(handler)
-    else:
-        logging.lastResort = handler
+    answer = ["", ""]
+    for number, ring in enumerate(kept or ring_buffer.pair(slot)):
+        arrived = output_pipes.pass_on(number, ring if slot is None else None)
+        answer[number] = _text_of(*ring.read())
+        if slot is not None and arrived > ring.mark:
+            shared = ring_buffer.arrived()[number].since(ring.mark, 2 * HALF_IN_GROUP)
+            answer[number] += f"{OF_GROUP}\n{_text_of(*shared)}"
+    return answer[0], answer[1]
 
 
-# --- Texts ---------------------------------------------------------------------------------------------------
-
-
-def text_of(kept: Ring) -> str:
-    head, left_out, tail = kept.read()
+def _text_of(head: bytes, left_out: int, tail: bytes) -> str:
+    """Returns the text, with a line in place of the bytes that were left out. Leaves out characters that were cut off."""
     if not left_out:
         return serialize.visible((head + tail).decode("utf-8", "replace"))
-    begin, cut_off = _without_cut_end(head)
-    end = _without_cut_begin(tail)
-    left_out += cut_off + len(tail) - len(end)
-    line_end = "" if begin.endswith("\n") else "\n"
+    begin, used = codecs.utf_8_decode(head, "replace", False)
+    end = tail[:3].lstrip(_CONTINUES) + tail[3:]
+    left_out += len(head) - used + len(tail) - len(end)
+    line_end = "\n" if begin and not begin.endswith("\n") else ""
     return serialize.visible(f"{begin}{line_end}[... {left_out} bytes left out ...]\n{end.decode('utf-8', 'replace')}")
-
-
-def _without_cut_end(data: bytes) -> tuple[str, int]:
-    """Returns the text without a character that is cut off at its end, and the number of bytes cut off."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(data)
-    return text, len(decoder.getstate()[0])
-
-
-def _without_cut_begin(data: bytes) -> bytes:
-    """Returns the bytes without the rest of a character that is cut off at their beginning (at most three bytes)."""
-    return data[:3].lstrip(_CONTINUES) + data[3:]

@@ -3,40 +3,121 @@
 A stock worker reads a job's hash without checks. An invalid date, a status that is not UTF-8 or a key of another type
 ends the worker. The job's id stays in a list that the next worker reads at its start, so that worker ends, too.
 
-Here, such a job is a `Poison`: it is logged, counted and put aside, and the next job runs. If it was one of ours, the
-next tick finds that it is missing and pushes it again.
+Here, such a job is a `Poison`: it is logged, counted and put aside for an hour, and the next job runs. If it was one of
+ours, the next tick finds that it is missing and pushes it again.
 """
 
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError
 from rq import Queue as RQQueue
 from rq import Worker as RQWorker
-from rq.exceptions import NoSuchJobError
+from rq import registry
+from rq.exceptions import NoSuchJobError, StopRequested
+from rq.executions import ExecutionRegistry
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job as RQJob
+from rq.results import Result
 from rq.utils import now
 
+from ticker.errors import quoted
 from ticker.queue.scripts import script
-from wrappers.pipeline import foreign_jobs
+from wrappers.pipeline import foreign_jobs, serialize
 from wrappers.rq.compatibility import current, execution_argument
-from wrappers.rq.poison import Poison, is_trouble_of_the_server, put_aside, unreadable_is_poison
 
 log = logging.getLogger("ticker.run")
 
+COUNTERS = "ticker:refused"
+"""The key of a hash in Redis with the number of jobs put aside, by event (`poison`, `forged`)."""
+
+KEPT = 3600  # seconds for which the hash of such a job is kept for inspection, under ticker:EVENT:ID
 FIELDS_AT_MOST = 128  # of a job's hash; RQ's own have about 35
 LONGEST = 2**40  # seconds: Redis refuses a time to live over about 2^53
-CHUNK = 65536  # bytes
+CHUNK = 2**23  # bytes of inflated data
 NO_JOBS_FAULT = (OSError, MemoryError)  # this host cannot fork now, so the next job would fail, too
 TRIES = 100  # poisoned jobs in RQ's registries that one maintenance pass puts aside
+
+REGISTRIES = (
+    registry.CanceledJobRegistry, registry.DeferredJobRegistry, registry.FailedJobRegistry,
+    registry.FinishedJobRegistry, registry.ScheduledJobRegistry,
+    *(vars(registry)[name] for name in ("ReadyJobRegistry",) if hasattr(registry, name)),  # since RQ 3
+)  # fmt: skip
+"""The registries of a queue with the ids of jobs that no worker has."""
 
 READ_HASH = script("read_hash", "wrappers.rq")
 
 T = TypeVar("T")
+
+
+class Poison(Exception):
+    """A job that cannot be read or that broke its worker. `event` names this kind of job in the log and in the counter."""
+
+    event = "poison"
+
+    def __init__(self, reason: str, job_id: str | bytes = "") -> None:
+        super().__init__(reason)
+        self.job_id = job_id
+
+
+@contextmanager
+def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turns every error in the block that a job's hash can cause into a Poison for that job. Server errors pass."""
+    try:
+        yield
+    except (NoSuchJobError, StopRequested):
+        raise
+    except Poison as poison:
+        poison.job_id = poison.job_id or job_id
+        raise
+    except Exception as error:
+        if isinstance(error, but) or is_trouble_of_the_server(error):
+            raise
+        raise Poison(serialize.sentence(error), job_id) from error
+
+
+def is_trouble_of_the_server(error: Exception) -> bool:
+    """Returns whether Redis itself has failed. A key of another type is the job's fault instead."""
+    return isinstance(error, RedisError) and "WRONGTYPE" not in str(error)
+
+
+def put_aside(
+    connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None, *,
+    with_hash: bool = True,
+) -> None:  # fmt: skip
+    """Logs and counts a job, and removes it from the lists of taken jobs.
+
+    With its hash, also removes it from RQ's registries, and keeps the hash under another key.
+    """
+    job_id, aside = poison.job_id, f"ticker:{poison.event}:{poison.job_id!s}"
+    plain = isinstance(job_id, str) and len(job_id) <= 100 and job_id.isascii() and job_id.isprintable()
+    shown = job_id if plain and " " not in str(job_id) else quoted(job_id)
+    log.warning("%s job=%s: %s", poison.event, shown, poison, exc_info=because, extra={"event": "poison"})
+    with connection.pipeline(transaction=False) as calls:
+        for queue in queues:
+            calls.lrem(queue.intermediate_queue_key, 1, cast(str, job_id))
+            for kind in REGISTRIES if with_hash else ():
+                calls.zrem(kind.key_template.format(queue.name), job_id)
+        calls.hincrby(COUNTERS, poison.event, 1)
+        if with_hash and isinstance(job_id, str):
+            calls.rename(RQJob.key_for(job_id), aside)
+            calls.expire(aside, KEPT)
+            calls.unlink(*companions(job_id))
+        calls.execute(raise_on_error=False)  # what Redis refuses stays: the job has already left its queue
+
+
+def companions(job_id: str) -> tuple[str, ...]:
+    """Returns the keys that RQ keeps for a job, except its hash. RQ's own properties refuse some ids of corrupt jobs."""
+    return (
+        RQJob.dependents_key_for(job_id),
+        f"{RQJob.redis_job_namespace_prefix}:{job_id}:dependencies",
+        ExecutionRegistry.key_template.format(job_id),
+        Result.get_key(job_id),  # type: ignore[no-untyped-call]
+    )
 
 
 class Job(RQJob):
@@ -62,10 +143,14 @@ class Job(RQJob):
         return self._result
 
     def refresh(self) -> None:
-        fields = read_hash(self.connection, self.key, self.hash_at_most)
+        """Overrides RQ's method to read no hash that is over the limits."""
+        fields, size, *pairs = self.connection.eval(READ_HASH, 1, self.key, FIELDS_AT_MOST, self.hash_at_most)
+        if fields > FIELDS_AT_MOST or size > self.hash_at_most:
+            limit = f"over the limit of {FIELDS_AT_MOST} and {self.hash_at_most}"
+            raise Poison(f"its hash has {fields} fields and {size} bytes, {limit}")
         if not fields:
             raise NoSuchJobError(f"No such job: {self.key}")
-        self.restore(fields)
+        self.restore(dict(zip(pairs[::2], pairs[1::2], strict=True)))
 
     def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
         """Overrides RQ's method so that the Poison names the job, even if RQ reads many jobs at once."""
@@ -98,24 +183,30 @@ class Queue(RQQueue):
         while True:
             _taken.clear()
             try:
-                if taken := super().dequeue_any(queues, timeout, connection, **options):
-                    job, queue = taken
-                    if foreign_jobs.is_foreign(job.id):
-                        is_back = foreign_jobs.put_back(connection, queue, job)
-                        if job.id in met or (timeout is not None and len(met) == foreign_jobs.AT_ONCE):
-                            foreign_jobs.rest(timeout, foreign_jobs.PAUSE if is_back else 0)
-                            return None
-                        met.add(job.id)
-                        continue
-                    job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
-                    if _taken and (_taken[0], queue.name) != (job.id.encode(), job.origin):
-                        # RQ would remove the wrong id (it reads a:b as a), or look in another queue's list
-                        connection.lrem(queue.intermediate_queue_key, 1, cast(str, _taken[0]))
+                if (taken := super().dequeue_any(queues, timeout, connection, **options)) is None:
+                    return None
+                job, queue = taken
+                if foreign_jobs.is_foreign(job.id):
+                    if not foreign_jobs.put_back(connection, queue, job, met, timeout):
+                        return None
+                    continue
+                if refused := cls.refusal(job, queue):
+                    put_aside(connection, [queue], refused, with_hash=False)
+                    continue
+                job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
+                if _taken and (_taken[0], queue.name) != (job.id.encode(), job.origin):
+                    # RQ would remove the wrong id (it reads a:b as a), or look in another queue's list
+                    connection.lrem(queue.intermediate_queue_key, 1, cast(str, _taken[0]))
                 return taken
             except Poison as poison:
                 put_aside(connection, queues, poison)
             except UnicodeDecodeError as error:
                 put_aside(connection, queues, Poison("its id is not UTF-8", error.object))
+
+    @classmethod
+    def refusal(cls, _job: RQJob, _queue: RQQueue) -> Poison | None:
+        """Returns why a job that can be read may not run from this queue."""
+        return None
 
     @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
@@ -162,15 +253,6 @@ class SurvivingWorker(RQWorker):
             self._leave(job)
             put_aside(self.connection, [queue], poison, because=poison.__cause__)
 
-    def maintain_heartbeats(self, job: RQJob, *execution: Any) -> None:
-        """Overrides RQ's method so that a run continues even if the key of its job has changed type."""
-        try:
-            super().maintain_heartbeats(job, *execution)
-        except ResponseError as error:
-            if is_trouble_of_the_server(error):
-                raise
-            log.warning("poison job=%s: no heartbeat: %s", job.id, error, extra={"event": "poison"})
-
     def run_maintenance_tasks(self) -> None:
         """Overrides RQ's method to repeat it after each poisoned job. Other errors end this pass, not the worker."""
         for _ in range(TRIES):
@@ -208,25 +290,11 @@ def mixed(careful: type[T], given: type[T]) -> type[T]:
     return careful if issubclass(careful, given) else type(given.__name__, (careful, given), {})
 
 
-def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
-    """Returns all fields of a hash. Raises Poison, without reading them, if the hash is over the limits."""
-    fields, size, *pairs = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
-    if fields > FIELDS_AT_MOST or size > at_most:
-        raise Poison(f"its hash has {fields} fields and {size} bytes, over the limit of {FIELDS_AT_MOST} and {at_most}")
-    return dict(zip(pairs[::2], pairs[1::2], strict=True))
-
-
 def inflates_within(data: bytes, at_most: int) -> bool:
     """Returns whether `data` inflates to at most that many bytes. Discards the result. Only zlib data can inflate."""
     inflater, size = zlib.decompressobj(), 0
-    try:
-        for start in range(0, len(data), CHUNK):
-            rest = data[start : start + CHUNK]
-            while rest and not inflater.eof:
-                size += len(inflater.decompress(rest, CHUNK))
-                if size > at_most:
-                    return False
-                rest = inflater.unconsumed_tail
-    except zlib.error:
-        pass
-    return True
+    with suppress(zlib.error):
+        while data and not inflater.eof and size <= at_most:
+            size += len(inflater.decompress(data, CHUNK))
+            data = inflater.unconsumed_tail
+    return size <= at_most

@@ -9,11 +9,10 @@ and only then reads integers from it. It unpickles nothing, imports nothing that
 back.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from redis import Redis
 from rq import Queue as RQQueue
 from rq.job import Job as RQJob
 from rq.serializers import DefaultSerializer
@@ -22,7 +21,7 @@ from ticker import settings
 from ticker.errors import ConfigurationError
 from ticker.queue import signing
 from wrappers.pipeline import foreign_jobs, payload
-from wrappers.rq import corrupt_jobs, poison
+from wrappers.rq import corrupt_jobs
 from wrappers.rq.compatibility import incompatibilities_of_newer
 from wrappers.rq.worker import Worker
 
@@ -37,7 +36,7 @@ DESCRIPTION_AT_MOST = 200  # characters
 Payload = Mapping[bytes, bytes]
 
 
-class Forged(poison.Poison):
+class Forged(corrupt_jobs.Poison):
     """A job that no ticker signed, or that was changed after signing."""
 
     event = "forged"
@@ -75,15 +74,8 @@ class Queue(corrupt_jobs.Queue):
     """A queue whose jobs were signed for it. They have no dependents."""
 
     @classmethod
-    def dequeue_any(  # type: ignore[override]
-        cls, queues: Iterable[RQQueue], timeout: int | None, connection: Redis, **options: Any
-    ) -> tuple[RQJob, RQQueue] | None:
-        while taken := super().dequeue_any(queues, timeout, connection, **options):
-            job, queue = taken
-            if job.origin == queue.name:
-                break
-            poison.pass_over(connection, [queue], Forged(f"it was signed for the queue {job.origin}", job.id))
-        return taken
+    def refusal(cls, job: RQJob, queue: RQQueue) -> corrupt_jobs.Poison | None:
+        return None if job.origin == queue.name else Forged(f"it was signed for the queue {job.origin}", job.id)
 
     def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> dict[str, list[str]]:
         """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this method; older RQ calls `enqueue_dependents`."""

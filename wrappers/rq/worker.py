@@ -27,14 +27,13 @@ from wrappers.pipeline.database import Database, announce
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
 from wrappers.rq import probes
 from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
-from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.rq.corrupt_jobs import SurvivingWorker, is_trouble_of_the_server
 from wrappers.rq.held_signals import stop_signals_held
 from wrappers.rq.open_jobs import OpenJobs, deadline_of
 from wrappers.rq.phase import Phase
-from wrappers.rq.poison import is_trouble_of_the_server
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.stops import Stops
-from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer, shared_state, subreaper
+from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper
 
 log = logging.getLogger("ticker.run")
 
@@ -58,7 +57,6 @@ class Worker(SurvivingWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         subreaper.become_subreaper()
         shared_state.share()
-        ring_buffer.share()
         output_pipes.share()
         handoff.share()
         limits.prepare()
@@ -103,7 +101,6 @@ class Worker(SurvivingWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         left_before, self._before, self._oom_kills = self._before, subreaper.children(), deaths.oom_kills()
         self._phase, self._start, self._open_jobs = Phase.TAKEN, None, None
-        ring_buffer.begin()
         output_pipes.begin(are_held=bool(self._before - left_before))
         handoff.begin()
         shared_state.begin(deadline_of(job))

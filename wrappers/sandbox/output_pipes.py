@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, ioctl, lockf
+from fcntl import ioctl
 from functools import cache
 from termios import FIONREAD
 
@@ -34,13 +34,14 @@ PATIENCE = 0.1  # seconds to wait for another process that moves bytes, because 
 
 _NONE = bytes(4)  # what FIONREAD returns for an empty pipe
 _LINE_BUFFERED = 1  # _IOLBF of glibc and musl
+_C = ctypes.CDLL(None)
 
 
 class Pipe:
     """The pipe of a file descriptor, and the memory for what arrives on it. An exec closes both of its ends."""
 
-    def __init__(self, file: int, arrived: Ring, generation: int) -> None:
-        self.file, self.arrived, self._generation = file, arrived, generation
+    def __init__(self, file: int, arrived: Ring) -> None:
+        self.file, self.arrived, self._generation = file, arrived, arrived.mark + 1
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
 
@@ -69,52 +70,58 @@ class Pipe:
                 self.take_in()
                 self.arrived.empty(self._generation)
 
-    def close(self) -> None:
-        os.close(self.reader)
-        os.close(self.writer)
-
 
 _pipes: tuple[Pipe, ...] = ()
-_lock_file = -1  # locked by the process that moves bytes; such a lock ends with its process
-_lock = threading.RLock()  # among the threads of a process; a signal handler may print during a print
+_turns: tuple[int, int] = (-1, -1)  # a pipe with one byte, which is taken out by whoever moves bytes
 _own: tuple[int, ...] = ()  # duplicates of the worker's own descriptors 1 and 2
 _watched: "select.epoll | None" = None
 
 
 def share() -> None:
     """Creates the pipes, unless they exist. Later forks of this process inherit them."""
-    global _pipes, _lock_file
+    global _pipes, _turns
+    ring_buffer.share()
     if sys.platform == "linux" and not _pipes:
-        _lock_file = os.memfd_create("ticker-output")
-        _pipes = _new_pipes()
+        _pipes, _turns = _new_pipes(), os.pipe()
+        os.set_blocking(_turns[0], False)
+        os.write(_turns[1], b".")
 
 
 def _new_pipes() -> tuple[Pipe, ...]:
-    return tuple(Pipe(file, ring, ring.mark + 1) for file, ring in zip((1, 2), ring_buffer.arrived(), strict=True))
+    return tuple(map(Pipe, (1, 2), ring_buffer.arrived()))
 
 
 # --- In the worker -------------------------------------------------------------------------------------------
 
 
 def begin(*, are_held: bool) -> None:
-    """Empties the pipes for a new job. If a process of an earlier job holds them (`are_held`), replaces them.
+    """Empties the memory and the pipes for a new job. `are_held`: replaces pipes that an earlier job's process holds.
 
     Also flushes this process's streams, so that the fork does not inherit what they have not written.
     """
+    for ring in ring_buffer.pair():
+        ring.empty()
     if not _pipes:
         return
+    if _watched is None:
+        _start()
     if are_held:
         _replace()
-    elif _watched is None:
-        _start()
     _flush()
     for pipe in _pipes:
         pipe.empty()
 
 
 def _start() -> None:
-    """Starts the thread that empties the pipes. Separates the log lines of this process from what its forks write."""
+    """Starts the thread that empties the pipes. Separates the log lines of this process from what its forks write.
+
+    Python's original streams and C's write each line at once from now on, as on a terminal, for order and for a kill.
+    """
     global _own, _watched
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    _C.setvbuf(_stdout_of_c(), None, _LINE_BUFFERED, 0)
     with suppress(OSError):  # the worker has no output
         _own = os.dup(1), os.dup(2)
         _log_to(_own)
@@ -135,25 +142,25 @@ def _relay(watched: "select.epoll") -> None:
 
 def _replace() -> None:
     global _pipes
-    with _lock:
+    assert _watched is not None
+    with _turn():
         before, _pipes = _pipes, _new_pipes()
         for old, new in zip(before, _pipes, strict=True):
-            if _watched is not None:
-                _watched.unregister(old.reader)
-                _watched.register(new.reader, select.EPOLLIN)
-            old.close()
+            _watched.unregister(old.reader)
+            _watched.register(new.reader, select.EPOLLIN)
+            os.close(old.reader)
+            os.close(old.writer)
 
 
 def _log_to(own: tuple[int, ...]) -> None:
-    """Makes this process's log handlers write to duplicates of its output, so that they do not write to the pipes of a run."""
+    """Makes log handlers write to duplicates of the worker's output, and not to the pipes of a run."""
     duplicates = {
         stream: os.fdopen(copy, "w", encoding=stream.encoding, errors=stream.errors, buffering=1, closefd=False)
         for stream, copy in zip((sys.__stdout__, sys.__stderr__), own, strict=True)
         if stream is not None
     }
-    known = logging.Logger.manager.loggerDict.values()
-    for logger in (logging.getLogger(), *(one for one in known if isinstance(one, logging.Logger))):
-        for handler in logger.handlers:
+    for logger in (logging.getLogger(), *logging.Logger.manager.loggerDict.values()):
+        for handler in getattr(logger, "handlers", ()):  # a placeholder has none
             if isinstance(handler, logging.StreamHandler) and handler.stream in duplicates:
                 handler.setStream(duplicates[handler.stream])
 
@@ -165,7 +172,6 @@ def redirect() -> bool:
     """Makes the descriptors 1 and 2 pipes, for this process and its children. Returns False if they stay the worker's."""
     if not _own or shared_state.horse() != os.getpid():
         return False
-    _write_lines()
     for pipe in _pipes:
         pipe.empty()  # of what was written between two runs of a job
         os.dup2(pipe.writer, pipe.file)
@@ -180,67 +186,39 @@ def restore() -> None:
             os.dup2(own, pipe.file)
 
 
-@cache
-def _write_lines() -> None:
-    """Makes Python's original streams and C's write each line at once, as on a terminal, for order and for a kill."""
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
-    if (stdout := _c_stdout()) is not None:
-        _library().setvbuf(stdout, None, _LINE_BUFFERED, 0)
-
-
 def _flush() -> None:
     """Flushes Python's original streams and C's."""
     for stream in (sys.__stdout__, sys.__stderr__):
         with suppress(Exception):  # it is None or closed, or its reader is gone
             stream.flush()  # type: ignore[union-attr]
-    if (stdout := _c_stdout()) is not None:
-        _library().fflush(stdout)
+    _C.fflush(_stdout_of_c())
 
 
 @cache
-def _c_stdout() -> ctypes.c_void_p | None:
-    with suppress(ValueError):
-        return ctypes.c_void_p.in_dll(_library(), "stdout")
-    return None
+def _stdout_of_c() -> ctypes.c_void_p:
+    return ctypes.c_void_p.in_dll(_C, "stdout")
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+# --- In all processes ------------------------------------------------------------------------------------------
 
 
-# --- In the process of a run, and for a dead one in its worker or supervisor -----------------------------------
+def pass_on(number: int, kept: Ring | None = None) -> int:
+    """Moves what has arrived on a pipe, 0 or 1, into the memory of a run's prints, if `kept` is passed.
 
-
-def pass_on(number: int, kept: Ring) -> None:
-    """Moves what has arrived on a pipe, 0 or 1, into the memory of a run's prints."""
+    Otherwise, returns the number of bytes that have arrived since the job began. In a group, they are not moved on.
+    """
     if not _pipes:
-        return
+        return 0
     pipe = _pipes[number]
     try:
         if pipe.has_news():
             with _turn():
                 pipe.take_in()
-                pipe.arrived.move_to(kept)
+                if kept is not None:
+                    pipe.arrived.move_to(kept)
     except OSError:  # the function closed the pipe
         pass
-
-
-def written(number: int) -> int:
-    """Returns the number of bytes that have arrived on a pipe since the job began, in a group: there they are not moved on."""
-    if not _pipes:
-        return 0
-    pipe = _pipes[number]
-    with suppress(OSError):
-        if pipe.waiting():
-            with _turn():
-                pipe.take_in()
     return pipe.arrived.written
-
-
-# --- In the supervisor -----------------------------------------------------------------------------------------
 
 
 def relieve() -> bool:
@@ -252,36 +230,20 @@ def relieve() -> bool:
     return bool(full)
 
 
-# --- In all of them --------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _turn() -> Iterator[None]:
-    """Lets one thread of one process at a time move bytes. Goes on after `PATIENCE`: who holds the lock may be stopped."""
-    has_lock = _lock.acquire(timeout=PATIENCE)
+    """Lets one thread of one process at a time move bytes. Goes on after `PATIENCE`: another may be stopped, or dead."""
     give_up_at = limits.now() + PATIENCE
     try:
-        while not _has_locked_file() and limits.now() < give_up_at:
+        while not _has_taken_turn() and limits.now() < give_up_at:
             time.sleep(0.0005)
         yield
     finally:
-        with suppress(OSError):
-            lockf(_lock_file, LOCK_UN)
-        if has_lock:
-            _lock.release()
+        os.write(_turns[1], b".")
 
 
-def _has_locked_file() -> bool:
+def _has_taken_turn() -> bool:
     try:
-        lockf(_lock_file, LOCK_EX | LOCK_NB)
-    except OSError:
+        return bool(os.read(_turns[0], CHUNK))  # also what was put back late
+    except BlockingIOError:
         return False
-    return True
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()  # another thread may have held it
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from wrappers.sandbox import deaths, handoff, limits, output_pipes, ring_buffer, shared_state, subreaper
+from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper
 
 __all__ = ["fork_worker"]
 
@@ -48,7 +48,6 @@ def fork_worker(close_record: CloseRecord) -> None:
     if not subreaper.become_subreaper():
         return
     shared_state.share()
-    ring_buffer.share()
     output_pipes.share()
     handoff.share()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if a parent process ignores it, children vanish unseen

@@ -270,7 +270,6 @@ CATALOGS = ("pg_namespace", "pg_class", "pg_attribute", "pg_constraint", "pg_ind
             "pg_attrdef", "pg_db_role_setting", "pg_policy", "pg_rewrite", "pg_event_trigger")  # fmt: skip
 TABLES = (
     "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "limits", "limited_keys", "slots", "pauses", "minutes", "hours",
-    "queue_minutes", "queue_hours", "closed_minutes", "minute_changes", "needs",
 )  # fmt: skip
 
 TRUNCATE = f"TRUNCATE {', '.join(f'ticker.{name}' for name in TABLES)} RESTART IDENTITY"
@@ -327,6 +326,7 @@ def mark(connection: psycopg.Connection[Any]) -> None:
     connection.execute(
         "UPDATE ticker.installation SET id = %s, environment = '', system_identifier = ticker.cluster_identifier(),"
         " marker_oid = tableoid, adopted_at = NULL, traced_until = NULL,"
+        " counted_until = NULL, counted_twice_until = NULL,"
         " database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())",
         [INSTALLATION],
     )

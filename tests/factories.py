@@ -65,8 +65,9 @@ def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE, ended=False, **report):
 def a_need(db, queue="polling", average=1.5, enough=2, functions="{}"):
     """How many workers a queue needs, measured just now."""
     db.execute(
-        "INSERT INTO ticker.needs (queue, at, average, enough, functions) VALUES (%s, clock_timestamp(), %s, %s, %s::text::jsonb)",
-        [queue, average, enough, functions],
+        "INSERT INTO ticker.minutes (at, queue, needed, demand) VALUES (date_trunc('minute', clock_timestamp()), %s, %s,"
+        " jsonb_build_object('at', clock_timestamp(), 'average', %s::float8, 'functions', %s::text::jsonb))",
+        [queue, enough, average, functions],
     )
 
 

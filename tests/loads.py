@@ -101,7 +101,9 @@ def write(db: Any, load: Load, truth: Truth) -> None:
             "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, %s, %s, clock_timestamp())",
             [name, batch, concurrency],
         )
-    crews = [[[queue], count, 0] for queue, count in load.workers.items()]
+    for key, places in load.limits.items():
+        db.execute("INSERT INTO ticker.limited_keys (key, concurrency) VALUES (%s, %s)", [key, places])
+    crews = [[[queue], count, 0] for queue, count in truth.employed.items()]
     db.execute(
         "INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at, last_report) VALUES (%s, 1, %s, %s, %s)",
         [uuid4(), begin, at(begin, truth.now // TICK * TICK), json.dumps({"crews": crews})],

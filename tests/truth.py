@@ -1,6 +1,6 @@
 """A simulation of a ticker, its queues and its workers, event by event: how late runs are with so many workers.
 
-It knows nothing of `ticker.engine.workers`, whose answers it judges. It plays the rules of the documentation: a tick every 30 s
+It knows nothing of `ticker.daemon.needs`, whose answers it judges. It plays the rules of the documentation: a tick every 30 s
 pushes what is due; jobs are taken in order; a job that comes too early is dropped; a run that exceeds its box is ended; the process
 of a group takes further jobs of its function; a key with a limit has a job only while it has room.
 """
@@ -78,18 +78,29 @@ class Truth:
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.queues: dict[str, deque[tuple[str, list[tuple[Task, float]]]]] = defaultdict(deque)
         self.idle = {queue: [Worker(queue) for _ in range(count)] for queue, count in workers.items()}
+        self.employed = dict(workers)
         self.records: list[Started] = []
         self.active: dict[str, int] = defaultdict(int)
         self.held: dict[str, deque[tuple[Task, float]]] = defaultdict(deque)
         self.groups_at_work: dict[str, list[Worker]] = defaultdict(list)
 
     def play(self, seconds: float) -> "Truth":
-        self.at(0.0, self.tick)
+        if not self.number:
+            self.at(0.0, self.tick)
         while self.events and self.events[0][0] < seconds:
             self.now, _, happens = heappop(self.events)
             happens()
         self.now = seconds
         return self
+
+    def employ(self, queue: str, workers: int) -> None:
+        """Adds workers to the queue, or ends idle ones, until it has so many."""
+        change = workers - self.employed.get(queue, 0)
+        idle = self.idle.setdefault(queue, [])
+        gone = [idle.pop() for _ in range(min(-change, len(idle)))]
+        idle += [Worker(queue) for _ in range(change)]
+        self.employed[queue] = workers if change > 0 else self.employed[queue] - len(gone)
+        self.give_jobs()
 
     def at(self, when: float, happens: Callable[[], None]) -> None:
         self.number += 1

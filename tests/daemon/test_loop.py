@@ -415,7 +415,7 @@ def test_a_tick_counts_the_workers_and_the_jobs_of_our_queues(beat, environ, db,
     for _ in range(2):
         beat()
     rows = db.execute(
-        "SELECT queue, sum(samples), sum(listening), sum(busy), sum(waiting) FROM ticker.queue_minutes GROUP BY 1 ORDER BY 1"
+        "SELECT queue, sum(samples), sum(listening), sum(busy), sum(waiting) FROM ticker.minutes GROUP BY 1 ORDER BY 1"
     )
     assert rows.fetchall() == [("mail", 2, 4, 2, 2), ("reports", 2, 0, 0, 2)]
     [found] = tasks.tickers(db)
@@ -425,6 +425,6 @@ def test_a_tick_counts_the_workers_and_the_jobs_of_our_queues(beat, environ, db,
 @pytest.mark.slow
 def test_workers_that_cannot_be_counted_fail_no_tick(beat, environ, db, caplog):
     ticker.register(db, "plain", every="1m")
-    db.execute("ALTER TABLE ticker.queue_minutes RENAME TO hidden")
+    db.execute("ALTER TABLE ticker.minutes RENAME TO hidden")
     beat()
     assert beat.failures == 0 and sentence("logs.workers_uncounted").within(caplog.text)

@@ -7,24 +7,28 @@ from datetime import timedelta
 import pytest
 
 import ticker
-from tests.factories import a_run, ticked
+from tests.factories import a_run
 from ticker.daemon import needs
-from ticker.daemon.minutes import closed
+from ticker.daemon.minutes import counted
 from ticker.settings import Settings
 
 MINUTE = timedelta(minutes=1)
+EARLIER = """UPDATE ticker.minutes SET at = at - interval '3 minutes',
+    demand = demand || jsonb_build_object('at', clock_timestamp() - interval '3 minutes') WHERE outcome = ''"""
 
 
 @pytest.fixture
 def measure(db, store):
-    """Closes the minutes of the last hour, and measures. Returns the rows of needs by queue."""
+    """Counts the minutes of the last hour, and measures. Returns the needs by queue."""
 
     def measured(settings=None):
-        db.execute("DELETE FROM ticker.needs")
-        [*closed(store, Settings())]
+        db.execute(
+            "DELETE FROM ticker.minutes; UPDATE ticker.installation SET counted_until = NULL, counted_twice_until = NULL"
+        )
+        [*counted(store)]
         assert needs.measure(store, settings or Settings())
-        rows = db.execute("SELECT queue, average, enough, functions FROM ticker.needs").fetchall()
-        return {queue: (round(average, 2), enough, functions) for queue, average, enough, functions in rows}
+        rows = db.execute("SELECT queue, needed, demand FROM ticker.minutes WHERE demand IS NOT NULL").fetchall()
+        return {queue: (round(demand["average"], 2), needed, demand["functions"]) for queue, needed, demand in rows}
 
     return measured
 
@@ -107,15 +111,37 @@ def test_retries_and_manual_runs_count_as_measured(db, measure):
 
 
 @pytest.mark.slow
-def test_of_tasks_with_limits_and_other_schedules_what_has_started_counts(db, measure):
-    ticker.limit(db, "api", concurrency=1)
-    limited = ticker.register(db, "call", every="1m", limits=["api"])
+def test_of_tasks_with_other_schedules_what_has_started_counts(db, measure):
     cron = ticker.register(db, "report", cron="0 6 * * *")
-    assert {name: one["starts_per_minute"] for name, one in measure()["polling"][2].items()} == {"call": 0, "report": 0}
-    ran(db, limited, 30)
+    assert measure()["polling"][2]["report"]["starts_per_minute"] == 0
     ran(db, cron, 6)
-    found = {name: one["starts_per_minute"] for name, one in measure()["polling"][2].items()}
-    assert found == {"call": pytest.approx(0.5, abs=0.02), "report": pytest.approx(0.1, abs=0.01)}
+    assert measure()["polling"][2]["report"]["starts_per_minute"] == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limit", "most"), [({"concurrency": 3}, 3), ({"rate": "6/1m"}, 3), ({"concurrency": 100}, 29)]
+)
+def test_a_limit_holds_work_back(limit, most, db, measure):
+    """One task of each minute that takes 20 s, 60 times, is busy for 20 workers."""
+    ticker.limit(db, "api", **limit)
+    ran(db, ticker.register(db, "call", every="1m", limits=["api"]), took=20.0)
+    for number in range(2, 61):
+        ticker.register(db, "call", name=f"call {number}", every="1m", limits=["api"])
+    assert measure()["polling"][1] == most
+
+
+@pytest.mark.slow
+def test_what_waits_of_other_work_is_demand(db, measure):
+    """600 runs of 7 s that were pushed should start within ten minutes: seven workers are busy, so ten are enough."""
+    task = ticker.register(db, "report", cron="0 6 * * *")
+    ran(db, task, took=7.0)
+    assert measure()["polling"][1] == 1
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, function, queue, kind, state, due_at) SELECT %s, 'report', 'polling', 'manual', 'pushed',"
+        " clock_timestamp() FROM generate_series(1, 600)", [task.id]
+    )  # fmt: skip
+    assert measure()["polling"][1] == pytest.approx(10.1, abs=1)
 
 
 @pytest.mark.slow
@@ -160,21 +186,23 @@ def test_a_sample_of_a_large_table_stands_for_it(db, store, measure, monkeypatch
     )
     whole, _, _ = measure()["polling"]
     [last] = store.execute("last_needs", now=None, every_ms=0)
-    tenth = store.execute("demand", now=None, percent=10, tick_ms=30_000)
-    queues = needs.functions(tenth, store.execute("measured"), 10.0)
-    sampled = sum(one.work for one in queues["polling"].values())
-    assert last["weight"] == 1 and 200 < len(tenth) < 1200
-    assert 10 * sampled == pytest.approx(len(tenth) * 10 / 6000 * whole, rel=0.01)
+    tenth = store.execute("demand", now=None, weight=10.0, tick_ms=30_000)
+    sampled = needs.needs(needs.demanded(tenth, store.execute("measured")), [], 60.0)["polling"]
+    assert last["weight"] == 1 and 2000 < sum(row["tasks"] for row in tenth) < 12_000
+    assert sampled.average == pytest.approx(sum(row["tasks"] for row in tenth) / 6000 * whole, rel=0.01)
 
 
 @pytest.mark.slow
 def test_the_need_is_measured_again_after_two_minutes_and_noted_in_its_minute(db, store, measure):
     ran(db, ticker.register(db, "poll", every="1m"))
     assert measure()["polling"][1] == 1
-    assert db.execute("SELECT queue, needed, samples FROM ticker.queue_minutes").fetchall() == [("polling", 1, 0)]
+    assert db.execute("SELECT queue, needed, samples FROM ticker.minutes WHERE outcome = ''").fetchall() == [
+        ("polling", 1, 0)
+    ]
     assert not needs.measure(store, Settings())
-    db.execute("UPDATE ticker.needs SET at = at - interval '3 minutes'")
+    db.execute(EARLIER)
     assert needs.measure(store, Settings())
+    assert db.execute("SELECT count(*), count(demand) FROM ticker.minutes WHERE outcome = ''").fetchone() == (2, 1)
 
 
 @pytest.mark.slow
@@ -182,23 +210,29 @@ def test_the_need_of_a_queue_that_no_task_uses_any_more_is_forgotten(db, measure
     ran(db, ticker.register(db, "poll", every="1m"))
     measure()
     db.execute("UPDATE ticker.tasks SET queue = 'other'")
-    db.execute("UPDATE ticker.needs SET at = at - interval '3 minutes'")
+    db.execute(EARLIER)
     needs.measure(store, Settings())
-    assert db.execute("SELECT queue FROM ticker.needs").fetchall() == [("other",)]
+    assert db.execute("SELECT queue FROM ticker.minutes WHERE demand IS NOT NULL").fetchall() == [("other",)]
 
 
 @pytest.mark.slow
-def test_the_tick_decides_what_is_late(db, measure):
-    """With a tick of a minute, 100 runs of a second may take two minutes."""
+def test_what_is_due_at_once_starts_within_two_ticks(db, measure):
+    """200 runs of a second keep a third of a worker busy. With a tick of a minute, they may take two minutes."""
     task = ticker.register(db, "poll", every="10m")
     ran(db, task)
     db.execute(
         "INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run)"
         " SELECT 'task ' || n, 'poll', 'interval', 600000, 5000, 30000, 1000, 'polling', clock_timestamp() FROM generate_series(2, 200) n"
     )
-    ticked(db)
-    assert measure()["polling"][1] == 4
+    assert measure()["polling"][:2] == (pytest.approx(0.34, abs=0.01), 4)
     assert measure(replace(Settings(), tick_ms=60_000))["polling"][1] == 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "p50", "p95"), [([4], 0.025, 0.0475), ([0, 0, 100], 0.15, 0.195), ([90, 0, 0, 10], 0.0278, 0.3)]
+)
+def test_a_quantile_lies_in_its_bucket(counts, p50, p95):
+    assert (needs.quantile(counts, 0.5), needs.quantile(counts, 0.95)) == pytest.approx((p50, p95), rel=0.01)
 
 
 @pytest.mark.slow

@@ -27,11 +27,10 @@ PROBLEMS = ("unknown_function", "expired", "missed", "no_time")
 
 
 @pytest.fixture(autouse=True)
-def all_minutes_are_closed(db):
-    """Otherwise, the first lap would close those of the last hour."""
-    db.execute(
-        "INSERT INTO ticker.closed_minutes (at) SELECT date_trunc('minute', clock_timestamp() - interval '130 seconds')"
-    )
+def all_minutes_are_counted(db):
+    """Otherwise, the first lap would count those of the last hour."""
+    db.execute("UPDATE ticker.installation SET counted_until = date_trunc('minute', clock_timestamp()),"
+               " counted_twice_until = date_trunc('minute', clock_timestamp() - interval '10 minutes')")  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------- how long

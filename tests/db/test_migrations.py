@@ -49,7 +49,7 @@ from ticker.schedules.duration import LONGEST
 
 TABLES = (
     "tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation", "limits", "limited_keys",
-    "slots", "pauses", "minutes", "hours", "queue_minutes", "queue_hours", "closed_minutes", "minute_changes", "needs",
+    "slots", "pauses", "minutes", "hours",
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_a_need_is_said_in_one_sentence(environ, db):
 def test_the_peak_is_the_largest_need_of_the_last_day(environ, db):
     a_need(db, "polling", 5.2, 9)
     for hours, needed in ((1, 7), (23, 12), (25, 30)):
-        db.execute("INSERT INTO ticker.queue_minutes (at, queue, needed) VALUES (clock_timestamp() - %s, 'polling', %s)",
+        db.execute("INSERT INTO ticker.minutes (at, queue, needed) VALUES (clock_timestamp() - %s, 'polling', %s)",
                    [timedelta(hours=hours), needed])  # fmt: skip
     [need] = workers.needs(db)
     assert (need.peak, need.enough) == (12, 9)
@@ -69,7 +69,9 @@ def test_before_a_ticker_has_counted_workers_none_are_said(environ, db):
 def test_an_old_need_warns_of_nothing_and_is_no_number(environ, db):
     a_need(db, "polling", 5.2, 9)
     ticked(db, crews=[[["polling"], 4, 3]])
-    db.execute("UPDATE ticker.needs SET at = at - interval '3 hours'")
+    db.execute(
+        "UPDATE ticker.minutes SET demand = demand || jsonb_build_object('at', clock_timestamp() - interval '3 hours')"
+    )
     assert warned(db) == []
     out, err = command("workers", "--queue", "polling", code=1)
     assert out == "" and sentence("workers.old", queue="polling", age="3h", remedy="ticker run").within(err)
@@ -90,6 +92,15 @@ def test_no_number_is_printed_if_it_is_unknown(environ, db):
     assert out == "" and sentence("workers.unmeasured", queue="nobodys").within(err)
 
 
+def test_one_worker_is_enough_to_measure_durations_that_are_unknown(environ, db):
+    """Without it, no run would ever end, and an autoscaler would stay at none."""
+    a_need(db, "polling", 0.0, None, json.dumps(UNKNOWN))
+    ticked(db, crews=[])
+    assert command("scale", "--queue", "polling") == ("1\n", "")
+    ticked(db, crews=[[["polling"], 1, 0]])
+    command("scale", "--queue", "polling", code=1)
+
+
 def test_a_function_with_unknown_durations_is_named(environ, db):
     a_need(db, "polling", 1.0, None, json.dumps(DEMAND | UNKNOWN))
     out, err = command("workers")
@@ -103,7 +114,7 @@ def test_as_json_there_is_all_of_it(environ, db):
     [need] = json.loads(command("workers", "--json")[0])
     assert need["functions"] == [{"name": "mail.fetch", **DEMAND["mail.fetch"]}]
     assert {name: need[name] for name in ("queue", "average", "enough", "peak", "listening", "busy", "available")} == {
-        "queue": "polling", "average": 5.2, "enough": 9, "peak": None, "listening": 4, "busy": 3, "available": 4.0,
+        "queue": "polling", "average": 5.2, "enough": 9, "peak": 9, "listening": 4, "busy": 3, "available": 4.0,
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from ticker import clock, notify
 from ticker.daemon.heartbeat import Heartbeat
-from ticker.daemon.minutes import Roller
+from ticker.daemon.minutes import MinuteCounter
 from ticker.daemon.prune import Pruner
 from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
@@ -311,7 +311,7 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
         listener.start()
-    for thread in Pruner, Roller, *exporters(settings):
+    for thread in Pruner, MinuteCounter, *exporters(settings):
         thread(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(tick_job, settings)
     log.info("ticker started pid=%s tick=%gs", os.getpid(), settings.tick_ms / 1000, extra={"event": "ticker_started"})

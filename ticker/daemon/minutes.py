@@ -1,68 +1,48 @@
-"""Closes minutes: counts what ended in each, and keeps the counts right. Adds up hours.
+"""Counts what ended in each minute and hour, in a thread of the ticker: a picture, not a ledger.
 
-`closed` runs the statements of `ticker/db/sql/minutes.sql` until nothing is left to do. Any number of tickers may do so at the same
-time, because each step locks its minute, or its hour, and skips those that are locked.
+Any number of tickers may do so at the same time: each minute is counted by one of them, and then once more twelve minutes later.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ticker import clock
 from ticker.daemon import needs
 from ticker.db.store import PostgresStore
 from ticker.errors import TickerError
 from ticker.model import Outcome, Reason
-from ticker.schedules.duration import DAY
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
 
 EVERY = 15.0  # seconds between two attempts
-REST = 4  # after an outage, the ticker rests so many times as long as each step took: it uses a fifth of a connection's time
-CHANGES = 1000  # changes that one statement applies
-KEPT_MS = 30 * DAY  # minutes; hours are kept for 400 days
-Step = Callable[[PostgresStore, Settings], bool]
+REST = 4  # after an outage, the ticker rests so many times as long as each count took: it uses a fifth of a connection's time
 
 
-def closed(store: PostgresStore, settings: Settings) -> Iterator[float]:
-    """Closes all minutes that have been over for 70 s, oldest first. Yields how many seconds each step took, after its commit."""
-    store.execute("reopen_minutes", now=clock.now())
-    for step in STEPS:
-        while True:
-            began = clock.monotonic()
-            if not step(store, settings):
-                break
-            yield clock.monotonic() - began
+def counted(store: PostgresStore) -> Iterator[float]:
+    """Counts all minutes that are to be counted, oldest first. Yields how many seconds each count took, after its commit."""
+    began = clock.monotonic()
+    while _count_next(store):
+        yield clock.monotonic() - began
+        began = clock.monotonic()
 
 
-def close_minute(store: PostgresStore, _: Settings) -> bool:
+def _count_next(store: PostgresStore) -> bool:
     with store.transaction() as execute:
         execute("prepare_to_count")
-        minutes = execute("next_minute", now=clock.now(), keep_ms=KEPT_MS)
+        minutes = execute("next_minute", now=clock.now())
         for minute in minutes:
-            execute("close_minute", at=minute["at"], outcomes=[*Outcome], reasons=[*Reason])
-            execute("measure_functions", at=minute["at"])
+            execute("count_minute", at=minute["at"], outcomes=[*Outcome], reasons=[*Reason])
+            if not minute["is_second"]:
+                execute("measure_functions", at=minute["at"])
+            if minute["completes_hour"]:
+                execute("sum_hour", at=minute["at"])
         return bool(minutes)
 
 
-def apply_changes(store: PostgresStore, _: Settings) -> bool:
-    return bool(store.execute("apply_changes", limit=CHANGES)[0]["count"])
-
-
-def sum_hour(store: PostgresStore, _: Settings) -> bool:
-    with store.transaction() as execute:
-        hours = execute("next_hour")
-        for hour in hours:
-            execute("sum_hour", at=hour["at"])
-        return bool(hours)
-
-
-STEPS: tuple[Step, ...] = (close_minute, apply_changes, sum_hour)
-
-
-class Roller(threading.Thread):
-    """Closes minutes in its own thread and on its own connection. No tick waits for it."""
+class MinuteCounter(threading.Thread):
+    """Counts minutes, and measures needs, in its own thread and on its own connection. No tick waits for it."""
 
     def __init__(self, store: PostgresStore, settings: Settings, stopping: threading.Event) -> None:
         super().__init__(name="ticker-minutes", daemon=True)
@@ -73,13 +53,13 @@ class Roller(threading.Thread):
             self.attempt()
 
     def attempt(self) -> None:
-        """Closes what is over. Logs errors and raises nothing, so that the next attempt continues."""
+        """Counts what is over. Logs errors and raises nothing, so that the next attempt continues."""
         try:
-            for seconds in closed(self._store, self._settings):
+            for seconds in counted(self._store):
                 if self._stopping.wait(REST * seconds):
                     return
             needs.measure(self._store, self._settings)
         except TickerError as error:
-            log.warning("minutes are closed later: %s", error, extra={"event": "minutes_failed"})
+            log.warning("minutes are counted later: %s", error, extra={"event": "minutes_failed"})
         except Exception:
-            log.exception("minutes are closed later, because of an internal error", extra={"event": "minutes_failed"})
+            log.exception("minutes are counted later, because of an internal error", extra={"event": "minutes_failed"})

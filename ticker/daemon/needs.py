@@ -1,23 +1,64 @@
-"""Measures how many workers each queue needs, and stores it. `ticker.read.workers` reads it."""
+"""Measures how many workers each queue needs, and stores it. `ticker.read.workers` reads it.
+
+A need follows from the demand, and not from what has ended, which shows only the workers that exist. The demand of interval tasks
+is known from their rows. Everything else counts by its starts in the last hour, and by what waits. The starts per second, times the
+mean duration, over the runs that a worker has at the same time, are the workers that are busy on average.
+"""
 
 import json
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.store import PostgresStore
-from ticker.engine import workers
-from ticker.engine.workers import Durations, Function, Load, Ticks
 from ticker.settings import Settings
 
-HUNG = ("timed_out", "killed")
 EVERY = 120_000  # milliseconds between two measurements, by any ticker
+BUSY = 0.7  # the share of time for which enough workers are busy
+TICKS = 2  # what is due at once should start within so many ticks
+PATIENCE = 600  # seconds in which other work that waits should start
 SHOWN = 200  # functions of a queue that are stored: those with most starts
 OTHER = "(other)"
 """The name under which minutes add up the functions beyond the first 200."""
-Key = tuple[str, str]
-"""A queue and a function."""
+
+
+class Durations(NamedTuple):
+    """The measured durations of a function, in seconds."""
+
+    mean: float
+    p95: float
+
+
+class Demand(NamedTuple):
+    """What a function asks of a queue: starts per second, and `waiting` ones in addition. `limits` let in no more than they allow.
+
+    `due` tasks are due in the same two ticks, `window`. A run occupies one of `concurrency` places in a worker for `seconds`.
+    """
+
+    queue: str
+    function: str
+    durations: Durations | None
+    seconds: float
+    concurrency: int
+    starts: float
+    waiting: float = 0.0
+    limits: Sequence[str] = ()
+    window: int | None = None
+    due: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.starts + self.waiting
+
+
+class Need(NamedTuple):
+    """How many workers are busy on average, and how many are enough. None if the durations of a function are unknown."""
+
+    average: float
+    enough: int | None
 
 
 def measure(store: PostgresStore, settings: Settings) -> bool:
@@ -26,81 +67,103 @@ def measure(store: PostgresStore, settings: Settings) -> bool:
     [last] = store.execute("last_needs", now=now, every_ms=EVERY)
     if last["are_new"]:
         return False
-    tasks = store.execute("demand", now=now, percent=100 / last["weight"], tick_ms=settings.tick_ms)
-    measured = store.execute("measured")
-    queues = functions(tasks, measured, last["weight"])
-    period = settings.tick_ms / 1000
-    ticks = Ticks(period, period - last["ticked"] % period)
-    with store.transaction() as execute:
-        for queue, of_queue in queues.items():
-            known = [one for one in of_queue.values() if one.durations.count]
-            need = Load(known, ticks, last["weight"], workers.STARTS // min(len(queues), 10)).need()
-            is_known = all(one.durations.count or not one.starts for one in of_queue.values())
-            execute(
-                "write_need", now=now, queue=queue, average=need.average, enough=need.enough if is_known else None,
-                functions=json.dumps(described(of_queue, last["weight"])),
-            )  # fmt: skip
-        execute("forget_needs", queues=[*queues])
+    tasks = store.execute("demand", now=now, weight=last["weight"], tick_ms=settings.tick_ms)
+    limits = store.execute("capacities", keys=sorted({key for row in tasks for key in row["limits"] or ()}))
+    demands = demanded(tasks, store.execute("measured"))
+    found = needs(demands, limits, TICKS * settings.tick_ms / 1000)
+    notes = [{"average": need.average, "functions": described(demands, queue)} for queue, need in found.items()]
+    store.execute(
+        "write_needs", now=now, queues=[*found], needed=[need.enough for need in found.values()], demands=[*map(json.dumps, notes)]
+    )  # fmt: skip
     return True
 
 
-def functions(tasks: Iterable[Row], measured: Iterable[Row], weight: float) -> dict[str, dict[str, Function]]:
-    """Returns what each queue has to run, by function. Each task that was read stands for `weight` tasks."""
-    of_key: dict[Key, list[Row]] = defaultdict(list)
+def demanded(tasks: Iterable[Row], measured: Sequence[Row]) -> list[Demand]:
+    """Returns the demand by tasks, and by the measured starts of what is no interval task, in all queues that tasks use."""
+    durations = {
+        (row["queue"], row["function"]): Durations(row["took"] / sum(row["counts"]), quantile(row["counts"], 0.95))
+        for row in measured
+        if any(row["counts"])
+    }
+    of_function: dict[tuple[str, str], list[Demand]] = defaultdict(list)
+    others = Counter[tuple[str, str]]()
     for row in tasks:
-        of_key[row["queue"], row["function"]].append(row)
-    durations, rates = measured_durations(measured), measured_rates(measured, weight)
-    used, queues = {queue for queue, _ in of_key}, defaultdict[str, dict[str, Function]](dict)
-    for queue, name in sorted(
-        {*of_key, *((queue, name) for queue, name, is_alone in rates if is_alone and queue in used)}
-    ):
-        known = (durations.get(key) for key in ((queue, name), ("", name), (queue, OTHER), ("", OTHER)))
-        queues[queue][name] = function(
-            of_key[queue, name], rates[queue, name, False], rates[queue, name, True], next(filter(None, known), Durations())
-        )  # fmt: skip
-    return queues
-
-
-def measured_durations(measured: Iterable[Row]) -> dict[Key, Durations]:
-    """Returns the durations of each function in each queue, and in all queues (""), which are those of a queue without runs.
-
-    What ended in the same way has its own mean: what hangs, above all.
-    """
-    histograms = defaultdict(list)
+        key = queue, function = row["queue"], row["function"]
+        names = key, (None, function), (queue, OTHER), (None, OTHER)
+        known = next((durations[name] for name in names if name in durations), None)
+        others[key] += row["others"]
+        of_function[key].append(Demand(
+            *key, known, known.mean + row["overhead"] if known else 0.0, row["concurrency"], row["rate"],
+            row["waiting"] / PATIENCE, row["limits"] or (), row["window"], row["tasks"],
+        ))  # fmt: skip
     for row in measured:
-        for queue in (row["queue"], "") if any(row["counts"]) else ():
-            histograms[queue, row["function"]].append((row["counts"], row["took"], row["outcome"] in HUNG))
-    return {key: workers.durations(found) for key, found in histograms.items()}
+        key = row["queue"], row["function"]
+        if not (demands := of_function.get(key)):
+            continue
+        of_intervals = sum(one.starts for one in demands)
+        scheduled = max(row["scheduled"] - of_intervals, 0.0) if others[key] else 0.0
+        demands.append(Demand(*demands[0][:5], scheduled + row["others"]))
+    return [one for demands in of_function.values() for one in demands]
 
 
-def measured_rates(measured: Iterable[Row], weight: float) -> dict[tuple[str, str, bool], float]:
-    """Returns the starts per second by queue and function, separately for runs with jobs of their own: all but scheduled runs."""
-    rates: dict[tuple[str, str, bool], float] = defaultdict(float)
-    for row in measured:
-        if row["seconds"]:
-            rates[row["queue"], row["function"], row["kind"] != "scheduled"] += row["started"] / row["seconds"] / weight
-    return rates
+def quantile(counts: Sequence[int], share: float) -> float:
+    """Returns what this share of the values does not exceed. The first bucket ends at 50 ms, each further one at twice as much."""
+    left, low, high = share * sum(counts), 0.0, 0.05
+    for count in counts:
+        if left <= count:
+            return low + (high - low) * left / count
+        left, low, high = left - count, high, 2 * high
+    return low
 
 
-def function(tasks: Sequence[Row], scheduled: float, alone: float, durations: Durations) -> Function:
-    """Returns what is known of a function in a queue, from its tasks and its measured starts per second.
+def needs(demands: Sequence[Demand], limits: Iterable[Row], span: float) -> dict[str, Need]:
+    """Returns the need of each queue. What is due within the same `span` of seconds should start within it."""
+    of_key = {row["key"]: row for row in limits}
+    average, enough = busy(demands, of_key, 1.0), busy(demands, of_key, BUSY)
+    at_once = defaultdict[tuple[str, int], float](float)
+    for one in demands:
+        if one.window is not None:
+            at_once[one.queue, one.window] += one.due * one.seconds / one.concurrency / span
+    for (queue, _), workers in at_once.items():
+        enough[queue] = max(enough[queue], workers)
+    unknown = {one.queue for one in demands if one.rate and not one.durations}
+    return {
+        queue: Need(average[queue], None if queue in unknown else math.ceil(workers - 0.01) or math.ceil(workers))
+        for queue, workers in sorted(enough.items())
+    }
 
-    Work that a limit holds back does not count: what starts of it does. The same goes for tasks with other schedules.
-    """
-    due = [(row["due"], row["every"], row["is_spread"]) for row in tasks if row["every"]]
-    steady = max(scheduled - sum(1 / every for _, every, _ in due), 0.0) if len(due) < len(tasks) else 0.0
-    batch, concurrency = (tasks[0]["batch"], tasks[0]["concurrency"]) if tasks else (1, 1)
-    return Function(durations, batch, concurrency, due, steady, alone)
+
+def busy(demands: Iterable[Demand], limits: Mapping[str, Row], share: float) -> dict[str, float]:
+    """Returns how many workers of each queue do its work, if each is busy for this share of the time."""
+    rates, active = defaultdict[str, float](float), defaultdict[str, float](float)
+    for one in demands:
+        for key in one.limits:
+            rates[key] += one.rate
+            active[key] += one.rate * one.seconds / share
+    parts = dict.fromkeys(limits, 1.0)
+    for key, limit in limits.items():
+        for most, asked in (limit["rate"], rates[key]), (limit["places"], active[key]):
+            if most is not None and asked > most:
+                parts[key] = min(parts[key], most / asked)
+    workers = defaultdict[str, float](float)
+    for one in demands:
+        part = min((parts[key] for key in one.limits if key in parts), default=1.0)
+        workers[one.queue] += part * one.rate * one.seconds / share / one.concurrency
+    return workers
 
 
-def described(of_queue: Mapping[str, Function], weight: float) -> dict[str, dict[str, float | int | None]]:
-    """Returns the demand and the durations of the functions with most starts, as JSON."""
-    most = sorted(of_queue.items(), key=lambda one: -one[1].starts)[:SHOWN]
+def described(demands: Iterable[Demand], queue: str) -> dict[str, dict[str, float | int | None]]:
+    """Returns the demand and the durations of the functions with most starts in a queue, as JSON."""
+    starts, examples = defaultdict[str, float](float), dict[str, Demand]()
+    for one in demands:
+        if one.queue == queue:
+            starts[one.function] += one.starts
+            examples[one.function] = one
     return {
         name: {
-            "starts_per_minute": round(60 * one.starts * weight, 3), "concurrency": one.concurrency,
-            "mean_ms": round(1000 * one.durations.mean) if one.durations.count else None,
-            "p95_ms": round(1000 * one.durations.quantile(0.95)) if one.durations.count else None,
+            "starts_per_minute": round(60 * starts[name], 3), "concurrency": examples[name].concurrency,
+            "mean_ms": round(1000 * durations.mean) if (durations := examples[name].durations) else None,
+            "p95_ms": round(1000 * durations.p95) if durations else None,
         }
-        for name, one in most
+        for name in sorted(starts, key=lambda name: -starts[name])[:SHOWN]
     }  # fmt: skip

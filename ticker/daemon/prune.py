@@ -2,7 +2,7 @@
 
 Two statements (`prune_runs`, `prune_events`) decide which records to delete. A lap walks once through both tables in the order
 of their ids, and stops at the young records. Nothing is locked between two batches. Any number of laps may run at once.
-A record stays until its minute is closed, so a lap begins with that. At its end, it deletes old minutes, and keys of limits that
+A record stays until its minute was counted twice, so a lap begins with counting. At its end, it deletes old minutes, and keys of limits that
 no task uses any more.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass, field, replace
 import psycopg
 
 from ticker import clock
-from ticker.daemon.minutes import KEPT_MS, closed
+from ticker.daemon.minutes import counted
 from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.errors import DatabaseUnavailable, TickerError
@@ -70,7 +70,7 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
         _walk(store, "prune_runs", "next_run", settings, dry),
         _walk(store, "prune_events", "next_event", settings, dry),
     )
-    minutes = (Pruned(seconds=seconds) for seconds in closed(store, settings))
+    minutes = (Pruned(seconds=seconds) for seconds in counted(store))
     rest = (_prune_minutes(store), _prune_keys(store), _prune_pauses(store, settings))
     for part in walks if dry else (minutes, *walks, *rest):
         try:
@@ -83,7 +83,7 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
 
 def _prune_minutes(store: PostgresStore) -> Iterator[Pruned]:
     began = clock.monotonic()
-    while store.execute("prune_minutes", now=clock.now(), keep_ms=KEPT_MS, limit=MOST)[0]["count"]:
+    while store.execute("prune_minutes", now=clock.now(), limit=MOST)[0]["count"]:
         yield Pruned(seconds=clock.monotonic() - began)
         began = clock.monotonic()
 

@@ -29,11 +29,11 @@ RIGHTS = {
     "pauses": ("SELECT",),
 }
 """The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
-MINUTES = ("minutes", "hours", "queue_minutes", "queue_hours", "closed_minutes", "needs")
+MINUTES = ("minutes", "hours")
 RIGHTS_OF_TICKER = (
-    dict.fromkeys(("tasks", "pauses", "minute_changes"), ("SELECT", "UPDATE", "DELETE"))
+    dict.fromkeys(("tasks", "pauses"), ("SELECT", "UPDATE", "DELETE"))
     | dict.fromkeys(("runs", "events", "notices", "tickers", *MINUTES), ("SELECT", "INSERT", "UPDATE", "DELETE"))
-    | {"functions": ("SELECT", "UPDATE")}
+    | dict.fromkeys(("functions", "installation"), ("SELECT", "UPDATE"))
 )
 
 FACTS = """

@@ -78,9 +78,6 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool, force
         raise ConfigurationError(_in_use(here.id, **signs[0]))
     former = here.id or "unknown"
     batch = {"resume": resume, "now": now, "limit": ROWS_AT_A_TIME}
-    while execute("apply_changes", limit=ROWS_AT_A_TIME)[0]["count"]:
-        pass
-    execute("adopt_minutes")
     if not resume:
         execute("silence")
     lost, after, dropped = 0, 0, 0

@@ -10,13 +10,11 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
-    Double,
     FetchedValue,
     Identity,
     Index,
     Integer,
     MetaData,
-    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -24,6 +22,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, OID
+from sqlalchemy.schema import SchemaItem
 
 metadata = MetaData(schema="ticker")
 
@@ -329,83 +328,31 @@ pauses = Table(
 )
 
 
-def _ends(name: str) -> Table:
-    """Defines a table of what ended in a minute or an hour."""
+def _counts(name: str, *more: SchemaItem) -> Table:
+    """Defines a table of what ended in a minute or an hour, and of what ticks saw of the queues."""
+    numbers = {"count": Integer, "started": Integer, "late_ms": BigInteger, "took_ms": BigInteger}
+    seen = {"samples": Integer, "listening": BigInteger, "busy": BigInteger, "waiting": BigInteger}
     return Table(
         name,
         metadata,
         Column("at", TIME, primary_key=True, info={"domain": "moment"}),
-        Column("function", Text, primary_key=True),
+        Column("function", Text, primary_key=True, server_default=""),
         Column("queue", Text, primary_key=True),
-        Column("outcome", Text, primary_key=True),
-        Column("reason", Text, primary_key=True),
-        Column("kind", Text, primary_key=True),
-        Column("count", Integer, nullable=False),
-        Column("started", Integer, nullable=False),
-        Column("late_ms", BigInteger, nullable=False),
-        Column("took_ms", BigInteger, nullable=False),
-        Column("late", ARRAY(Integer), nullable=False),
-        Column("took", ARRAY(Integer), nullable=False),
-    )
-
-
-def _queues(name: str) -> Table:
-    """Defines a table of what ticks saw of the queues in a minute or an hour."""
-    return Table(
-        name,
-        metadata,
-        Column("at", TIME, primary_key=True, info={"domain": "moment"}),
-        Column("queue", Text, primary_key=True),
-        Column("samples", Integer, nullable=False, server_default="0"),
-        Column("listening", BigInteger, nullable=False, server_default="0"),
-        Column("busy", BigInteger, nullable=False, server_default="0"),
-        Column("waiting", BigInteger, nullable=False, server_default="0"),
+        *(Column(key, Text, primary_key=True, server_default="") for key in ("outcome", "reason", "kind")),
+        *(Column(number, type_, nullable=False, server_default="0") for number, type_ in numbers.items()),
+        *(Column(histogram, ARRAY(Integer), nullable=False, server_default="{}") for histogram in ("late", "took")),
+        *(Column(number, type_, nullable=False, server_default="0") for number, type_ in seen.items()),
         Column("needed", Integer),
+        *more,
     )
 
 
-minutes, hours = _ends("minutes"), _ends("hours")
-queue_minutes, queue_hours = _queues("queue_minutes"), _queues("queue_hours")
-
-closed_minutes = Table(
-    "closed_minutes",
-    metadata,
-    Column("at", TIME, primary_key=True, info={"domain": "moment"}),
-    Column("xact", BigInteger, nullable=False, server_default=text("((pg_current_xact_id())::text)::bigint")),
-    Column("snapshot", Text, nullable=False, server_default=text("(pg_current_snapshot())::text")),
-    Column("horizon", BigInteger),
-    Column("is_summed", Boolean, nullable=False, server_default="true"),
-    Index("closed_minutes_open", "at"),
+minutes = _counts(
+    "minutes",
+    Column("demand", JSONB, info={"domain": "registered"}),
+    Index("minutes_of_queues", "at", "queue"),
 )
-
-minute_changes = Table(
-    "minute_changes",
-    metadata,
-    Column("id", BigInteger, Identity(always=True), primary_key=True),
-    Column("xact", BigInteger, nullable=False, server_default=text("((pg_current_xact_id())::text)::bigint")),
-    Column("sign", SmallInteger, nullable=False),
-    Column("at", TIME, nullable=False, info={"domain": "moment"}),
-    Column("function", Text, nullable=False),
-    Column("queue", Text),
-    Column("outcome", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("occurrence", TIME),
-    Column("due_at", TIME),
-    Column("started_at", TIME),
-    Column("ended_at", TIME, nullable=False),
-    Column("pieces", Integer),
-)
-
-needs = Table(
-    "needs",
-    metadata,
-    Column("queue", Text, primary_key=True),
-    Column("at", TIME, nullable=False, info={"domain": "moment"}),
-    Column("average", Double, nullable=False),
-    Column("enough", Integer),
-    Column("functions", JSONB, nullable=False, info={"domain": "registered"}),
-)
+hours = _counts("hours")
 
 installation = Table(
     "installation",
@@ -418,6 +365,8 @@ installation = Table(
     Column("environment", Text, nullable=False, server_default="", info={"domain": "plain"}),
     Column("created_at", TIME, nullable=False, server_default=text("clock_timestamp()"), info={"domain": "moment"}),
     Column("adopted_at", TIME, info={"domain": "moment"}),
+    Column("counted_until", TIME, info={"domain": "moment"}),
+    Column("counted_twice_until", TIME, info={"domain": "moment"}),
     Column("traced_until", TIME, info={"domain": "moment"}),
 )
 

@@ -93,7 +93,7 @@ OF_THE_DATABASE = (
     Family("ticker_queue_jobs", "Jobs waiting in a queue, including those of other applications.", ("queue",)),
     Family("ticker_queue_unattended_jobs", "Jobs waiting in a queue to which no worker listens; else 0.", ("queue",)),
     Family("ticker_queue_workers_average", "Workers of a queue that are busy on average.", ("queue",)),
-    Family("ticker_queue_workers_needed", "Workers that keep 99% of the starts of a queue within two ticks.", ("queue",)),
+    Family("ticker_queue_workers_needed", "Workers that a queue needs: busy for at most 70% of the time, and in time for what is due at once.", ("queue",)),
     Family("ticker_queue_workers_available", "Workers that listen to a queue. One that listens to several counts for its share of each.", ("queue",)),
     Family("ticker_limit_active_runs", "Active runs of the keys of a limit.", ("limit",)),
     Family("ticker_limit_concurrency", "How many runs of the keys of a limit may be active at the same time.", ("limit",)),

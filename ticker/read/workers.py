@@ -28,9 +28,10 @@ class FunctionDemand:
 class Need:
     """How many workers a queue needs, as of `at`. `age_ms` is how long ago that was.
 
-    `average` workers are busy on average. `enough` workers keep 99% of the starts within two ticks; None if the durations of a
-    function are unknown. `peak` is the largest `enough` of the last day. `listening` is None if no ticker has counted the workers.
-    A worker that listens to other queues, too, counts in `available` for its share.
+    `average` workers are busy on average. `enough` workers are busy for 70% of the time at most, and start within two ticks what is
+    due at once; None if the durations of a function are unknown, and 1 if no worker could have measured them. `peak` is the
+    largest `enough` of the last day. `listening` is None if no ticker has counted the workers. A worker that listens to other
+    queues, too, counts in `available` for its share.
     """
 
     queue: str
@@ -96,16 +97,18 @@ class Need:
 def needs() -> Steps[list[Need]]:
     """Returns the needs of all queues that tasks use, by queue."""
     rows = yield query("needs", now=clock.now())
-    weights = {row["queue"]: row["enough"] or row["average"] or 0.01 for row in rows}
+    weights = {row["queue"]: row["needed"] or row["average"] or 0.01 for row in rows}
     result = []
     for row in rows:
         crews = [crew for crew in json.loads(row["crews"] or "[]") if row["queue"] in crew[0]]
         shares = [weights[row["queue"]] / sum(weights.get(name, 0.01) for name in queues) for queues, _, _ in crews]
         known = row["crews"] is not None
+        listening = sum(workers for _, workers, _ in crews) if known else None
+        enough = 1 if row["needed"] is None and listening == 0 else row["needed"]
         demand = [FunctionDemand(name, **one) for name, one in json.loads(row["functions"]).items()]
         result.append(Need(
-            row["queue"], row["at"], round(row["age"] * SECOND), row["average"], row["enough"], row["peak"],
-            sum(workers for _, workers, _ in crews) if known else None, sum(busy for *_, busy in crews) if known else None,
+            row["queue"], row["at"], round(row["age"] * SECOND), row["average"], enough, row["peak"],
+            listening, sum(busy for *_, busy in crews) if known else None,
             sum(share * crew[1] for share, crew in zip(shares, crews, strict=True)) if known else None,
             tuple(sorted(demand, key=lambda one: -one.starts_per_minute)),
         ))  # fmt: skip

@@ -1,136 +1,101 @@
 --
--- Minutes: what ended in each minute, and how many workers each queue needs. A thread of each ticker runs these statements
--- (ticker/daemon/minutes.py). An end counts exactly once: it is in the snapshot in which its minute was counted, or the minute is
--- counted again after its transaction (`horizon`), or it has left a change (`minute_changes`).
-
--- rule: newest_to_close
--- The newest minute that may be closed: it has been over for 70 s. So a minute is closed at least 10 s after the end of the next
--- one. Each transaction with an end of that one that is not late has begun by then: its id is lower than that of the closing.
-date_trunc('minute', {now} - interval '130 seconds', 'UTC')
-
--- rule: oldest_at_work
--- The id of the oldest transaction that has not ended, in this statement's snapshot. Ids are stored as numbers: libraries that
--- read the tables do not know xid8.
-pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-
--- rule: last_of_hour
--- The last minute of the hour of %(at)s. Its row says whether the hour is added up.
-date_trunc('hour', %(at)s::timestamptz, 'UTC') + interval '59 minutes'
-
--- rule: types_of_owners
--- The types of owners of ended runs, and of drops ('' for no owner), each found after the previous one: there are few types and
--- many rows.
-WITH RECURSIVE types_of_runs AS (
-    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome <> 'dropped'
-    UNION ALL
-    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > e.owner_type)
-    FROM types_of_runs e WHERE e.owner_type IS NOT NULL
-), types_of_drops AS (
-    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome = 'dropped'
-    UNION ALL
-    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > d.owner_type)
-    FROM types_of_drops d WHERE d.owner_type IS NOT NULL
-)
-
--- rule: measured_end
--- What the end t counts for besides its outcome, and its lateness and duration: whole numbers as float8, which PostgreSQL adds and
--- compares faster. A scheduled run has no due time besides its occurrence.
-t.function, t.queue, t.kind,
-    CASE WHEN t.started_at IS NOT NULL
-        THEN greatest(0, round(1000 * date_part('epoch', t.started_at - coalesce(t.due_at, t.occurrence)))) END AS late_ms,
-    CASE WHEN t.started_at IS NOT NULL AND t.pieces IS NULL AND t.outcome <> 'lost'
-        THEN greatest(0, round(1000 * date_part('epoch', t.ended_at - t.started_at))) END AS took_ms
-
--- rule: buckets
--- The buckets of the lateness and the duration of t.
-width_bucket(t.late_ms, ARRAY[1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 512000, 1024000, 2048000]::float8[]) AS late,
-    width_bucket(t.took_ms, ARRAY[50, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 102400, 204800, 409600, 819200,
-        1638400]::float8[]) AS took
-
--- rule: group_in_buckets
--- Ends with the same outcome, key and buckets. A `sign` of -1 takes an end away. A histogram with one value ends at its bucket.
-function, queue, kind, sum(sign) AS count, CASE WHEN late IS NULL THEN 0 ELSE sum(sign) END AS started,
-    coalesce(sum(sign * late_ms), 0) AS late_ms, coalesce(sum(sign * took_ms), 0) AS took_ms,
-    CASE WHEN late IS NULL THEN '{}' ELSE array_fill(0, ARRAY[late]) || sum(sign)::integer END AS late,
-    CASE WHEN took IS NULL THEN '{}' ELSE array_fill(0, ARRAY[took]) || sum(sign)::integer END AS took
-
--- rule: key
--- The key of a row: it must fit into an index.
-n.function, coalesce(g.queue, ''), g.outcome, left(g.reason, 200), g.kind
-
--- rule: sums
-sum(g.count)::integer, sum(g.started)::integer, sum(g.late_ms)::bigint, sum(g.took_ms)::bigint, {schema}.sum_counts(g.late),
-    {schema}.sum_counts(g.took)
-
--- rule: rolled_up
--- Adds up `groups`, separately for the 200 functions with most ends.
-SELECT %(at)s::timestamptz, {key}, {sums}
-    FROM groups g LEFT JOIN (SELECT function FROM groups GROUP BY function ORDER BY sum(count) DESC, function LIMIT 200) f
-        ON f.function = g.function, LATERAL (SELECT coalesce(f.function, '(other)') AS function) n
-    GROUP BY {key}
+-- Minutes: what ended in each minute and hour. A thread of each ticker runs these statements (ticker/daemon/minutes.py). A minute is
+-- counted when it has been over for 70 s, and once more twelve minutes later: a worker may write an end so late, or correct it.
 
 -- name: prepare_to_count
 -- Gives the statements of this transaction more time, and lets them group with a hash table: the planner expects too many rows.
 SELECT set_config('statement_timeout', '60s', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true)
 
--- name: reopen_minutes
--- If minutes are closed that are not over, the clock was set back. They are closed again when they are over again.
-WITH ahead AS (
-    DELETE FROM {schema}.closed_minutes WHERE at > {newest_to_close} RETURNING at
-)
-DELETE FROM {schema}.minutes WHERE at >= (SELECT min(at) FROM ahead)
-
 -- name: next_minute
--- Begins to close the next minute, unless another ticker is closing one: that one has locked the newest closed minute. Returns no
--- row if there is none. Prefers a minute whose count has to be repeated. Does not wait for longer than 90 minutes: a transaction of
--- ours does not take so long, and the records of the minute are not pruned meanwhile. Begins with the last hour.
-WITH unsettled AS MATERIALIZED (
-    SELECT at FROM {schema}.closed_minutes WHERE horizon <= {oldest_at_work}
-    ORDER BY at LIMIT 1 FOR UPDATE SKIP LOCKED
-), given_up AS (
-    UPDATE {schema}.closed_minutes SET horizon = NULL
-    WHERE horizon > {oldest_at_work} AND at < {now} - interval '90 minutes'
+-- Claims and clears the next minute to count, with the hour that it completes. A second count goes first. Returns no row if there is
+-- none, or if another ticker is counting. Begins with the last hour, or after an outage with the last 30 days. If the clock was set
+-- back, minutes are counted again when they are over again.
+WITH held AS MATERIALIZED (
+    SELECT counted_until, counted_twice_until, date_trunc('minute', {now} - interval '130 seconds', 'UTC') AS newest
+    FROM {schema}.installation FOR NO KEY UPDATE SKIP LOCKED
+), waiting AS (
+    SELECT h.newest, least(greatest(h.counted_until, s.second), h.newest + interval '1 minute') AS first, s.second,
+        s.second <= h.newest - interval '12 minutes' AS is_second
+    FROM held h, LATERAL (SELECT least(h.newest - interval '11 minutes', greatest(h.newest - interval '30 days',
+        coalesce(h.counted_twice_until, h.newest - interval '72 minutes'))) AS second) s
+), next AS MATERIALIZED (
+    SELECT n.at, w.is_second, w.newest, n.at = date_trunc('hour', n.at, 'UTC') + interval '59 minutes' AS completes_hour,
+        greatest(w.first, least(n.at, w.newest) + interval '1 minute') AS counted_until,
+        CASE WHEN w.is_second THEN n.at + interval '1 minute' ELSE w.second END AS counted_twice_until
+    FROM waiting w, LATERAL (SELECT CASE WHEN w.is_second THEN w.second ELSE w.first END AS at) n
+), marked AS (
+    UPDATE {schema}.installation i SET counted_until = n.counted_until, counted_twice_until = n.counted_twice_until
+    FROM next n WHERE (i.counted_until, i.counted_twice_until) IS DISTINCT FROM (n.counted_until, n.counted_twice_until)
 ), cleared AS (
-    DELETE FROM {schema}.minutes m USING unsettled u WHERE m.at = u.at
-), newest AS MATERIALIZED (
-    SELECT at FROM {schema}.closed_minutes ORDER BY at DESC LIMIT 1 FOR UPDATE SKIP LOCKED
-), begun AS (
-    INSERT INTO {schema}.closed_minutes (at)
-    SELECT n.at FROM (SELECT greatest(coalesce(max(at) + interval '1 minute', {newest_to_close} - interval '1 hour'),
-        {newest_to_close} - %(keep_ms)s::bigint * interval '1 millisecond') AS at FROM newest) n
-    WHERE n.at <= {newest_to_close} AND NOT EXISTS (SELECT FROM unsettled)
-      AND (EXISTS (SELECT FROM newest) OR NOT EXISTS (SELECT FROM {schema}.closed_minutes))
-    ON CONFLICT DO NOTHING RETURNING at
+    DELETE FROM {schema}.minutes m USING next n WHERE m.at = n.at AND m.outcome <> '' AND n.at <= n.newest
+), cleared_hour AS (
+    DELETE FROM {schema}.hours o USING next n WHERE o.at = date_trunc('hour', n.at, 'UTC') AND n.completes_hour AND n.at <= n.newest
 )
-SELECT at FROM unsettled UNION ALL SELECT at FROM begun
+SELECT at, is_second, completes_hour FROM next WHERE at <= newest
 
 -- rule: ended_in_minute
--- Groups the ends t of an owner type and an outcome. So each query reads its own range of the index, and few texts are compared.
-SELECT {group_in_buckets} FROM (SELECT e.*, 1 AS sign, {buckets e} FROM (
-            SELECT {measured_end r} FROM {schema}.runs r WHERE r.owner_type = t.owner_type
-                AND r.ended_at >= %(at)s::timestamptz AND r.ended_at < %(at)s::timestamptz + interval '1 minute'
+-- The end t is in the minute. Names all values of the leading columns of the index (owner_type, outcome or reason, ended_at).
+t.owner_type = ANY (ARRAY(SELECT owner_type FROM types WHERE owner_type IS NOT NULL))
+        AND t.ended_at >= %(at)s::timestamptz AND t.ended_at < %(at)s::timestamptz + interval '1 minute'
 
--- name: close_minute
--- Counts what ended in the minute, in one snapshot.
-{types_of_owners}, groups AS MATERIALIZED (
-    SELECT o.outcome, '' AS reason, g.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
-        {ended_in_minute t} AND r.outcome = o.outcome AND r.outcome <> 'dropped' OFFSET 0) e) e
-        GROUP BY function, queue, kind, late, took) g
+-- rule: added_up
+-- Adds up `groups`, separately for the 200 functions with most ends. What ticks saw of a queue has the function ''.
+coalesce(f.function, '(other)'), g.queue, g.outcome, g.reason, g.kind, sum(g.count)::integer, sum(g.started)::integer,
+    sum(g.late_ms)::bigint, sum(g.took_ms)::bigint
+
+-- rule: of_largest_functions
+FROM groups g LEFT JOIN (
+        SELECT function FROM groups GROUP BY function ORDER BY function = '' DESC, sum(count) DESC, function LIMIT 200) f
+    ON f.function = g.function
+GROUP BY f.function, g.queue, g.outcome, g.reason, g.kind
+
+-- name: count_minute
+-- Counts what ended in the minute. The types of owners (`''` for none) are each found after the previous one: there are few types
+-- and many rows.
+WITH RECURSIVE types AS (
+    SELECT '' AS owner_type
     UNION ALL
-    SELECT 'dropped', o.reason, g.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
-        {ended_in_minute t} AND r.reason = o.reason AND r.outcome = 'dropped' OFFSET 0) e) e
-        GROUP BY function, queue, kind, late, took) g
+    SELECT least((SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > t.owner_type),
+        (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > t.owner_type))
+    FROM types t WHERE t.owner_type IS NOT NULL
+), ended AS (
+    SELECT r.*, '' AS why FROM {schema}.runs r
+    WHERE {ended_in_minute r} AND r.outcome = ANY (%(outcomes)s::text[]) AND r.outcome <> 'dropped'
+    UNION ALL
+    SELECT r.*, r.reason FROM {schema}.runs r
+    WHERE {ended_in_minute r} AND r.reason = ANY (%(reasons)s::text[]) AND r.outcome = 'dropped'
 ), counted AS (
-    INSERT INTO {schema}.minutes {rolled_up}
+    SELECT e.function, coalesce(e.queue, '') AS queue, e.outcome, e.why AS reason, e.kind, b.late, b.took, count(*)::integer AS count,
+        coalesce(sum(m.late_ms), 0) AS late_ms, coalesce(sum(m.took_ms), 0) AS took_ms
+    FROM ended e, LATERAL (SELECT
+        CASE WHEN e.started_at IS NOT NULL
+            THEN greatest(0, round(1000 * date_part('epoch', e.started_at - coalesce(e.due_at, e.occurrence)))) END AS late_ms,
+        CASE WHEN e.started_at IS NOT NULL AND e.pieces IS NULL AND e.outcome <> 'lost'
+            THEN greatest(0, round(1000 * date_part('epoch', e.ended_at - e.started_at))) END AS took_ms) m, LATERAL (SELECT
+        width_bucket(m.late_ms, ARRAY[1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 512000, 1024000,
+            2048000]::float8[]) AS late,
+        width_bucket(m.took_ms, ARRAY[50, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 102400, 204800, 409600,
+            819200, 1638400]::float8[]) AS took) b
+    GROUP BY e.function, e.queue, e.outcome, e.why, e.kind, b.late, b.took
+), groups AS MATERIALIZED (
+    SELECT c.*, CASE WHEN c.late IS NULL THEN 0 ELSE c.count END AS started,
+        CASE WHEN c.late IS NULL THEN '{}' ELSE array_fill(0, ARRAY[c.late]) || c.count END AS lates,
+        CASE WHEN c.took IS NULL THEN '{}' ELSE array_fill(0, ARRAY[c.took]) || c.count END AS tooks
+    FROM counted c
 )
-UPDATE {schema}.closed_minutes c SET
-    snapshot = CASE WHEN c.at = %(at)s::timestamptz THEN pg_current_snapshot()::text ELSE c.snapshot END,
-    horizon = CASE WHEN c.at <> %(at)s::timestamptz THEN c.horizon
-        WHEN c.horizon IS NULL AND {oldest_at_work} < s.horizon THEN s.horizon END,
-    is_summed = c.at <> {last_of_hour}
-FROM (SELECT coalesce((SELECT xact FROM {schema}.closed_minutes WHERE at = %(at)s::timestamptz - interval '1 minute'),
-    pg_current_xact_id()::text::bigint) AS horizon) s
-WHERE c.at IN (%(at)s::timestamptz, {last_of_hour})
+INSERT INTO {schema}.minutes (at, function, queue, outcome, reason, kind, count, started, late_ms, took_ms, late, took)
+SELECT %(at)s::timestamptz, {added_up}, {schema}.sum_counts(g.lates), {schema}.sum_counts(g.tooks) {of_largest_functions}
+
+-- name: sum_hour
+-- Adds up the minutes of the hour that %(at)s completes.
+WITH groups AS MATERIALIZED (
+    SELECT * FROM {schema}.minutes WHERE at > %(at)s::timestamptz - interval '1 hour' AND at <= %(at)s::timestamptz
+)
+INSERT INTO {schema}.hours
+    (at, function, queue, outcome, reason, kind, count, started, late_ms, took_ms, late, took, samples, listening, busy, waiting, needed)
+SELECT date_trunc('hour', %(at)s::timestamptz, 'UTC'), {added_up}, {schema}.sum_counts(g.late), {schema}.sum_counts(g.took),
+    sum(g.samples), sum(g.listening), sum(g.busy), sum(g.waiting), max(g.needed)
+{of_largest_functions}
 
 -- name: measure_functions
 -- Stores how long a run of each function takes: the mean of those that ended in the ten minutes up to %(at)s.
@@ -141,88 +106,15 @@ UPDATE {schema}.functions f SET mean_ms = m.mean_ms FROM (
 WHERE f.name = m.function AND f.mean_ms IS DISTINCT FROM m.mean_ms
   AND f.name = ANY (ARRAY(SELECT name FROM {schema}.functions ORDER BY name FOR NO KEY UPDATE SKIP LOCKED))
 
--- name: apply_changes
--- Applies the changes of closed minutes, and deletes them. A change that was in the minute's snapshot is counted already. Returns
--- how many changes are done with. The rows of hours are locked first, in order. A function beyond the 200 of the minute counts as `(other)`.
-WITH asked AS MATERIALIZED (
-    SELECT id, at FROM {schema}.minute_changes WHERE at <= (SELECT max(at) FROM {schema}.closed_minutes)
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-), hours AS MATERIALIZED (
-    SELECT at FROM {schema}.closed_minutes
-    WHERE at IN (SELECT date_trunc('hour', at, 'UTC') + interval '59 minutes' FROM asked) ORDER BY at FOR UPDATE
-), closed AS MATERIALIZED (
-    SELECT c.at, c.snapshot FROM {schema}.closed_minutes c, (SELECT count(*) FROM hours) AS after_the_hours
-    WHERE c.at = ANY (ARRAY(SELECT at FROM asked)) ORDER BY c.at FOR UPDATE OF c SKIP LOCKED
-), done AS (
-    DELETE FROM {schema}.minute_changes c USING asked a LEFT JOIN closed m ON m.at = a.at
-    WHERE c.id = a.id AND (m.at IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.closed_minutes o WHERE o.at = a.at))
-    RETURNING c.*, NOT pg_visible_in_snapshot(c.xact::text::xid8, m.snapshot::pg_snapshot) AS is_missing
-), groups AS MATERIALIZED (
-    SELECT at, outcome, reason, {group_in_buckets} FROM (SELECT e.*, {buckets e} FROM (
-        SELECT c.at, c.sign, c.outcome, CASE c.outcome WHEN 'dropped' THEN c.reason ELSE '' END AS reason, {measured_end c}
-        FROM done c WHERE c.is_missing) e) e
-    GROUP BY at, outcome, reason, function, queue, kind, late, took
-), changed AS (
-    INSERT INTO {schema}.minutes AS m
-    SELECT g.at, {key}, {sums} FROM groups g, LATERAL (
-        SELECT CASE WHEN bool_or(o.function = g.function) OR count(DISTINCT o.function) < 200 THEN g.function ELSE '(other)' END AS function
-        FROM {schema}.minutes o WHERE o.at = g.at) n
-    GROUP BY g.at, {key}
-    ON CONFLICT (at, function, queue, outcome, reason, kind) DO UPDATE SET
-        count = m.count + excluded.count, started = m.started + excluded.started,
-        late_ms = m.late_ms + excluded.late_ms, took_ms = m.took_ms + excluded.took_ms,
-        late = {schema}.add_counts(m.late, excluded.late), took = {schema}.add_counts(m.took, excluded.took)
-), reopened AS (
-    UPDATE {schema}.closed_minutes SET is_summed = false WHERE at IN (SELECT at FROM hours) AND EXISTS (SELECT FROM groups)
-)
-SELECT count(*) FROM done
-
--- name: adopt_minutes
--- Cuts the minutes off from the transactions of another server, after the changes of closed minutes are applied: its ids mean nothing
--- here. Changes from now on are in no snapshot. A minute that was to be counted again is counted again, with what is there.
-WITH gone AS (
-    DELETE FROM {schema}.minute_changes
-)
-UPDATE {schema}.closed_minutes SET xact = pg_current_xact_id()::text::bigint, snapshot = '1:1:',
-    horizon = CASE WHEN horizon IS NOT NULL THEN 1 END
-
--- name: next_hour
--- Locks and clears the next hour that is over and not added up as its minutes are now, unless another ticker adds it up.
-WITH hour AS MATERIALIZED (
-    SELECT at, at - interval '59 minutes' AS begin FROM {schema}.closed_minutes WHERE NOT is_summed
-    ORDER BY at LIMIT 1 FOR UPDATE SKIP LOCKED
-), marked AS (
-    UPDATE {schema}.closed_minutes c SET is_summed = true FROM hour h WHERE c.at = h.at
-), cleared AS (
-    DELETE FROM {schema}.hours o USING hour h WHERE o.at = h.begin
-), cleared_queues AS (
-    DELETE FROM {schema}.queue_hours o USING hour h WHERE o.at = h.begin
-)
-SELECT begin AS at FROM hour
-
--- name: sum_hour
-WITH groups AS MATERIALIZED (
-    SELECT * FROM {schema}.minutes WHERE at >= %(at)s::timestamptz AND at < %(at)s::timestamptz + interval '1 hour' AND count <> 0
-), summed AS (
-    INSERT INTO {schema}.hours {rolled_up}
-)
-INSERT INTO {schema}.queue_hours
-SELECT %(at)s::timestamptz, queue, sum(samples), sum(listening), sum(busy), sum(waiting), max(needed) FROM {schema}.queue_minutes
-WHERE at >= %(at)s::timestamptz AND at < %(at)s::timestamptz + interval '1 hour' GROUP BY queue
-
 -- name: prune_minutes
--- Deletes up to `limit` rows of each table that are older than `keep_ms`, or 400 days for hours. Returns how many.
-WITH old AS MATERIALIZED (
-    SELECT n.now - %(keep_ms)s::bigint * interval '1 millisecond' AS minute, n.now - interval '400 days' AS hour FROM (SELECT {now} AS now) n
-), ends AS (
-    DELETE FROM {schema}.minutes WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.minutes WHERE at < (SELECT minute FROM old) LIMIT %(limit)s)) RETURNING 1
-), hours AS (
-    DELETE FROM {schema}.hours WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.hours WHERE at < (SELECT hour FROM old) LIMIT %(limit)s)) RETURNING 1
-), queues AS (
-    DELETE FROM {schema}.queue_minutes WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.queue_minutes WHERE at < (SELECT minute FROM old) LIMIT %(limit)s)) RETURNING 1
-), queue_hours AS (
-    DELETE FROM {schema}.queue_hours WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.queue_hours WHERE at < (SELECT hour FROM old) LIMIT %(limit)s)) RETURNING 1
-), closed AS (
-    DELETE FROM {schema}.closed_minutes WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.closed_minutes WHERE at < (SELECT minute FROM old) LIMIT %(limit)s)) RETURNING 1
+-- Deletes up to `limit` minutes that are older than 30 days, and hours older than 400 days. Returns how many rows.
+WITH i AS MATERIALIZED (
+    SELECT {now} AS now
+), old_minutes AS (
+    DELETE FROM {schema}.minutes WHERE ctid = ANY (ARRAY(
+        SELECT m.ctid FROM {schema}.minutes m WHERE m.at < (SELECT now FROM i) - interval '30 days' LIMIT %(limit)s)) RETURNING 1
+), old_hours AS (
+    DELETE FROM {schema}.hours WHERE ctid = ANY (ARRAY(
+        SELECT o.ctid FROM {schema}.hours o WHERE o.at < (SELECT now FROM i) - interval '400 days' LIMIT %(limit)s)) RETURNING 1
 )
-SELECT count(*) FROM (SELECT FROM ends UNION ALL SELECT FROM hours UNION ALL SELECT FROM queues UNION ALL SELECT FROM queue_hours UNION ALL SELECT FROM closed) g
+SELECT count(*) FROM (SELECT FROM old_minutes UNION ALL SELECT FROM old_hours) g

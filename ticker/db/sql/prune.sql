@@ -16,11 +16,10 @@ SELECT set_config('statement_timeout', '1s', true)
 -- walk finds their head gone (`dry` has to judge it again).
 -- The last 20 heads stay while the task exists (for problems: the last 20 problems). A task's heads are looked up once
 -- per page, among its newest 300,000. If these contain fewer than 20, nothing is deleted by age.
--- Nothing is deleted that ended after the newest closed minute, or from the first one on that is counted again.
+-- Nothing is deleted before its minute was counted twice.
 -- OFFSET 0 keeps each query to its own row and index: as a join it might read a whole table for each page.
 WITH instant AS MATERIALIZED (
-    SELECT n.now, least(n.now - interval '2 hours', (SELECT max(at) + interval '1 minute' FROM {schema}.closed_minutes),
-        (SELECT min(at) FROM {schema}.closed_minutes WHERE horizon IS NOT NULL)) AS over
+    SELECT n.now, least(n.now - interval '2 hours', (SELECT counted_twice_until FROM {schema}.installation)) AS over
     FROM (SELECT {now} AS now) n
 ), walked AS MATERIALIZED (
     SELECT r.id, r.kind, r.parent_id, r.outcome, r.ended_at, r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour'

@@ -428,11 +428,11 @@ ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report
 WITH noted AS (
     UPDATE {schema}.tickers SET last_report = last_report || jsonb_strip_nulls(jsonb_build_object('crews', %(crews)s::jsonb)) WHERE id = %(id)s::uuid
 )
-INSERT INTO {schema}.queue_minutes AS m (at, queue, samples, listening, busy, waiting)
+INSERT INTO {schema}.minutes AS m (at, queue, samples, listening, busy, waiting)
 SELECT date_trunc('minute', %(now)s::timestamptz, 'UTC'), s.queue, 1, s.listening, s.busy, s.waiting
 FROM unnest(%(queues)s::text[], %(listening)s::bigint[], %(busy)s::bigint[], %(waiting)s::bigint[]) AS s (queue, listening, busy, waiting)
 ORDER BY s.queue
-ON CONFLICT (at, queue) DO UPDATE SET samples = m.samples + 1, listening = m.listening + excluded.listening,
+ON CONFLICT (at, function, queue, outcome, reason, kind) DO UPDATE SET samples = m.samples + 1, listening = m.listening + excluded.listening,
     busy = m.busy + excluded.busy, waiting = m.waiting + excluded.waiting
 
 -- name: idle_worker

@@ -53,6 +53,10 @@ CREATE TABLE installation (
     -- The traces of runs that ended before this instant are exported.
     traced_until ticker_moment,
 
+    -- The minutes before these instants were counted, and counted twice.
+    counted_until ticker_moment,
+    counted_twice_until ticker_moment,
+
     CONSTRAINT installation_single CHECK (single),
     CONSTRAINT installation_id CHECK (id ~ '^[a-z0-9]{8}$')
 );

@@ -50,12 +50,12 @@ CREATE TABLE installation (
     created_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
     adopted_at ticker_moment,
 
-    -- The traces of runs that ended before this instant are exported.
-    traced_until ticker_moment,
-
     -- The minutes before these instants were counted, and counted twice.
     counted_until ticker_moment,
     counted_twice_until ticker_moment,
+
+    -- The traces of runs that ended before this instant are exported.
+    traced_until ticker_moment,
 
     CONSTRAINT installation_single CHECK (single),
     CONSTRAINT installation_id CHECK (id ~ '^[a-z0-9]{8}$')

@@ -1,6 +1,7 @@
 """Rows in your PostgreSQL define what runs and how often; a ticker puts due tasks on your RQ queues.
 
-This module is the public interface. It imports each name on first use, so a worker does not pay for names that it never uses.
+This module is the public interface. It imports each name on first use, so a worker does not pay for names that it never
+uses.
 """
 
 from importlib import import_module

@@ -1,4 +1,5 @@
-"""Provides the functions of `ticker` for asynchronous connections of SQLAlchemy (or an AsyncSession), asyncpg and psycopg.
+"""Provides the functions of `ticker` for asynchronous connections of SQLAlchemy (or an AsyncSession), asyncpg and
+psycopg.
 
 await ticker.aio.register(session, "mail.fetch", owner=channel, every="1m")
 """

@@ -34,7 +34,8 @@ def monotonic() -> float:
 def uptime() -> tuple[str | None, int | None]:
     """Returns the id of this host's boot, and the microseconds since that boot on a clock that is never set.
 
-    Both are None on systems other than Linux, and while `use` substitutes a clock, because the values would not match that clock.
+    Both are None on systems other than Linux, and while `use` substitutes a clock, because the values would not match
+    that clock.
     """
     boot = _boot()
     return (None, None) if boot is None or now() is not None else (boot, time.clock_gettime_ns(_CLOCK) // 1000)
@@ -55,7 +56,9 @@ def python_utc() -> datetime:
 
 @contextmanager
 def use(source: Callable[[], datetime] = python_utc) -> Iterator[None]:
-    """Passes `source()` to statements within the block, and lets `run.quota` count by it. With freezegun: `with clock.use(): ...`."""
+    """Passes `source()` to statements within the block, and lets `run.quota` count by it. With freezegun: `with
+    clock.use(): ...`.
+    """
     token = _source.set(source)
     try:
         yield

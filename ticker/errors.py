@@ -21,7 +21,9 @@ EXIT_CONFIGURATION = 78
 
 
 def escaped(text: str) -> str:
-    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is one line and safe to show."""
+    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is one line and safe to
+    show.
+    """
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -56,7 +58,9 @@ class TickerError(Exception):
 
 
 class BadInput(TickerError, ValueError):
-    """A value that is not accepted, or is missing (None). Has `field`, `value` and `problem`. The message is one sentence."""
+    """A value that is not accepted, or is missing (None). Has `field`, `value` and `problem`. The message is one
+    sentence.
+    """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
         super().__init__(f"{field}: {problem}" if value is None else f"{field}: {quoted(value)} {problem}")
@@ -90,7 +94,9 @@ class DatabaseUnavailable(Unavailable):
 
 
 class RowLocked(DatabaseUnavailable):
-    """Another transaction has locked the row, changed it meanwhile, or waits for this one (a deadlock). Nothing was written."""
+    """Another transaction has locked the row, changed it meanwhile, or waits for this one (a deadlock). Nothing was
+    written.
+    """
 
 
 class QueueUnavailable(Unavailable):

@@ -2,8 +2,9 @@
 
 Text from outside cannot look like one of our lines: control characters are escaped, and further lines begin with `|`.
 
-With TICKER_LOG=json, each line is a JSON object: `time`, `level`, `logger`, `event`, `message`, the fields that the message
-names (`task=%s`), and `traceback` if there is one. Each of our log calls passes its stable event name in `extra`.
+With TICKER_LOG=json, each line is a JSON object: `time`, `level`, `logger`, `event`, `message`, the fields that the
+message names (`task=%s`), and `traceback` if there is one. Each of our log calls passes its stable event name in
+`extra`.
 """
 
 import json

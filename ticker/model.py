@@ -65,11 +65,12 @@ NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
 
 
 class Reason(StrEnum):
-    """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the others.
+    """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the
+    others.
 
-    Six are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line; what is `limited`, `postponed`,
-    `unknown_here` or `no_slot` starts later. So does a job that meets the run at work (`still_running`), unless its occurrence is
-    that of an interval task.
+    Six are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line; what is `limited`,
+    `postponed`, `unknown_here` or `no_slot` starts later. So does a job that meets the run at work (`still_running`),
+    unless its occurrence is that of an interval task.
     """
 
     GONE = "gone"
@@ -97,8 +98,8 @@ class Reason(StrEnum):
 class EventKind(StrEnum):
     """The kind of an event in the life of a task, apart from its runs. Triggers of the tables write the first nine.
 
-    `stale`, `adopted`, `host_lost` and `group_too_large` concern the installation: their `task_id` is 0. So is that of a pause of
-    many tasks.
+    `stale`, `adopted`, `host_lost` and `group_too_large` concern the installation: their `task_id` is 0. So is that of
+    a pause of many tasks.
     """
 
     PAUSED = "paused"
@@ -182,12 +183,13 @@ class DueTask(NamedTuple):
 class Ended:
     """A locked run that ended and needs a follow-up, with the fields of its locked task that determine it.
 
-    `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
-    `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
-    task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
-    ticker has paused the task since its last success. `is_asked`: a run asked for this `next_run`. `failed_before`: this attempt
-    was interrupted or dropped, and an earlier attempt of its occurrence failed. `retries` is at least 1 for an interrupted run
-    of a repeatable function. `stopped`: somebody asked to stop it. `with_host`: it was lost together with other runs of its host.
+    `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its
+    start. `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is
+    not an interval task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded.
+    `pauses`: how often the ticker has paused the task since its last success. `is_asked`: a run asked for this
+    `next_run`. `failed_before`: this attempt was interrupted or dropped, and an earlier attempt of its occurrence
+    failed. `retries` is at least 1 for an interrupted run of a repeatable function. `stopped`: somebody asked to stop
+    it. `with_host`: it was lost together with other runs of its host.
     """
 
     run_id: int
@@ -229,7 +231,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A task's state after the ends of its runs: failed occurrences in a row, the last notice, the interval, and a pause."""
+    """A task's state after the ends of its runs: failed occurrences in a row, the last notice, the interval, and a
+    pause.
+    """
 
     task_id: int
     failures: int

@@ -8,7 +8,9 @@ _PLAIN = re.compile(r"-?[0-9]{1,19}")
 
 
 def is_plain(text: str) -> bool:
-    """Returns whether the text is 1 to 19 ASCII digits, with an optional minus. `int` also takes `1_0`, `+1` and other digits."""
+    """Returns whether the text is 1 to 19 ASCII digits, with an optional minus. `int` also takes `1_0`, `+1` and other
+    digits.
+    """
     return _PLAIN.fullmatch(text) is not None
 
 

@@ -5,12 +5,12 @@ or truncates it, the tasks are changed or deleted, too. A task cannot be written
 are three ways to install them: `follow` (metadata.create_all), `install` (an Alembic revision) and `triggers` (plain
 SQL, for psql -f).
 
-Limits: a transaction under REPEATABLE READ that deletes or disables an owner does not see tasks that were committed after its
-snapshot, and leaves them unchanged. A DELETE that names a partition or an inheriting table fires no trigger. If two owners
-swap their keys in one statement, their tasks are not swapped. PostgreSQL follows renamed columns, and refuses to drop the
-table, or a column of the key or the condition. Drop the triggers before you change the type of such a column, and install
-them again afterwards. After you rename the table, run `ticker owners --rename`. The first task of a type without triggers is
-registered with a warning, unless `external` declares that its owners are not rows here.
+Limits: a transaction under REPEATABLE READ that deletes or disables an owner does not see tasks that were committed
+after its snapshot, and leaves them unchanged. A DELETE that names a partition or an inheriting table fires no trigger.
+If two owners swap their keys in one statement, their tasks are not swapped. PostgreSQL follows renamed columns, and
+refuses to drop the table, or a column of the key or the condition. Drop the triggers before you change the type of such
+a column, and install them again afterwards. After you rename the table, run `ticker owners --rename`. The first task of
+a type without triggers is registered with a warning, unless `external` declares that its owners are not rows here.
 """
 
 from ticker.registration.owner_triggers import (

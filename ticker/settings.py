@@ -200,7 +200,9 @@ def queue_depth(name: str, text: str) -> dict[str, int]:
 
 
 def keys(name: str, text: str) -> tuple[str, ...]:
-    """Returns the keys in a comma-separated text. The first one signs, and all are accepted. The error never shows a key."""
+    """Returns the keys in a comma-separated text. The first one signs, and all are accepted. The error never shows a
+    key.
+    """
     given = modules(text)
     if text and (not given or any(len(key) < LEAST_KEY for key in given)):
         raise BadInput(
@@ -261,7 +263,9 @@ def schema_name(field: str, text: str) -> str:
 
 
 def environment_name(name: str, text: str) -> str:
-    """Checks an environment's name, such as `production`. The tables store it, so that a copy of them does not run elsewhere."""
+    """Checks an environment's name, such as `production`. The tables store it, so that a copy of them does not run
+    elsewhere.
+    """
     if text and not _ENVIRONMENT.fullmatch(text):
         raise BadInput(name, text, "is not a valid environment name; use up to 64 letters, digits, _, . and -")
     return text

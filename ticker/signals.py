@@ -1,7 +1,7 @@
 """Records, without a lock, the signals that ask a process to end.
 
-A handler interrupts whatever the main thread is doing. The main thread may hold an Event's lock, because it waits for the
-Event or runs another handler that sets it. A handler that sets the Event would then wait for that lock forever.
+A handler interrupts whatever the main thread is doing. The main thread may hold an Event's lock, because it waits for
+the Event or runs another handler that sets it. A handler that sets the Event would then wait for that lock forever.
 """
 
 import os
@@ -23,7 +23,9 @@ class Noted:
         self.came = True
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps until a signal arrives, a thread calls `end_wait`, or the time is up. Returns whether a signal has arrived."""
+        """Sleeps until a signal arrives, a thread calls `end_wait`, or the time is up. Returns whether a signal has
+        arrived.
+        """
         if not self.came:
             select.select([self._read], [], [], seconds)
             with suppress(BlockingIOError):

@@ -77,8 +77,8 @@ class Handler(BaseHTTPRequestHandler):
 def serving(name: str, host: str | None, port: int | None, pages: Mapping[str, Page]) -> Iterator[str]:
     """Serves the pages within the block, if a port is given. Yields the address, or "" without a port.
 
-    Port 0 picks a free port. Forks of this process do not keep the port. Raises BadInput or ConfigurationError, which names
-    the option: `--NAME-host` or `--NAME-port`.
+    Port 0 picks a free port. Forks of this process do not keep the port. Raises BadInput or ConfigurationError, which
+    names the option: `--NAME-host` or `--NAME-port`.
     """
     if port is None:
         if host is not None:

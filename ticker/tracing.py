@@ -1,8 +1,9 @@
 """Gives each run its place in a trace of OpenTelemetry, which is an extra. Imported only if TICKER_OTEL is on.
 
-The trace id is a hash of the installation, the task and the occurrence; the ids of spans are hashes, too. So a worker and a ticker
-agree on them, and on what is sampled, without any communication. A manual run that was requested within a trace belongs to that
-trace. A manual run without one has its own id in place of an occurrence. Retries and pieces belong to the trace of their occurrence.
+The trace id is a hash of the installation, the task and the occurrence; the ids of spans are hashes, too. So a worker
+and a ticker agree on them, and on what is sampled, without any communication. A manual run that was requested within a
+trace belongs to that trace. A manual run without one has its own id in place of an occurrence. Retries and pieces
+belong to the trace of their occurrence.
 """
 
 from datetime import datetime
@@ -23,7 +24,9 @@ RUN = "run"
 
 
 class Place(NamedTuple):
-    """The place of a run in its trace. `requested_in` is the context in which a manual run was requested, otherwise an empty one."""
+    """The place of a run in its trace. `requested_in` is the context in which a manual run was requested, otherwise an
+    empty one.
+    """
 
     trace_id: int
     run_id: int

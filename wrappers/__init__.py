@@ -1,8 +1,9 @@
 """The public API of the worker side:
 
-`task` registers a function, and `limit` declares a limit. `Run` is passed to the function, `run` is what RQ calls (`run_batch`
-for several tasks), and `Worker` is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that no longer
-holds its task. A function that found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and holds off a key for a while.
+`task` registers a function, and `limit` declares a limit. `Run` is passed to the function, `run` is what RQ calls
+(`run_batch` for several tasks), and `Worker` is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a
+run that no longer holds its task. A function that found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and
+holds off a key for a while.
 """
 
 from importlib import import_module
@@ -36,7 +37,9 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name on first use, so that a stock worker's horse does not load Worker, and the supervisor loads nothing."""
+    """Imports a name on first use, so that a stock worker's horse does not load Worker, and the supervisor loads
+    nothing.
+    """
     if name not in _HOME:
         raise AttributeError(f"module 'wrappers' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"wrappers.{_HOME[name]}"), name)

@@ -137,7 +137,9 @@ def prepare(queues: tuple[str, ...]) -> str:
 
 
 def refuse_cooperative_threads() -> None:
-    """Raises ConfigurationError if gevent or eventlet has patched what the worker waits with. It would hang, or end at its first job."""
+    """Raises ConfigurationError if gevent or eventlet has patched what the worker waits with. It would hang, or end at
+    its first job.
+    """
     for library, test in (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")):
         is_patched = getattr(sys.modules.get(library), test, lambda name: False)
         if any(map(is_patched, ("select", "socket", "thread", "threading"))):
@@ -148,7 +150,9 @@ def refuse_cooperative_threads() -> None:
 
 
 def with_connect_timeout(url: str) -> str:
-    """Adds a connection timeout, unless the URL sets one. RQ limits only its waits for answers (to 10 s more than its longest wait for a job)."""
+    """Adds a connection timeout, unless the URL sets one. RQ limits only its waits for answers (to 10 s more than its
+    longest wait for a job).
+    """
     if "socket_connect_timeout=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_TIMEOUT}"

@@ -43,8 +43,8 @@ log = logging.getLogger("ticker.run")
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     """Runs the task's function inside the layers, or drops the job. Returns a short text for RQ.
 
-    `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in `runs`.
-    Everything else is read from the task's row at the start. A worker may let the job begin a group.
+    `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in
+    `runs`. Everything else is read from the task's row at the start. A worker may let the job begin a group.
     """
     if _offered is not None:
         return run_batch(task_id, occurrence)
@@ -96,7 +96,9 @@ def run_batch(*numbers: int) -> str:
 
 
 def grouped_function(job: Job | None) -> registry.Function | None:
-    """Returns the function of a job whose tasks run as a group, or None. The ticker describes a batch as `mail.fetch x 50`."""
+    """Returns the function of a job whose tasks run as a group, or None. The ticker describes a batch as `mail.fetch x
+    50`.
+    """
     description = (job.description or "") if job else ""
     function = registry.functions().get(description) or registry.functions().get(description.rpartition(" x ")[0])
     return function if function is not None and function.concurrency > 1 else None
@@ -155,7 +157,9 @@ _further_jobs: "Pipe | None" = None
 
 @contextmanager
 def offered(database: Database, further_jobs: "Pipe | None" = None) -> Iterator[None]:
-    """Offers a connection to a batch's process, which is forked in the block. Offers further jobs, too, if it is a group."""
+    """Offers a connection to a batch's process, which is forked in the block. Offers further jobs, too, if it is a
+    group.
+    """
     global _offered, _further_jobs
     _offered, _further_jobs = database, further_jobs
     try:
@@ -229,7 +233,9 @@ def call_function(call: Call) -> str:
 
 
 def generate(call: Call, step: Step) -> None:
-    """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's limits."""
+    """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's
+    limits.
+    """
     pieces = fan_out.Pieces(lambda texts: keep(call, texts))
     answer = called(call, step)
     if inspect.isasyncgen(answer):

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def configured(**options: str | None) -> Settings:
-    """Returns the settings from the environment. Options override them: `tick="10s"` is --tick, and replaces TICKER_TICK."""
+    """Returns the settings from the environment. Options override them: `tick="10s"` is --tick, and replaces
+    TICKER_TICK.
+    """
     given = {f"TICKER_{name.upper()}": text for name, text in options.items() if text is not None}
     try:
         return settings.from_environment({**os.environ, **given})

@@ -7,7 +7,9 @@ import click
 
 
 class LazyCommand(click.Command):
-    """A placeholder for a command that has not been called yet, with its summary and the title of its group in the help."""
+    """A placeholder for a command that has not been called yet, with its summary and the title of its group in the
+    help.
+    """
 
     def __init__(self, name: str, home: str, summary: str, title: str) -> None:
         super().__init__(name, help=summary)
@@ -20,7 +22,9 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """Lists its commands in named groups, in the order in which they were added. Imports only the command that is called."""
+    """Lists its commands in named groups, in the order in which they were added. Imports only the command that is
+    called.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -92,7 +92,9 @@ def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = Tr
 
 
 def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
-    """Prints one line for each run. With `items`, the runs are pieces of one run, and each shows its item instead of its task."""
+    """Prints one line for each run. With `items`, the runs are pieces of one run, and each shows its item instead of
+    its task.
+    """
     whose = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
     table = columns("id", *whose, "when (UTC)", "took", "outcome", "why")
     for run in runs:

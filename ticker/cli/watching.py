@@ -40,10 +40,11 @@ def interval_ms(text: str) -> int:
 
 
 def watch(look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
-    """Shows the result of `look(db)`, and queries it every `every_ms` milliseconds. `draw(answer, width, height)` returns the lines.
+    """Shows the result of `look(db)`, and queries it every `every_ms` milliseconds. `draw(answer, width, height)`
+    returns the lines.
 
-    Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried. Raises ConfigurationError
-    if it does not answer at the start.
+    Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried. Raises
+    ConfigurationError if it does not answer at the start.
     """
     from rich.live import Live
 

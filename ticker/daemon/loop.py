@@ -1,7 +1,7 @@
 """Makes a pass at every tick, survives any error that the pass raises, and stops quickly on a signal.
 
-APScheduler makes the passes in its own thread. The main thread handles the signals, and checks by the monotonic clock that ticks
-continue. If the wall clock were set back, APScheduler alone would pause for just as long.
+APScheduler makes the passes in its own thread. The main thread handles the signals, and checks by the monotonic clock
+that ticks continue. If the wall clock were set back, APScheduler alone would pause for just as long.
 """
 
 import logging
@@ -52,7 +52,8 @@ HANGING = f"a tick hangs: it has made no progress for {STUCK:g} s, and the watch
 
 
 class EveryTick(BaseTrigger):  # type: ignore[misc]
-    """Fires on a grid that starts at the first tick, also after ticks that came early. Missed ticks are not made up for.
+    """Fires on a grid that starts at the first tick, also after ticks that came early. Missed ticks are not made up
+    for.
 
     If an early tick moved the grid, everything that is due on it would be late.
     """
@@ -138,7 +139,9 @@ class TickJob:
         return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
 
     def patience(self) -> float:
-        """Returns the seconds until the main thread checks again. The alarm is ignored during a pass or after a failure."""
+        """Returns the seconds until the main thread checks again. The alarm is ignored during a pass or after a
+        failure.
+        """
         if self.alarm is None or self.busy or self.failures:
             return CHECK_EVERY
         return self.alarm.patience(CHECK_EVERY)
@@ -156,8 +159,8 @@ class TickJob:
     def moves(self) -> bool:
         """Returns whether a pass makes progress, or the next one is not long overdue.
 
-        An unavailable server does not count, because it only ends a pass. A pass may take minutes, and uses connections all
-        that time. The longest current use of a connection shows how long the pass has been stuck.
+        An unavailable server does not count, because it only ends a pass. A pass may take minutes, and uses connections
+        all that time. The longest current use of a connection shows how long the pass has been stuck.
         """
         waited = self._store.pool.waited()
         if self.busy and waited:
@@ -200,7 +203,9 @@ class TickJob:
         return report
 
     def _rhythm(self) -> int:
-        """Returns the milliseconds between two ticks, or 0 if this tick came later: after a start, or after a long pass."""
+        """Returns the milliseconds between two ticks, or 0 if this tick came later: after a start, or after a long
+        pass.
+        """
         last, self._last_pass = self._last_pass, clock.monotonic()
         tick_ms = self._settings.tick_ms
         return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * phase.JITTER else 0
@@ -229,7 +234,9 @@ class TickJob:
             log.exception("the metrics missed a tick", extra={"event": "metrics_failed"})
 
     def _lease_queues(self) -> None:
-        """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them down."""
+        """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them
+        down.
+        """
         if self._passes % QUEUES_EVERY == 0:
             self._queues = self._store.queues() or self._queues
         self._passes += 1
@@ -248,7 +255,9 @@ class TickJob:
             self._heartbeat.beat()
 
     def _count_workers(self, now: datetime) -> Staff:
-        """Stores how many workers listen to each of our queues, and are busy. Only the server of the queues may fail the tick."""
+        """Stores how many workers listen to each of our queues, and are busy. Only the server of the queues may fail
+        the tick.
+        """
         staff = self._queue.staff(self._queues)
         try:
             self._store.sample(self._id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
@@ -257,7 +266,9 @@ class TickJob:
         return staff
 
     def _warn_of_unattended_queues(self, unattended: Mapping[str, int]) -> None:
-        """Warns once about each queue without workers, at the second tick in a row, because a worker may still be starting."""
+        """Warns once about each queue without workers, at the second tick in a row, because a worker may still be
+        starting.
+        """
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:

@@ -1,6 +1,7 @@
 """Counts what ended in each minute and hour, in a thread of the ticker: a picture, not a ledger.
 
-Any number of tickers may do so at the same time: each minute is counted by one of them, and then once more twelve minutes later.
+Any number of tickers may do so at the same time: each minute is counted by one of them, and then once more twelve
+minutes later.
 """
 
 import logging
@@ -21,7 +22,9 @@ REST = 4  # after an outage, the ticker rests so many times as long as each coun
 
 
 def counted(store: PostgresStore) -> Iterator[float]:
-    """Counts all minutes that are to be counted, oldest first. Yields how many seconds each count took, after its commit."""
+    """Counts all minutes that are to be counted, oldest first. Yields how many seconds each count took, after its
+    commit.
+    """
     began = clock.monotonic()
     while _count_next(store):
         yield clock.monotonic() - began

@@ -1,8 +1,9 @@
 """Measures how many workers each queue needs, and stores it. `ticker.read.workers` reads it.
 
-A need follows from the demand, and not from what has ended, which shows only the workers that exist. The demand of interval tasks
-is known from their rows. Everything else counts by its starts in the last hour, and by what waits. The starts per second, times the
-mean duration, over the runs that a worker has at the same time, are the workers that are busy on average.
+A need follows from the demand, and not from what has ended, which shows only the workers that exist. The demand of
+interval tasks is known from their rows. Everything else counts by its starts in the last hour, and by what waits. The
+starts per second, times the mean duration, over the runs that a worker has at the same time, are the workers that are
+busy on average.
 """
 
 import json
@@ -33,9 +34,11 @@ class Durations(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a function asks of a queue: starts per second, and `waiting` ones in addition. `limits` let in no more than they allow.
+    """What a function asks of a queue: starts per second, and `waiting` ones in addition. `limits` let in no more than
+    they allow.
 
-    `due` tasks are due in the same two ticks, `window`. A run occupies one of `concurrency` places in a worker for `seconds`.
+    `due` tasks are due in the same two ticks, `window`. A run occupies one of `concurrency` places in a worker for
+    `seconds`.
     """
 
     queue: str
@@ -79,7 +82,9 @@ def measure(store: PostgresStore, settings: Settings) -> bool:
 
 
 def demanded(tasks: Iterable[Row], measured: Sequence[Row]) -> list[Demand]:
-    """Returns the demand by tasks, and by the measured starts of what is no interval task, in all queues that tasks use."""
+    """Returns the demand by tasks, and by the measured starts of what is no interval task, in all queues that tasks
+    use.
+    """
     durations = {
         (row["queue"], row["function"]): Durations(row["took"] / sum(row["counts"]), quantile(row["counts"], 0.95))
         for row in measured
@@ -107,7 +112,9 @@ def demanded(tasks: Iterable[Row], measured: Sequence[Row]) -> list[Demand]:
 
 
 def quantile(counts: Sequence[int], share: float) -> float:
-    """Returns what this share of the values does not exceed. The first bucket ends at 50 ms, each further one at twice as much."""
+    """Returns what this share of the values does not exceed. The first bucket ends at 50 ms, each further one at twice
+    as much.
+    """
     left, low, high = share * sum(counts), 0.0, 0.05
     for count in counts:
         if left <= count:

@@ -1,9 +1,9 @@
 """Deletes records that are older than their retention, in batches, next to the ticker's own work.
 
-Two statements (`prune_runs`, `prune_events`) decide which records to delete. A lap walks once through both tables in the order
-of their ids, and stops at the young records. Nothing is locked between two batches. Any number of laps may run at once.
-A record stays until its minute was counted twice, so a lap begins with counting. At its end, it deletes old minutes, and keys of limits that
-no task uses any more.
+Two statements (`prune_runs`, `prune_events`) decide which records to delete. A lap walks once through both tables in
+the order of their ids, and stops at the young records. Nothing is locked between two batches. Any number of laps may
+run at once. A record stays until its minute was counted twice, so a lap begins with counting. At its end, it deletes
+old minutes, and keys of limits that no task uses any more.
 """
 
 import logging
@@ -62,8 +62,8 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
     Uses the settings `keep_successes_ms` and `keep_failures_ms`. An error in pruning the runs is raised only after the
     events have been pruned.
 
-    No batch holds a lock for longer than a second. A batch that would is rolled back, and tried again with fewer rows. A
-    single row that takes longer stays, and the walk continues after it.
+    No batch holds a lock for longer than a second. A batch that would is rolled back, and tried again with fewer rows.
+    A single row that takes longer stays, and the walk continues after it.
     """
     failed: TickerError | None = None
     walks = (
@@ -91,8 +91,8 @@ def _prune_minutes(store: PostgresStore) -> Iterator[Pruned]:
 def _prune_keys(store: PostgresStore) -> Iterator[Pruned]:
     """Deletes keys of limits that no task uses any more.
 
-    Both statements read all tasks with limits: 200,000 tasks, half of them with limits, take up to a second. Only a task that
-    is about to use one of these keys waits for them.
+    Both statements read all tasks with limits: 200,000 tasks, half of them with limits, take up to a second. Only a
+    task that is about to use one of these keys waits for them.
     """
     keys = [""] * MOST
     while len(keys) == MOST:
@@ -129,7 +129,9 @@ def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, 
 
 
 def _past(store: PostgresStore, first: str, after: int) -> int:
-    """Skips the next row in this lap, because even a batch of that row alone takes too long. Returns where the lap continues."""
+    """Skips the next row in this lap, because even a batch of that row alone takes too long. Returns where the lap
+    continues.
+    """
     with store.transaction() as execute:
         id_ = execute(first, after=after)[0]["id"]
     log.warning(
@@ -151,7 +153,9 @@ def _page(store: PostgresStore, statement: str, settings: Settings, *, after: in
 
 
 def rest(overdue_ms: int) -> float:
-    """Returns how many times as long as a batch took the lap rests after it: the older its backlog, the shorter, but at least once."""
+    """Returns how many times as long as a batch took the lap rests after it: the older its backlog, the shorter, but at
+    least once.
+    """
     return max(REST * min(1.0, USUAL / max(overdue_ms, 1)), 1.0)
 
 

@@ -1,7 +1,7 @@
 """Pushes the due tasks of one tick in several threads, each with its own batches.
 
-While Redis stores the jobs of one batch, PostgreSQL finds the rows of the next, and Python packs jobs. With a single thread,
-two of the three are always idle. A third thread would find no free core.
+While Redis stores the jobs of one batch, PostgreSQL finds the rows of the next, and Python packs jobs. With a single
+thread, two of the three are always idle. A third thread would find no free core.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,9 @@ class PushThreads:
         self._threads = ThreadPoolExecutor(max(self._others, 1), "ticker-push")
 
     def __call__(self, push: Callable[[], T]) -> list[T]:
-        """Returns all answers once every call has ended. Raises the error of a failed call: this thread's, if it has one."""
+        """Returns all answers once every call has ended. Raises the error of a failed call: this thread's, if it has
+        one.
+        """
         others = [self._threads.submit(push) for _ in range(self._others)]
         try:
             answers = [push()]

@@ -1,7 +1,7 @@
 """Reports the ticker's state to systemd: started, alive or stopping, and what the last tick did. Needs no library.
 
-systemd sets two environment variables: where it listens (NOTIFY_SOCKET), and after how long it considers a silent service
-dead (WATCHDOG_USEC). If they are not set, nothing is sent.
+systemd sets two environment variables: where it listens (NOTIFY_SOCKET), and after how long it considers a silent
+service dead (WATCHDOG_USEC). If they are not set, nothing is sent.
 """
 
 import logging
@@ -73,14 +73,18 @@ class Systemd:
 
 
 def address(text: str) -> str | None:
-    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. Returns None for anything else."""
+    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. Returns None for anything
+    else.
+    """
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None
 
 
 def half_of_watchdog(environ: Mapping[str, str]) -> float | None:
-    """Returns the seconds between two pings, or None if systemd expects none: the variables may be meant for our parent."""
+    """Returns the seconds between two pings, or None if systemd expects none: the variables may be meant for our
+    parent.
+    """
     microseconds = environ.get("WATCHDOG_USEC", "")
     meant_for_us = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     if not meant_for_us or not microseconds.isascii() or not microseconds.isdigit() or len(microseconds) > 18:

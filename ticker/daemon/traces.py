@@ -1,7 +1,7 @@
 """Exports what has ended as spans, from the records: the process of a run sends nothing.
 
-Each claim moves `traced_until` of the table `installation` on, so that several tickers export each end once. What a ticker has
-claimed is lost if it dies, or if the collector does not answer: traces may have gaps, and records have none.
+Each claim moves `traced_until` of the table `installation` on, so that several tickers export each end once. What a
+ticker has claimed is lost if it dies, or if the collector does not answer: traces may have gaps, and records have none.
 """
 
 import logging
@@ -80,7 +80,9 @@ class Exporter(threading.Thread):
 
 
 class Recorder(SpanProcessor, IdGenerator):
-    """Records spans with the SDK, with ids and times of ours. Sampler, resource and limits are those of the OTEL_ variables."""
+    """Records spans with the SDK, with ids and times of ours. Sampler, resource and limits are those of the OTEL_
+    variables.
+    """
 
     def __init__(self) -> None:
         self._ended: list[ReadableSpan] = []
@@ -102,7 +104,8 @@ class Recorder(SpanProcessor, IdGenerator):
     def _record(self, place: tracing.Place, row: Row) -> None:
         """Records the run from the time it was due to its end, and its parts: before the push, in the queue, at work.
 
-        The record of a scheduled run has no time of its push, so that the time in the queue includes the time before it.
+        The record of a scheduled run has no time of its push, so that the time in the queue includes the time before
+        it.
         """
         due, pushed, start, end = (row[name] for name in ("due_at", "pushed_at", "started_at", "ended_at"))
         begin = min(filter(None, (due, start, end)))
@@ -135,7 +138,9 @@ class Recorder(SpanProcessor, IdGenerator):
 
 
 def of_run(row: Row) -> dict[str, AttributeValue]:
-    """Returns the attributes of a run. Names, owners, arguments and errors may be personal data: `ticker list TASK` prints them."""
+    """Returns the attributes of a run. Names, owners, arguments and errors may be personal data: `ticker list TASK`
+    prints them.
+    """
     known = {
         "task.id": row["task_id"], "run.id": row["id"], "function": row["function"], "kind": row["kind"], "attempt": row["attempt"],
         "outcome": row["outcome"], "drop.reason": row["reason"],

@@ -16,7 +16,9 @@ from ticker.settings import Settings
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 FROZEN: frozenset[str] = frozenset()
-"""The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions apart."""
+"""The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions
+apart.
+"""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 REFUSED = timedelta(hours=1)  # the largest accepted difference
@@ -91,7 +93,8 @@ def check_server(facts: Facts) -> None:
 
 
 def check_clock(ahead: timedelta, took: timedelta) -> str:
-    """Returns a warning if the clocks differ. `ahead` is the database's time minus this host's, read up to `took` earlier.
+    """Returns a warning if the clocks differ. `ahead` is the database's time minus this host's, read up to `took`
+    earlier.
 
     Every decision uses the database's clock, so a difference harms no task. But RQ dates its own registries by the
     host's clock, and a clock that is hours off is broken.

@@ -42,7 +42,9 @@ SETTINGS = {
 }
 """The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
 ONE_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
-"""The settings for a single plan per statement. The plan may be made while the tables are empty, and used when they are large."""
+"""The settings for a single plan per statement. The plan may be made while the tables are empty, and used when they are
+large.
+"""
 
 POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
 
@@ -146,7 +148,9 @@ class Connection(psycopg.Connection[Any]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the connection is open without unread messages. Such a message usually announces the connection's end."""
+        """Whether the connection is open without unread messages. Such a message usually announces the connection's
+        end.
+        """
         if self.closed:
             return False
         unasked = select.poll()
@@ -169,7 +173,9 @@ class Connection(psycopg.Connection[Any]):
         return super().wait(self._patiently(gen), *args, **kwargs)
 
     def _patiently(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Runs psycopg's steps. Repeats them every 0.1 s, with nothing ready, until the answer arrives or the time is up."""
+        """Runs psycopg's steps. Repeats them every 0.1 s, with nothing ready, until the answer arrives or the time is
+        up.
+        """
         give_up_at = clock.monotonic() + ANSWER_TIMEOUT
         try:
             wanted = next(steps)

@@ -1,7 +1,8 @@
 """Runs statements on an application's connections: those of psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django.
 
-A connection is recognised by what it can do, so that a scoped_session works and no library has to be imported. Parameters
-are written as %(name)s. Values come back as Python's own types, with times in UTC, whatever the connection's rows look like.
+A connection is recognised by what it can do, so that a scoped_session works and no library has to be imported.
+Parameters are written as %(name)s. Values come back as Python's own types, with times in UTC, whatever the connection's
+rows look like.
 """
 
 import inspect
@@ -62,7 +63,8 @@ class Driver(Protocol):
     def transaction(self, *, writes: bool) -> AbstractContextManager[Any]:
         """Returns a context for statements: a transaction, unless the connection is in one, or will begin one.
 
-        After it, the caller's search_path is as it was. On our own connection, statements that only read are a transaction each.
+        After it, the caller's search_path is as it was. On our own connection, statements that only read are a
+        transaction each.
         """
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
@@ -77,7 +79,8 @@ class AsyncDriver(Protocol):
 def of(db: Any, about: Iterable[object] = ()) -> Driver:
     """Returns the driver of a synchronous connection for one operation. Raises BadInput for anything else.
 
-    `about` are the operation's arguments. A Session with several databases chooses one by the mapped objects among them.
+    `about` are the operation's arguments. A Session with several databases chooses one by the mapped objects among
+    them.
     """
     if _is_asynchronous(db):
         raise BadInput(
@@ -121,7 +124,9 @@ def of_async(db: Any) -> AsyncDriver:
 
 @contextmanager
 def explained(denied: Callable[[str], TickerError] | None = None) -> Iterator[None]:
-    """Raises an error that says what to do, instead of a driver's error. `denied` makes that error if a right is missing."""
+    """Raises an error that says what to do, instead of a driver's error. `denied` makes that error if a right is
+    missing.
+    """
     try:
         yield
     except Exception as error:
@@ -132,7 +137,9 @@ def explained(denied: Callable[[str], TickerError] | None = None) -> Iterator[No
 
 
 def answer_of(error: BaseException) -> tuple[str, str]:
-    """Returns the SQLSTATE of PostgreSQL's answer, or an empty string if there was none, and the first line of its text."""
+    """Returns the SQLSTATE of PostgreSQL's answer, or an empty string if there was none, and the first line of its
+    text.
+    """
     origin: Any = error
     while inner := getattr(origin, "orig", None) or origin.__cause__:  # of SQLAlchemy; of Django and asyncpg
         origin = inner
@@ -377,7 +384,9 @@ class _AsyncPsycopg(_AsyncCaller):
 
 
 def _is_alone(connection: Any) -> bool:
-    """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit mode and outside a transaction."""
+    """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit mode and outside a
+    transaction.
+    """
     if not getattr(connection, "autocommit", True):  # asyncpg has no other mode
         return False
     own = getattr(connection, "driver_connection", connection)
@@ -437,7 +446,8 @@ def _types_of_psycopg2() -> Sequence[Any]:
 def numbered(text: str) -> tuple[str, Sequence[str]]:
     """Returns a statement with PostgreSQL's own $1, $2 ... for its parameters, and their names in that order.
 
-    psycopg does the same. If a statement has over 4,096 characters, it does so in every call: a sixth of what a start takes.
+    psycopg does the same. If a statement has over 4,096 characters, it does so in every call: a sixth of what a start
+    takes.
     """
     names = list(dict.fromkeys(filter(None, _PARAMETER.findall(text))))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}" if found[1] else "%", text), names

@@ -1,7 +1,8 @@
 """Identifies the installation of the tables, and lets another installation adopt them.
 
-The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`. The mark
-survives the promotion of a standby, but not a dump or a copy. The id of every job contains the installation's short id.
+The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`.
+The mark survives the promotion of a standby, but not a dump or a copy. The id of every job contains the installation's
+short id.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +42,9 @@ def read(execute: sql.Execute) -> Installation:
 
 
 def foreign(row: Installation, environment: str = "") -> str:
-    """Returns why these tables must not be used, or an empty string if they may be used. `environment` is TICKER_ENVIRONMENT."""
+    """Returns why these tables must not be used, or an empty string if they may be used. `environment` is
+    TICKER_ENVIRONMENT.
+    """
     if not row.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
     elif environment and environment != row.environment:
@@ -66,7 +69,8 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool, force
     Until the last step, they belong to the former installation. So an interrupted call may be repeated, and nothing
     starts on half-adopted tables.
 
-    Raises ConfigurationError if they are ours already, or, unless `force`, if a ticker or a worker may be at work on them.
+    Raises ConfigurationError if they are ours already, or, unless `force`, if a ticker or a worker may be at work on
+    them.
     """
     execute = sql.on(connection, schema)
     here, now = read(execute), clock.now()

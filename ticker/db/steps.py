@@ -1,6 +1,7 @@
 """Runs operations, which are written once for every driver, synchronous and asynchronous.
 
-An operation is a generator: it yields statements, receives their rows, and returns its answer. It knows nothing about connections.
+An operation is a generator: it yields statements, receives their rows, and returns its answer. It knows nothing about
+connections.
 """
 
 import inspect
@@ -39,7 +40,9 @@ class _Answer(Generic[T]):
 
 
 class Database(Protocol):
-    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. The `commit` of an asynchronous connection differs."""
+    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. The `commit` of an asynchronous connection
+    differs.
+    """
 
     def commit(self) -> None: ...
 
@@ -130,7 +133,9 @@ def _operation(steps: Callable[P, Steps[T]], *, writes: bool) -> Operation[P, T]
 
 
 def _present(call: Callable[..., Any], steps: Callable[..., Any], database: type) -> None:
-    """Gives a function the name and docstring of its steps, and their signature with a connection as its first parameter."""
+    """Gives a function the name and docstring of its steps, and their signature with a connection as its first
+    parameter.
+    """
     update_wrapper(call, steps)
     signature = inspect.signature(steps)
     db = inspect.Parameter("db", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=database)

@@ -59,7 +59,9 @@ class PostgresStore:
         return self._read
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Implements the port. Reads the installation again before it locks any row: `ticker db adopt` may have changed it."""
+        """Implements the port. Reads the installation again before it locks any row: `ticker db adopt` may have changed
+        it.
+        """
         self._installation = ""
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
@@ -210,7 +212,9 @@ class PostgresStore:
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
 
     def queues(self) -> list[str]:
-        """Returns the queues of all tasks; a million tasks take 0.7 s. Returns an empty list if PostgreSQL does not answer."""
+        """Returns the queues of all tasks; a million tasks take 0.7 s. Returns an empty list if PostgreSQL does not
+        answer.
+        """
         with suppress(DatabaseUnavailable):
             return [row["queue"] for row in self.execute("queues")]
         return []
@@ -218,7 +222,9 @@ class PostgresStore:
     def heartbeat(
         self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
     ) -> None:
-        """Writes the ticker's row: a sign of life, the result of its last tick, and the time since which ticks have had no gap."""
+        """Writes the ticker's row: a sign of life, the result of its last tick, and the time since which ticks have had
+        no gap.
+        """
         if beat:
             self._watched_for(now, beat)
             report = {**report, "watching_since": self._watching_since}
@@ -228,7 +234,8 @@ class PostgresStore:
     def sample(
         self, ticker_id: str, now: datetime, waiting: Mapping[str, int], crews: Sequence[tuple[tuple[str, ...], int, int]]
     ) -> None:  # fmt: skip
-        """Stores how many jobs wait in these queues, and the crews: queues, the workers that listen to them, and how many are busy.
+        """Stores how many jobs wait in these queues, and the crews: queues, the workers that listen to them, and how
+        many are busy.
 
         More than 1,000 crews are not stored: a part of them would make attended queues look unattended.
         """
@@ -267,7 +274,9 @@ class PostgresStore:
 
 
 def patience(beat: int) -> float:
-    """Returns how many seconds workers get to record ends after an outage of tickers or tables: two ticks, or at least 10 s."""
+    """Returns how many seconds workers get to record ends after an outage of tickers or tables: two ticks, or at least
+    10 s.
+    """
     return max(2 * beat / 1000, LEAST_PATIENCE)
 
 

@@ -1,8 +1,8 @@
 """Describes the tables, for applications that join their own with `tasks` and `runs` (docs/concepts/owners.md).
 
-This module defines the columns, types and indexes. The rules are only in `ticker/migrations/versions/*.sql`, which creates
-the tables: domains (named in `info`), CHECKs, triggers and the conditions of indexes, each with its purpose. A test
-compares this module with the SQL, using Alembic.
+This module defines the columns, types and indexes. The rules are only in `ticker/migrations/versions/*.sql`, which
+creates the tables: domains (named in `info`), CHECKs, triggers and the conditions of indexes, each with its purpose. A
+test compares this module with the SQL, using Alembic.
 """
 
 from sqlalchemy import (

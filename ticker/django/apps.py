@@ -22,7 +22,9 @@ class TickerConfig(AppConfig):
     label = "ticker"
 
     def ready(self) -> None:
-        """Copies Django's TICKER_... settings into environment variables that are not set yet. TICKER_REDIS_URL becomes REDIS_URL."""
+        """Copies Django's TICKER_... settings into environment variables that are not set yet. TICKER_REDIS_URL becomes
+        REDIS_URL.
+        """
         for name in filter(lambda name: name.startswith("TICKER_"), dir(settings)):
             variable = "REDIS_URL" if name == "TICKER_REDIS_URL" else name
             if (value := getattr(settings, name)) is not None:
@@ -31,7 +33,9 @@ class TickerConfig(AppConfig):
 
 
 def database_url() -> str:
-    """Returns the URL of the database that TICKER_DATABASE names, or else of `default`. In tests, it is the test database."""
+    """Returns the URL of the database that TICKER_DATABASE names, or else of `default`. In tests, it is the test
+    database.
+    """
     connection = connections[getattr(settings, "TICKER_DATABASE", "default")]
     if connection.vendor != "postgresql":
         return os.environ.get("DATABASE_URL", "")

@@ -30,7 +30,8 @@ class Tables(RunPython):
 class FollowOwner(RunPython):
     """Makes tasks follow the rows of a model: `FollowOwner("myapp.MailChannel", active_when="enabled")`.
 
-    `options` are those of `owners.triggers`. `instead_of` is the operation that this one replaces. Backwards restores it.
+    `options` are those of `owners.triggers`. `instead_of` is the operation that this one replaces. Backwards restores
+    it.
     """
 
     reduces_to_sql = True

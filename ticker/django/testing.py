@@ -14,8 +14,8 @@ from ticker.testing.isolation import redis
 class TickerTestCase(TransactionTestCase):
     """A TransactionTestCase whose tests have `self.kit`, a `ticker.testing.Kit` on the test database.
 
-    Django's `TestCase` keeps its rows in a transaction, so the ticker's own connections cannot see them. `redis_url` names an
-    empty Redis database. By default, each class starts an embedded server.
+    Django's `TestCase` keeps its rows in a transaction, so the ticker's own connections cannot see them. `redis_url`
+    names an empty Redis database. By default, each class starts an embedded server.
     """
 
     kit: Kit

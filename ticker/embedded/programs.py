@@ -30,7 +30,9 @@ def account_of_server() -> Account:
 
 
 def new_folder(account: Account) -> Path:
-    """Returns a new folder for one server, which is ours until `hand_over`. Its path is short and plain, for a socket and a URL."""
+    """Returns a new folder for one server, which is ours until `hand_over`. Its path is short and plain, for a socket
+    and a URL.
+    """
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
         if usable and (account is None or _is_open_to_all(Path(parent))):
@@ -55,7 +57,9 @@ def _is_open_to_all(path: Path) -> bool:
 
 
 def reachable(programs: Path, folder: Path, account: Account) -> Path:
-    """Returns `programs`, or a copy (0.1 s) if the account cannot access them, as in a venv below /root or with umask 077."""
+    """Returns `programs`, or a copy (0.1 s) if the account cannot access them, as in a venv below /root or with umask
+    077.
+    """
     program = programs / "postgres"
     if account is None or not program.exists() or _is_open_to_all(program):
         return programs

@@ -1,7 +1,7 @@
 """Decides what the end of a run leads to: a retry, a longer interval, a pause, or a notice. Each pass does this.
 
-An end that leads to nothing, such as a success of a healthy task, is not handled here. A pass judges the present state of a
-task, not each change. A task that failed and succeeded between two passes is healthy, and no notice is sent.
+An end that leads to nothing, such as a success of a healthy task, is not handled here. A pass judges the present state
+of a task, not each change. A task that failed and succeeded between two passes is healthy, and no notice is sent.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,9 @@ class Verdict:
 
 
 def follow_up(store: Store, now: datetime, limit: int) -> Followed:
-    """Handles all open ends, and those of runs whose pieces are done. Then checks for missing successes and unknown functions."""
+    """Handles all open ends, and those of runs whose pieces are done. Then checks for missing successes and unknown
+    functions.
+    """
     total = follow_ends(store, now, limit)
     while sum_up(store, now, limit):  # these are ends, too
         total += follow_ends(store, now, limit)
@@ -105,7 +107,8 @@ def judge(run: Ended, now: datetime) -> Verdict:
 
 
 def may_be_retried(run: Ended) -> bool:
-    """Returns whether a run may be attempted again: a started run of an occurrence or a piece that nobody asked to stop.
+    """Returns whether a run may be attempted again: a started run of an occurrence or a piece that nobody asked to
+    stop.
 
     A run that made pieces is done. The pieces have their own attempts.
     """
@@ -121,7 +124,9 @@ def backoff(run: Ended) -> Backoff:
 
 
 def last_end(run: Ended) -> datetime | None:
-    """Returns when the box of a further attempt must be over, by the same rule as the start statement; None for no limit."""
+    """Returns when the box of a further attempt must be over, by the same rule as the start statement; None for no
+    limit.
+    """
     if run.schedule is Kind.INTERVAL and run.occurrence is not None:
         return run.last_run and retries.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
     return run.next_run and run.next_run - timing.span(run.tolerance_ms + run.grace_ms)
@@ -148,7 +153,9 @@ def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health
 
 
 def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list[Note]]:
-    """Returns the new state of one task, and notes. `verdicts` has the verdicts on that task's runs, in the order of the runs."""
+    """Returns the new state of one task, and notes. `verdicts` has the verdicts on that task's runs, in the order of
+    the runs.
+    """
     last = verdicts[-1]
     run = last.run
     failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
@@ -160,14 +167,18 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def is_failure(run: Ended) -> bool:
-    """Returns whether the run failed. Earlier attempts decide if it was interrupted, held off, dropped or lost with its host."""
+    """Returns whether the run failed. Earlier attempts decide if it was interrupted, held off, dropped or lost with its
+    host.
+    """
     if run.with_host or run.outcome in (Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED):
         return run.failed_before
     return run.outcome not in GOOD
 
 
 def counts_here(verdict: Verdict) -> bool:
-    """Returns whether this is a final failure of a task with retries. When the run ended, that was unknown, so it counts here."""
+    """Returns whether this is a final failure of a task with retries. When the run ended, that was unknown, so it
+    counts here.
+    """
     run = verdict.run
     unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted when it was given up
     counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
@@ -209,7 +220,9 @@ def why_failed(run: Ended) -> str:
 
 
 def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
-    """Returns the task with its interval doubled for each failure, up to the limit. The interval counts from the last start."""
+    """Returns the task with its interval doubled for each failure, up to the limit. The interval counts from the last
+    start.
+    """
     assert run.stretch_ms is not None
     every = min(interval(run) << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
     due = run.last_run and run.next_run and max(run.next_run, timing.later(run.last_run, every))
@@ -226,7 +239,8 @@ def interval(of: Ended | Alarm) -> int:
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
-    """Returns the task's state with a pause, after which a single run decides. The pause doubles each time that run fails.
+    """Returns the task's state with a pause, after which a single run decides. The pause doubles each time that run
+    fails.
 
     A trigger records the event.
     """
@@ -277,14 +291,18 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 
 
 def too_late_at(task: Alarm) -> datetime:
-    """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run time."""
+    """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run
+    time.
+    """
     if task.kind is Kind.INTERVAL:
         return too_late_in_hours(task) or timing.later(task.since, task.dead_man * interval(task) + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
 
 
 def too_late_in_hours(task: Alarm) -> datetime | None:
-    """Returns the same for a task with hours, which has no due times outside them. None for any other task, and for a bad row."""
+    """Returns the same for a task with hours, which has no due times outside them. None for any other task, and for a
+    bad row.
+    """
     if not task.during:
         return None
     try:
@@ -297,7 +315,9 @@ def too_late_in_hours(task: Alarm) -> datetime | None:
 
 
 def nth_time(task: Alarm) -> datetime:
-    """Returns the `dead_man`-th time after `since`, or the last time. Beyond the fifth, it is estimated from the first five."""
+    """Returns the `dead_man`-th time after `since`, or the last time. Beyond the fifth, it is estimated from the first
+    five.
+    """
     computed = min(task.dead_man, TIMES_AT_MOST)
     try:
         times = kinds.times(kinds.of(task), task.since, computed)

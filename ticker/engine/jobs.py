@@ -99,8 +99,8 @@ class BatchJob(NamedTuple, Generic[Carried]):
 def packed(installation: str, tasks: Iterable[Carried]) -> list[BatchJob[Carried]]:
     """Returns one job for each task, or for up to `batch` tasks of a function that takes batches.
 
-    Suspects and guilty tasks have jobs of their own. Where they take turns, tasks beyond the first job are left out. The jobs are in
-    the order of their first tasks.
+    Suspects and guilty tasks have jobs of their own. Where they take turns, tasks beyond the first job are left out.
+    The jobs are in the order of their first tasks.
     """
     carriers: list[list[Carried]] = []
     open_: dict[tuple[str, str, str, int], list[Carried]] = {}
@@ -120,7 +120,9 @@ def packed(installation: str, tasks: Iterable[Carried]) -> list[BatchJob[Carried
 
 
 def job_of(installation: str, tasks: Sequence[Carried]) -> JobSpec:
-    """Returns one job for these tasks. Its id depends on them, so that a repeated push of the same tasks names the same job."""
+    """Returns one job for these tasks. Its id depends on them, so that a repeated push of the same tasks names the same
+    job.
+    """
     first, *others = tasks
     if first.batch <= 1 or (not others and first.concurrency == 1):  # a group takes in only batches, even of one task
         if isinstance(first, PlannedRun):

@@ -16,8 +16,9 @@ LOOK_IN_VAIN = timedelta(seconds=5)
 class LimitedTask(NamedTuple):
     """A due task with one or two keys, and how many runs of each key may still be pushed; None is any number.
 
-    With `is_planned`, this is a planned run of such a task, and `id` is that of the run. `free_at` is when the keys may have room
-    again, if they have none and the time is known. With `has_job`, an earlier job of the task waits, and its room is counted.
+    With `is_planned`, this is a planned run of such a task, and `id` is that of the run. `free_at` is when the keys may
+    have room again, if they have none and the time is known. With `has_job`, an earlier job of the task waits, and its
+    room is counted.
     """
 
     id: int
@@ -46,8 +47,8 @@ class Choice(NamedTuple):
 def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetime, more: bool = False) -> Choice:
     """Chooses tasks in turn, as long as all of their keys have room, and so has their queue if its depth is limited.
 
-    A task whose job waits has its room already, but it does not overtake a task that waits for room. `more` means that there
-    are other tasks, which may have the same keys.
+    A task whose job waits has its room already, but it does not overtake a task that waits for room. `more` means that
+    there are other tasks, which may have the same keys.
     """
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
     left, chosen, refused, awaited = dict(depths), list[LimitedTask](), list[LimitedTask](), set[str]()
@@ -74,8 +75,8 @@ def soonest(instants: Iterable[datetime | None]) -> datetime | None:
 def in_turn(tasks: Sequence[LimitedTask]) -> list[LimitedTask]:
     """Returns the first task of each owner, oldest first, then the second of each, and so on.
 
-    Turns are counted for each key. Within an owner, the priority decides, then the age. A task without an owner counts as its
-    own owner.
+    Turns are counted for each key. Within an owner, the priority decides, then the age. A task without an owner counts
+    as its own owner.
     """
     turns: dict[tuple[str, object], int] = defaultdict(int)
     ordered = []

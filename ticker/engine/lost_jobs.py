@@ -22,9 +22,9 @@ class JobVerdict(Enum):
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
     """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to the row.
-    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued before the
-    tasks that are due now, only to be dropped.
+    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to
+    the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
+    be queued before the tasks that are due now, only to be dropped.
     """
     newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_paused else JobVerdict.AGAIN
     if state is JobState.TAKEN:

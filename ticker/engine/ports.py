@@ -83,7 +83,9 @@ class Batch(Protocol):
     """Rows locked by one short transaction. It commits when the block ends without an error."""
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
-        """Returns up to `limit` due tasks without limits, oldest first. Skips queues in `without`, and rows that are locked."""
+        """Returns up to `limit` due tasks without limits, oldest first. Skips queues in `without`, and rows that are
+        locked.
+        """
 
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         """Returns due tasks of one queue: the oldest of each owner, then the second of each, and so on."""
@@ -95,10 +97,14 @@ class Batch(Protocol):
         """Takes (task, next_run, batch job id). Notes the occurrence as waiting, and clears earlier push errors."""
 
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
-        """Takes (task id, occurrence, batch job id), each of a different task. Notes which new job carries the occurrence."""
+        """Takes (task id, occurrence, batch job id), each of a different task. Notes which new job carries the
+        occurrence.
+        """
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
-        """Locks and returns the next tasks of cron and calendar, and tasks with hours, that were pushed before and wait for later."""
+        """Locks and returns the next tasks of cron and calendar, and tasks with hours, that were pushed before and wait
+        for later.
+        """
 
     def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         """Sets when these tasks are due, without a push. Clears earlier push errors."""
@@ -144,13 +150,15 @@ class Batch(Protocol):
     ) -> Sequence[PlannedRun]:
         """Returns due planned runs of tasks without limits, of one queue, or of all queues except `without`.
 
-        Retries and manual runs come first, oldest first. Pieces follow in turns: the first of each run, then the second of each,
-        and so on. Pieces of a run that is still making more are left out. Planned runs of deleted tasks are dropped
-        (`gone`). Pieces of a run that ended while it made them are deleted.
+        Retries and manual runs come first, oldest first. Pieces follow in turns: the first of each run, then the second
+        of each, and so on. Pieces of a run that is still making more are left out. Planned runs of deleted tasks are
+        dropped (`gone`). Pieces of a run that ended while it made them are deleted.
         """
 
     def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
-        """Returns those of these planned runs that are still planned and not paused, oldest first. Skips rows that are locked."""
+        """Returns those of these planned runs that are still planned and not paused, oldest first. Skips rows that are
+        locked.
+        """
 
     def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
         """Notes that these planned runs were pushed, each with the id of its job."""
@@ -158,7 +166,9 @@ class Batch(Protocol):
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
-        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
+        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues
+        after them.
+        """
 
     def claim_unknown(self, now: datetime, limit: int) -> Sequence[DueTask]:
         """Returns tasks whose occurrences have waited for over ten minutes for a worker that knows their function."""
@@ -167,7 +177,9 @@ class Batch(Protocol):
         """Counts occurrences of these tasks whose jobs never started: one event for each function and minute."""
 
     def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
-        """Takes (task id, occurrence, why), each of a different task. Makes the occurrences next runs again that wait for no job."""
+        """Takes (task id, occurrence, why), each of a different task. Makes the occurrences next runs again that wait
+        for no job.
+        """
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start. Records each one that has no record yet."""
@@ -195,7 +207,9 @@ class Store(Protocol):
         """Returns the time of the database's clock, the only one by which decisions are made."""
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Returns the time of a pass that would find nothing to do, else None. If `now` is None, the store's clock is used."""
+        """Returns the time of a pass that would find nothing to do, else None. If `now` is None, the store's clock is
+        used.
+        """
 
     def batch(self) -> AbstractContextManager[Batch]: ...
 
@@ -217,27 +231,32 @@ class Store(Protocol):
     ) -> tuple[datetime, int] | None:
         """Examines the next `limit` due tasks, by next_run and id, after the task `after`. Skips rows that are locked.
 
-        Those for which a pause of many tasks is in force wait for it. So do those that were due before the end of such a pause
-        and have not been let go since. Returns the last task that was examined, or None if no more follow.
+        Those for which a pause of many tasks is in force wait for it. So do those that were due before the end of such
+        a pause and have not been let go since. Returns the last task that was examined, or None if no more follow.
         """
 
     def probe(self, now: datetime, period: int) -> None:
-        """Lets one due task of each function and queue go for which tasks wait for a worker that knows it, once in a period."""
+        """Lets one due task of each function and queue go for which tasks wait for a worker that knows it, once in a
+        period.
+        """
 
     def grant_budget(
         self, now: datetime, look_ahead: int, period: int, tick: int, full: Collection[str] = ()
     ) -> int | None:
-        """Returns how many of the tasks that wait for pauses that are over this tick may let go, or None if another tick may.
+        """Returns how many of the tasks that wait for pauses that are over this tick may let go, or None if another
+        tick may.
 
-        The budget is 1.2 times the number of runs that the schedules of all tasks of these pauses require in a `tick`, and at
-        least 1,000, less their tasks that are due in queues that are not `full`. A tenth of it remains in any case. Within
-        `period`, it is granted once. Both are in milliseconds.
+        The budget is 1.2 times the number of runs that the schedules of all tasks of these pauses require in a `tick`,
+        and at least 1,000, less their tasks that are due in queues that are not `full`. A tenth of it remains in any
+        case. Within `period`, it is granted once. Both are in milliseconds.
         """
 
     def let_go(self, now: datetime, limit: int) -> tuple[int, int]:
-        """Makes up to `limit` tasks wait no longer for pauses that are over, those that have been due for longest first.
+        """Makes up to `limit` tasks wait no longer for pauses that are over, those that have been due for longest
+        first.
 
-        Returns how many it found, and how many are due now. The others are paused, disabled, or covered by another pause.
+        Returns how many it found, and how many are due now. The others are paused, disabled, or covered by another
+        pause.
         """
 
     def close_pauses(self, now: datetime) -> None:
@@ -250,21 +269,25 @@ class Store(Protocol):
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
         full: Collection[str] = (), after: tuple[datetime, int] | None = None, delays: Mapping[str, float] | None = None,
     ) -> tuple[Sequence[LimitedTask], bool]:  # fmt: skip
-        """Returns due tasks with limits, oldest first, and planned runs of tasks with limits, and whether there are more.
+        """Returns due tasks with limits, oldest first, and planned runs of tasks with limits, and whether there are
+        more.
 
-        Up to `limit` tasks are returned, none of them of the queues `without` or with a key in `full`. They come after the task
-        `after`, which is a next_run and an id. What will probably be free within `ahead` milliseconds counts as room. So does what
-        may start within the delay of a queue, in seconds, but only at the pace of the limit.
+        Up to `limit` tasks are returned, none of them of the queues `without` or with a key in `full`. They come after
+        the task `after`, which is a next_run and an id. What will probably be free within `ahead` milliseconds counts
+        as room. So does what may start within the delay of a queue, in seconds, but only at the pace of the limit.
         """
 
     def watched(self, now: datetime, period: int) -> timedelta:
-        """Returns for how long ticks, which are `period` milliseconds apart, have had no gap, as `end_overdue` of this pass saw it.
+        """Returns for how long ticks, which are `period` milliseconds apart, have had no gap, as `end_overdue` of this
+        pass saw it.
 
         A single tick (0) cannot know: the answer is timedelta.max.
         """
 
     def stop_runs(self, now: datetime, limit: int) -> Sequence[RunAtWork]:
-        """Carries out requests to stop runs: drops those that have not started. Returns those that workers have to stop."""
+        """Carries out requests to stop runs: drops those that have not started. Returns those that workers have to
+        stop.
+        """
 
     def remove_done(self, limit: int) -> int:
         """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""
@@ -272,7 +295,7 @@ class Store(Protocol):
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """Records as lost all runs that are past B + g and have no end, and frees their tasks. Returns how many.
 
-        If `now` is None, the store's clock is used. `period` is the milliseconds between two ticks. If it is given, nothing is
-        done until ticks have run without a gap for two periods, and for at least 10 s. So after an outage, workers first get
-        time to write the ends that they kept.
+        If `now` is None, the store's clock is used. `period` is the milliseconds between two ticks. If it is given,
+        nothing is done until ticks have run without a gap for two periods, and for at least 10 s. So after an outage,
+        workers first get time to write the ends that they kept.
         """

@@ -1,7 +1,7 @@
 """Decides how long to wait before a failed occurrence is attempted again, and whether there is time. Durations in ms.
 
-All functions are pure. Like any attempt, a retry must end before the next start is possible. So its box shrinks to the time left,
-`last_run + I - T - g - now`. If less than a second is left, there is no retry.
+All functions are pure. Like any attempt, a retry must end before the next start is possible. So its box shrinks to the
+time left, `last_run + I - T - g - now`. If less than a second is left, there is no retry.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,8 @@ class Backoff:
         return words(self.least) if self.least == self.most else f"{words(self.least)}{DOTS}{words(self.most)}"
 
     def after(self, attempt: int, seed: int) -> int:
-        """Returns how long to wait after this attempt (1, 2, ...): half of the doubled value, and a share of the other half.
+        """Returns how long to wait after this attempt (1, 2, ...): half of the doubled value, and a share of the other
+        half.
 
         The share depends on the seed and the attempt, so that tasks that fail together are not all retried together.
         """

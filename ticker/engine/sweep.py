@@ -1,7 +1,7 @@
 """Repairs waiting occurrences after the push: expires old ones, and pushes lost jobs again.
 
-A sweep is bounded. While jobs are missing, it goes through all batches. Otherwise, it goes through a few per pass. The rows
-stay locked while the queue is asked about their jobs, so that no job can start in between.
+A sweep is bounded. While jobs are missing, it goes through all batches. Otherwise, it goes through a few per pass. The
+rows stay locked while the queue is asked about their jobs, so that no job can start in between.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class Swept(Counts):
-    """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push errors.
+    """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push
+    errors.
 
     `returned` occurrences of paused tasks are next runs again, because their jobs are gone.
     """
@@ -54,7 +55,9 @@ def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[]
 
 
 def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) -> Swept:
-    """Repeats `step`, which returns what it did and whether more rows follow. The next pass continues after the last step."""
+    """Repeats `step`, which returns what it did and whether more rows follow. The next pass continues after the last
+    step.
+    """
     total, in_vain = Swept(), 0
     while True:
         swept, more = step()
@@ -67,8 +70,8 @@ def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) 
 def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """Expires old occurrences of one batch of tasks, and pushes again those whose jobs the queue no longer holds.
 
-    Tasks share a job again only if they run in groups: there, the cause of a death is observed, or its tasks run alone next
-    time. Otherwise, each gets its own job, because one task may have killed each process that ran the batch.
+    Tasks share a job again only if they run in groups: there, the cause of a death is observed, or its tasks run alone
+    next time. Otherwise, each gets its own job, because one task may have killed each process that ran the batch.
     """
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
@@ -102,7 +105,9 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Pushes lost jobs of planned runs again, and for ten minutes also jobs that died before their start. Then those runs are lost."""
+    """Pushes lost jobs of planned runs again, and for ten minutes also jobs that died before their start. Then those
+    runs are lost.
+    """
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
         states = queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])

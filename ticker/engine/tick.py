@@ -3,16 +3,15 @@
 A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns a report. For each batch of due
 rows, it takes these steps in order:
 
-1. Lock the rows so that no other ticker works on them.
-2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
-   names a job that the queue still holds, and is refused.
-3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
-   are recorded as dropped instead: missed ones, if the task wants no late run. Others are only counted, because enough jobs of
-   the task wait, or another one would overlap. A task outside its hours is put off until they begin again, without a record.
-4. Commit.
+1. Lock the rows so that no other ticker works on them. 2. Push one job for each, in one call. The job's id is a
+function of (task, occurrence). So a push repeated after a crash names a job that the queue still holds, and is refused.
+3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some
+occurrences are recorded as dropped instead: missed ones, if the task wants no late run. Others are only counted,
+because enough jobs of the task wait, or another one would overlap. A task outside its hours is put off until they begin
+again, without a record. 4. Commit.
 
-The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would lose
-the job.
+The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would
+lose the job.
 """
 
 import math
@@ -38,9 +37,9 @@ from ticker.schedules.hours import in_hours
 class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
-    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks were
-    outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused. `unpushed` occurrences got no
-    job, because enough jobs of their tasks wait.
+    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks
+    were outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused.
+    `unpushed` occurrences got no job, because enough jobs of their tasks wait.
     """
 
     due: int = 0
@@ -55,7 +54,8 @@ class Pushed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are full.
+    """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are
+    full.
 
     `look_at` is when to look again for tasks whose keys have no room now. It is None if there are none.
     """
@@ -110,7 +110,9 @@ class TickOptions:
     ahead: int = 0
     """Milliseconds ahead, if the loop looks again at keys without room: what will probably be free by then counts."""
     delays: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which the first job of each queue has waited. Keys get the room that they will have when a job starts."""
+    """Seconds for which the first job of each queue has waited. Keys get the room that they will have when a job
+    starts.
+    """
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
     """Calls a `Push` in one or several threads. Returns what each of them pushed."""
 
@@ -136,7 +138,8 @@ class Pass:
 
 
 def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickOptions = SINGLE_PASS) -> Report:
-    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and fills the queues that have a limit.
+    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and fills the queues that have a
+    limit.
 
     Raises DatabaseUnavailable or QueueUnavailable. Whatever was not committed is due again in the next pass.
     """
@@ -172,12 +175,16 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
 
 
 def halves(left: Mapping[str, int]) -> dict[str, int]:
-    """Returns half of the room of each queue, so that tasks with limits do not take all of it. Odd ones are rounded by chance."""
+    """Returns half of the room of each queue, so that tasks with limits do not take all of it. Odd ones are rounded by
+    chance.
+    """
     return {name: (room + random.randint(0, 1)) // 2 for name, room in left.items()}
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> None:
-    """Makes cron and calendar tasks, and those with hours, wait for their first time after `now`: the clock was set back."""
+    """Makes cron and calendar tasks, and those with hours, wait for their first time after `now`: the clock was set
+    back.
+    """
     while True:
         with store.batch() as rows:
             ahead = rows.claim_ahead(now, batch)
@@ -212,7 +219,9 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
 
 
 def taking_turns(claimed: Sequence[DueTask]) -> list[DueTask]:
-    """Returns the tasks of one claim in the turns of their owners at each queue, so that no owner's tasks delay all others."""
+    """Returns the tasks of one claim in the turns of their owners at each queue, so that no owner's tasks delay all
+    others.
+    """
     tasks = {task.id: task for task in claimed}
     places = [
         LimitedTask(task.id, task.occurrence, task.queue, (task.queue,), owner=task.owner, priority=task.priority)
@@ -251,7 +260,9 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
 
 
 def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Pushed]:
-    """Pushes planned runs and tasks batch by batch. Threads share the batches of tasks, unless a push reduces the room of a queue."""
+    """Pushes planned runs and tasks batch by batch. Threads share the batches of tasks, unless a push reduces the room
+    of a queue.
+    """
     now, options = work.now, work.options
     batches = batched([one.id for one in chosen if not one.is_planned], options.batch)
     late = max(options.late, work.store.watched(now, options.period)) if chosen else options.late
@@ -308,7 +319,8 @@ def fill(work: Pass, name: str) -> list[Pushed]:
 def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: timedelta | None = None) -> Pushed:
     """Pushes one batch of due tasks: lock, push, advance, commit.
 
-    What is later than `late` may have been missed. Tasks that waited for their keys while ticks went on have missed nothing.
+    What is later than `late` may have been missed. Tasks that waited for their keys while ticks went on have missed
+    nothing.
     """
     now, late = work.now, work.options.late if late is None else late
     with work.store.batch() as rows:
@@ -339,7 +351,9 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
 
 
 def drop_unknown(work: Pass) -> None:
-    """Drops occurrences that have waited for ten minutes for a worker that knows their function. A single time has failed."""
+    """Drops occurrences that have waited for ten minutes for a worker that knows their function. A single time has
+    failed.
+    """
     for _ in range(pauses.STEPS_IN_VAIN):
         with work.store.batch() as rows:
             tasks = rows.claim_unknown(work.now, work.options.batch)
@@ -369,7 +383,9 @@ def was_missed(task: DueTask, now: datetime, late: timedelta) -> bool:
 
 
 def has_enough_jobs(task: DueTask, most: int) -> bool:
-    """Returns whether the task gets no further job: enough of them wait, or it skips overlaps. A single time always gets its job."""
+    """Returns whether the task gets no further job: enough of them wait, or it skips overlaps. A single time always
+    gets its job.
+    """
     return (task.busy or task.waiting >= most) and task.kind is not Kind.ONCE
 
 
@@ -419,8 +435,8 @@ def in_turns(
 ) -> list[Pushed]:
     """Runs a batch of each step in turn, so that a run with many pieces does not delay due tasks, or vice versa.
 
-    Returns when each step has returned less than a full batch, when no room is `left`, or when a stop is requested. If room
-    is short, the unfinished steps share it.
+    Returns when each step has returned less than a full batch, when no room is `left`, or when a stop is requested. If
+    room is short, the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

@@ -99,8 +99,9 @@ def has_expired(occurrence: datetime, newest: datetime, now: datetime, every: in
 
 
 LOOK_AHEAD = 1 * SECOND
-"""Milliseconds. `ticker run` counts interval tasks as due so much earlier. Otherwise, milliseconds of jitter would make a
-60 s task wait for the following tick (77 s on average)."""
+"""Milliseconds. `ticker run` counts interval tasks as due so much earlier. Otherwise, milliseconds of jitter would make
+a 60 s task wait for the following tick (77 s on average).
+"""
 
 
 def horizon(look_ahead: int, tolerance: int) -> int:
@@ -117,15 +118,17 @@ def job_timeout(box: int, grace_ms: int) -> int:
 def batch_timeout(limits: Sequence[int], concurrency: int = 1) -> int:
     """Returns RQ's timeout for a job that runs several tasks. `limits` holds B + g of each, in milliseconds.
 
-    If the tasks run one after another, the timeout covers the sum. If up to `concurrency` of them run at the same time, it
-    covers rounds of that many tasks, each round as long as the longest limit.
+    If the tasks run one after another, the timeout covers the sum. If up to `concurrency` of them run at the same time,
+    it covers rounds of that many tasks, each round as long as the longest limit.
     """
     total = sum(limits) if concurrency == 1 else math.ceil(len(limits) / concurrency) * max(limits)
     return math.ceil(total / SECOND) + RQ_MARGIN
 
 
 def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:
-    """Returns the box, shortened if RQ's timeout of this job leaves less. The timeout was set at the push; the row may be newer."""
+    """Returns the box, shortened if RQ's timeout of this job leaves less. The timeout was set at the push; the row may
+    be newer.
+    """
     if rq_timeout is None or rq_timeout < 0:
         return box
     return max(min(box, (rq_timeout - RQ_MARGIN) * SECOND - grace_ms), 0)
@@ -133,7 +136,9 @@ def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:
 
 @lru_cache(maxsize=10_000)
 def job_ttl(every: int) -> int:
-    """Returns the seconds after which Redis may forget a waiting job. This only bounds memory; the expiry is much shorter."""
+    """Returns the seconds after which Redis may forget a waiting job. This only bounds memory; the expiry is much
+    shorter.
+    """
     return math.ceil(2 * expiry(every) / SECOND) + 3600
 
 

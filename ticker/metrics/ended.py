@@ -23,8 +23,8 @@ OTHER = "(other)"
 class Ended:
     """Counts that begin at 0 at the first look.
 
-    A row becomes visible at its commit, a little after the time that it contains (`journal.Tail`). So a look leaves runs
-    that ended within the last half minute to the next one. No run is counted twice, and no ids are stored.
+    A row becomes visible at its commit, a little after the time that it contains (`journal.Tail`). So a look leaves
+    runs that ended within the last half minute to the next one. No run is counted twice, and no ids are stored.
     """
 
     def __init__(self) -> None:

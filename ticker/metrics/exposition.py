@@ -54,7 +54,8 @@ def text(figures: Figures, accept: str = "") -> tuple[bytes, str]:
 
 @contextmanager
 def serving(settings: Settings, host: str | None, port: int) -> Iterator[Ticks]:
-    """Serves all metrics within the block. Yields the observer that must be notified of ticks. Port 0 picks a free port.
+    """Serves all metrics within the block. Yields the observer that must be notified of ticks. Port 0 picks a free
+    port.
 
     Raises ConfigurationError if the port cannot be opened.
     """

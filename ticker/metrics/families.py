@@ -1,6 +1,7 @@
 """Lists every metric, with its name, its labels and its help text. Times are in seconds.
 
-Labels are functions, queues, declared limits, outcomes and reasons, which are few. Owners, tasks and hosts are never labels.
+Labels are functions, queues, declared limits, outcomes and reasons, which are few. Owners, tasks and hosts are never
+labels.
 """
 
 from bisect import bisect_left

@@ -82,7 +82,8 @@ class Delays:
     def set_clock(self, began: datetime, seconds: float) -> None:
         """Notes how far the database's clock is ahead of this host's, as seen by a tick that has just ended.
 
-        A tick reads the clock a little after it begins, and some ticks much later. So the smallest of the last ten values is used.
+        A tick reads the clock a little after it begins, and some ticks much later. So the smallest of the last ten
+        values is used.
         """
         self._ahead.append(began - clock.python_utc() + timedelta(seconds=seconds))
 

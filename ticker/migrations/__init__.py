@@ -184,7 +184,9 @@ def _only(schema: str) -> Any:
 def _has_another_type(
     _context: Any, _column: Any, column: sa.Column[Any], inspected: TypeEngine[Any], declared: TypeEngine[Any]
 ) -> bool | None:
-    """Compares a domain by its name and its base type, which is the column's type in `tables`. None lets Alembic decide."""
+    """Compares a domain by its name and its base type, which is the column's type in `tables`. None lets Alembic
+    decide.
+    """
     domain = column.info.get("domain")
     if not isinstance(inspected, DOMAIN):
         return True if domain else None

@@ -23,12 +23,16 @@ __all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice
 
 
 def channels(settings: Settings) -> list[Channel]:
-    """Returns the channels that TICKER_NOTIFY names. Raises ConfigurationError if one lacks a setting or does not exist."""
+    """Returns the channels that TICKER_NOTIFY names. Raises ConfigurationError if one lacks a setting or does not
+    exist.
+    """
     return [_channel(name, settings) for name in settings.notify]
 
 
 def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
-    """Starts a thread per channel or, without channels, one that only clears events. They end soon after `stopping` is set."""
+    """Starts a thread per channel or, without channels, one that only clears events. They end soon after `stopping` is
+    set.
+    """
     chosen: list[Channel | None] = [*channels(settings)]
     notifiers = [
         Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)

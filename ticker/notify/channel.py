@@ -1,7 +1,7 @@
 """Defines the interface of channels, which deliver a notice or report why they could not.
 
-A channel of your own is an entry point of a package: see `plugin`. A built-in channel is a class in this package, listed
-in its `__init__`.
+A channel of your own is an entry point of a package: see `plugin`. A built-in channel is a class in this package,
+listed in its `__init__`.
 """
 
 from typing import Protocol

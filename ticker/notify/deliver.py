@@ -53,7 +53,9 @@ class Notifier(threading.Thread):
         return WITHOUT_DATABASE
 
     def round(self, now: datetime | None = None) -> float:
-        """Turns new events into notices, gives up old ones, and delivers those due. Returns the seconds until the next round."""
+        """Turns new events into notices, gives up old ones, and delivers those due. Returns the seconds until the next
+        round.
+        """
         self._remove_delivered()
         while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
             pass

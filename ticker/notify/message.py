@@ -56,7 +56,9 @@ class Notice:
 
 
 def text(notice: Notice) -> str:
-    """Returns one printable line, such as `mail.fetch of channels:7 failed 3 times in a row since 09:00 UTC: TimeoutError`."""
+    """Returns one printable line, such as `mail.fetch of channels:7 failed 3 times in a row since 09:00 UTC:
+    TimeoutError`.
+    """
     return printable(_sentence(notice))
 
 

@@ -1,7 +1,7 @@
 """Keeps the outbox in the database: events become notices, and a notice waits in its row until it is delivered.
 
-No lock or transaction is held during a delivery. Instead, claiming a notice postpones it by `LEASE`; if the ticker dies,
-the notice is claimed again after that.
+No lock or transaction is held during a delivery. Instead, claiming a notice postpones it by `LEASE`; if the ticker
+dies, the notice is claimed again after that.
 """
 
 import socket

@@ -1,4 +1,6 @@
-"""The channel `webhook`: posts the notice as signed JSON. Only a 2xx answer counts as success; redirects are not followed."""
+"""The channel `webhook`: posts the notice as signed JSON. Only a 2xx answer counts as success; redirects are not
+followed.
+"""
 
 import hashlib
 import hmac

@@ -13,11 +13,12 @@ SECONDS = 5.0  # for one delivery: connecting, TLS, and both directions together
 
 @contextmanager
 def connected(host: str, port: int, seconds: float = SECONDS) -> Iterator[tuple[socket.socket, threading.Event]]:
-    """Yields a TCP connection for `seconds`, and an event that is set when the time is up. Errors then become TimeoutError.
+    """Yields a TCP connection for `seconds`, and an event that is set when the time is up. Errors then become
+    TimeoutError.
 
-    A socket's own timeout starts again with each byte, so only a timer cuts the connection: two deadlines would race. The
-    last read may return half an answer, as if the other side had hung up. Resolving the host's name is not bounded here:
-    the system's resolver has its own timeouts.
+    A socket's own timeout starts again with each byte, so only a timer cuts the connection: two deadlines would race.
+    The last read may return half an answer, as if the other side had hung up. Resolving the host's name is not bounded
+    here: the system's resolver has its own timeouts.
     """
     ends = clock.monotonic() + seconds
     wire = _connect(host, port, ends)

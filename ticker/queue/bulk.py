@@ -43,7 +43,9 @@ def shared_fields(connection: Redis, result_ttl: int, failure_ttl: int) -> Mappi
 
 
 def incompatibility(connection: Redis) -> str:
-    """Returns how this RQ differs from what this module writes, or an empty text if it does not. Never uses `connection`."""
+    """Returns how this RQ differs from what this module writes, or an empty text if it does not. Never uses
+    `connection`.
+    """
     keys = Job.key_for("1"), Queue("x", connection=connection).key, Queue.redis_queues_keys
     if keys != (f"{PREFIX}:job:1", f"{PREFIX}:queue:x", f"{PREFIX}:queues"):
         return f"its keys are {', '.join(keys)}"
@@ -80,7 +82,9 @@ def as_stored(value: Argument) -> bytes:
 
 
 def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str = "") -> list[Argument]:
-    """Returns the arguments of `PUSH`, with each job signed if there is a `key`. Values that many jobs share are sent once."""
+    """Returns the arguments of `PUSH`, with each job signed if there is a `key`. Values that many jobs share are sent
+    once.
+    """
     numbers: dict[Label, int] = {}
     jobs: list[Argument] = []
     for spec in specs:

@@ -1,4 +1,6 @@
-"""Checks both servers before a process begins to work. Each refusal is one sentence that names the setting and what to do."""
+"""Checks both servers before a process begins to work. Each refusal is one sentence that names the setting and what to
+do.
+"""
 
 import logging
 from collections.abc import Sequence

@@ -15,7 +15,9 @@ from ticker.queue import rq
 
 AT_MOST = 500
 OVERDUE_MS = 45_000
-"""RQ keeps a worker's key for a minute after its next heartbeat is due. A silent worker's key has less time left than this."""
+"""RQ keeps a worker's key for a minute after its next heartbeat is due. A silent worker's key has less time left than
+this.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ TAKE_LEASES = script("take_leases")
 
 
 def connect(url: str, *, retries: int = 1) -> Redis:
-    """Returns a client with a timeout for every wait. It retries once by default, since a repeated push changes nothing.
+    """Returns a client with a timeout for every wait. It retries once by default, since a repeated push changes
+    nothing.
 
     Callers that only read pass `retries=0`, because each retry costs another two seconds if Redis hangs.
     """
@@ -64,7 +65,9 @@ def connect(url: str, *, retries: int = 1) -> Redis:
 
 
 def kept_alive(client: Redis) -> Redis:
-    """Makes the kernel end each TCP connection whose other side has vanished, within 20 s. No answer may be awaited on it."""
+    """Makes the kernel end each TCP connection whose other side has vanished, within 20 s. No answer may be awaited on
+    it.
+    """
     pool = client.connection_pool
     if issubclass(pool.connection_class, Connection):  # of TCP, also with TLS
         options = {getattr(socket, name): value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
@@ -106,7 +109,8 @@ class Staff(NamedTuple):
 
 
 class RedisQueue:
-    """RQ's queues. `result_ttl` and `failure_ttl` are how long Redis keeps a job that has succeeded or failed, in seconds.
+    """RQ's queues. `result_ttl` and `failure_ttl` are how long Redis keeps a job that has succeeded or failed, in
+    seconds.
 
     With a `signing_key`, every job is signed (`ticker.queue.signing`). Workers that do not require signatures run such
     jobs as usual.
@@ -192,7 +196,9 @@ class RedisQueue:
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
-        """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one skips it."""
+        """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one
+        skips it.
+        """
         if job_ids:
             with translated():
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
@@ -235,7 +241,9 @@ class RedisQueue:
             return self.holders([queue.name for queue in queues(self._connection)])
 
     def staff(self, names: Collection[str] = ()) -> "Staff":
-        """Returns the waiting jobs and the living workers of these queues, and of those that RQ knows, in two calls to Redis."""
+        """Returns the waiting jobs and the living workers of these queues, and of those that RQ knows, in two calls to
+        Redis.
+        """
         with translated():
             known = sorted({*names, *(queue.name for queue in queues(self._connection))})
             lengths = answers(self._connection, [("LLEN", f"{PREFIX}:queue:{name}") for name in known])
@@ -286,12 +294,16 @@ class RedisQueue:
             return self._connection.zcount(jobs.FOREIGN, since, "+inf")
 
     def check(self) -> str:
-        """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if Redis may lose or refuse jobs."""
+        """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if Redis may lose or refuse
+        jobs.
+        """
         with translated():
             return check_server(self._connection.info())
 
     def refused(self, queues: Collection[str]) -> list[str]:
-        """Returns the calls that a ticker needs but its Redis user may not make. Empty before Redis 7.0, which cannot tell."""
+        """Returns the calls that a ticker needs but its Redis user may not make. Empty before Redis 7.0, which cannot
+        tell.
+        """
         with translated():
             return [call.decode() for call in self._connection.register_script(script("refused"))(args=queues)]
 

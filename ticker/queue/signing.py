@@ -27,6 +27,8 @@ def fits(keys: Sequence[str], signature: bytes, job_id: bytes, queue: bytes, tim
 
 
 def _code(key: str, parts: Sequence[bytes]) -> bytes:
-    """Returns the authentication code of the parts. Each part follows its length, so that two lists never give the same text."""
+    """Returns the authentication code of the parts. Each part follows its length, so that two lists never give the same
+    text.
+    """
     text = b"".join(len(part).to_bytes(8) + part for part in (_PURPOSE, *parts))
     return hmac.digest(key.encode("utf-8", "surrogateescape"), text, hashlib.sha256)[:BYTES]

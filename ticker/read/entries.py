@@ -23,8 +23,8 @@ from ticker.tasks.reference import Ref, id_or_name
 class JournalEntry:
     """One entry of the journal, at an instant: a run, a drop, a waiting occurrence, or an event.
 
-    `what` is the outcome, the state, or the event's name. `words` explains it with its numbers. `due` is the instant for
-    which a run was meant. `run` or `event` is the entry's row. A waiting occurrence has no row yet.
+    `what` is the outcome, the state, or the event's name. `words` explains it with its numbers. `due` is the instant
+    for which a run was meant. `run` or `event` is the entry's row. A waiting occurrence has no row yet.
     """
 
     at: datetime

@@ -124,7 +124,9 @@ def identity(run: "RunRecord", attempts: int) -> str:
 
 
 def attempt(run: "RunRecord", attempts: int) -> str:
-    """Says which attempt the run is, and how many the task now allows. The text is empty if it was the only one and has ended."""
+    """Says which attempt the run is, and how many the task now allows. The text is empty if it was the only one and has
+    ended.
+    """
     if run.attempt == 1 and not run.retried and run.state == "ended":
         return ""
     most = max(attempts, run.attempt)
@@ -159,7 +161,9 @@ def lateness(instant: datetime, due: datetime) -> str:
 
 
 def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
-    """Says how long the run's box is. `until` includes the grace, which depends on the run's interval, or else on the task."""
+    """Says how long the run's box is. `until` includes the grace, which depends on the run's interval, or else on the
+    task.
+    """
     if run.until is None or run.started_at is None:
         return ""
     grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms

@@ -125,7 +125,9 @@ def then(
 
 
 def no_time(task: Task | None, at: datetime) -> Iterator[str]:
-    """Says when a task by times is due after `at`, if its schedule has no time then: a wrong zone looks like a missing run."""
+    """Says when a task by times is due after `at`, if its schedule has no time then: a wrong zone looks like a missing
+    run.
+    """
     if task is None or task.kind not in (Kind.CRON, Kind.CALENDAR):
         return
     try:
@@ -165,7 +167,8 @@ def following(
 ) -> list[str]:  # fmt: skip
     """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
 
-    `halved` says why the groups of its function are smaller, if they are. `waits` says which limits keep it from being pushed.
+    `halved` says why the groups of its function are smaller, if they are. `waits` says which limits keep it from being
+    pushed.
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, now), halved,
@@ -230,7 +233,9 @@ def jobs(task: Task, tickers: Sequence["TickerStatus"], now: datetime) -> Iterat
 
 
 def listeners(queue: str, tickers: Sequence["TickerStatus"]) -> str:
-    """Says how many workers listened to the queue at the last tick. The text is empty if that tick has not counted them."""
+    """Says how many workers listened to the queue at the last tick. The text is empty if that tick has not counted
+    them.
+    """
     if not tickers or "crews" not in tickers[0].last_report:
         return ""
     crews = [(workers, busy) for queues, workers, busy in tickers[0].last_report["crews"] if queue in queues]
@@ -288,7 +293,9 @@ def went_back(task: Task, now: datetime) -> str:
 
 
 def shown_there(task: Task, due: datetime) -> str:
-    """Returns what clocks show then in the zone of the schedule, unless that is UTC: a wrong zone looks like a wrong time."""
+    """Returns what clocks show then in the zone of the schedule, unless that is UTC: a wrong zone looks like a wrong
+    time.
+    """
     if task.zone == "UTC":
         return ""
     try:

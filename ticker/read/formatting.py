@@ -1,6 +1,7 @@
 """Formats tasks, runs and lines: in words for people, and as JSON data for programs.
 
-In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are whole milliseconds, in fields named `*_ms`.
+In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are whole milliseconds, in fields named
+`*_ms`.
 """
 
 import json
@@ -55,7 +56,9 @@ def plain_data(value: Any) -> Any:
 
 
 def task_data(task: Task, ends: Mapping[int, "RunRecord"]) -> dict[str, Any]:
-    """Returns a task as JSON data. `ends` has the records of the last ends of tasks, by their ids (`overview.last_ends`)."""
+    """Returns a task as JSON data. `ends` has the records of the last ends of tasks, by their ids
+    (`overview.last_ends`).
+    """
     return {
         **plain_data(task), "owner": task.owner, "state": state(task), "schedule": schedule(task), "in_words": in_words(task),
         "last_end": end_data(ends[task.id]) if task.id in ends else None,

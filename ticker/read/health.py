@@ -35,7 +35,9 @@ REDIS, POSTGRESQL = "Redis", "PostgreSQL"
 
 
 class CircuitBreaker:
-    """Remembers servers that kept a caller waiting. For ten seconds, further callers get the error at once, with its age."""
+    """Remembers servers that kept a caller waiting. For ten seconds, further callers get the error at once, with its
+    age.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, float, str]] = {}
@@ -63,13 +65,15 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
+    """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is
+    "".
 
-    `unattended`: how many jobs wait in each of our queues without a worker. `announced`: the queues that workers have announced. `ahead`: the database's clock minus this host's.
-    `late`: how many tasks are late; up to 100,000 are counted, and they are no problem by themselves. `last_stop`: says when the
-    last ticker stopped, if no other one ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue
-    needs. `held`: how many tasks each limit has kept waiting for over an interval. `foreign`: why the tables belong to another
-    installation. `leased`: our queues that another installation has leased.
+    `unattended`: how many jobs wait in each of our queues without a worker. `announced`: the queues that workers have
+    announced. `ahead`: the database's clock minus this host's. `late`: how many tasks are late; up to 100,000 are
+    counted, and they are no problem by themselves. `last_stop`: says when the last ticker stopped, if no other one
+    ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue needs. `held`: how many
+    tasks each limit has kept waiting for over an interval. `foreign`: why the tables belong to another installation.
+    `leased`: our queues that another installation has leased.
     """
 
     database_error: str
@@ -89,7 +93,9 @@ class Health:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Returns sentences about queues with too few workers, and limits that are too tight. No problems: a restart does not help."""
+        """Returns sentences about queues with too few workers, and limits that are too tight. No problems: a restart
+        does not help.
+        """
         few = [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
         return (
             *(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few),
@@ -122,15 +128,17 @@ class Health:
 
 
 def longest_silence(tick_ms: int) -> int:
-    """Returns how many milliseconds may pass between two ticks of a live ticker: three times the tick, but at least 90 s."""
+    """Returns how many milliseconds may pass between two ticks of a live ticker: three times the tick, but at least 90
+    s.
+    """
     return max(MAX_AGE, 3 * tick_ms)
 
 
 def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitBreaker | None = None) -> Health:
     """Checks both servers. Raises ConfigurationError if DATABASE_URL is not set.
 
-    `max_age_ms` is how old the last tick may be; it defaults to `longest_silence`. A caller that checks repeatedly passes its
-    own `breaker`.
+    `max_age_ms` is how old the last tick may be; it defaults to `longest_silence`. A caller that checks repeatedly
+    passes its own `breaker`.
     """
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
@@ -219,7 +227,9 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
 
 
 def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, int], dict[str, str]]:
-    """Returns the error from Redis, if any, the queues with jobs and no worker, and the leased queues with their holders."""
+    """Returns the error from Redis, if any, the queues with jobs and no worker, and the leased queues with their
+    holders.
+    """
     try:
         return "", *breaker.ask(REDIS, lambda: _queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:

@@ -68,8 +68,9 @@ def journal(
 ) -> Steps[list[JournalEntry]]:  # fmt: skip
     """Returns the last `limit` ended runs, drops and events that match, oldest first.
 
-    `since` and `until` are times, or durations before now (`2h`). An entry at `until` is left out. Without `task`, `owner` selects
-    all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended are left out.
+    `since` and `until` are times, or durations before now (`2h`). An entry at `until` is left out. Without `task`,
+    `owner` selects all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended are left
+    out.
     """
     wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
     begin, end = between(since, until, (yield from instant.steps()))
@@ -83,8 +84,8 @@ def list_runs(
 ) -> Steps[list[RunRecord]]:  # fmt: skip
     """Returns runs and drops, newest first: all, or those of one task, with one outcome, or with ids under `before`.
 
-    With `owner`, `owner_type`, `reason`, `since` or `until`, returns those that have ended and match, as `journal` does, the last
-    end first. `before` cannot be combined with these.
+    With `owner`, `owner_type`, `reason`, `since` or `until`, returns those that have ended and match, as `journal`
+    does, the last end first. `before` cannot be combined with these.
     """
     filters = {"owner": owner, "owner_type": owner_type, "reason": reason, "since": since, "until": until}
     if not (given := [name for name, value in filters.items() if value is not None]):
@@ -241,7 +242,8 @@ def lines(ordered: Sequence[Key]) -> Steps[list[JournalEntry]]:
 def drops(
     *, by: str = "reason", since: Past = None, until: Past = None, limit: int = 100, after: int = 0
 ) -> Steps[list[Drops]]:
-    """Counts the jobs dropped from `since` on and before `until`, by `reason`, `owner`, `task` (its id) or `function`, largest groups first.
+    """Counts the jobs dropped from `since` on and before `until`, by `reason`, `owner`, `task` (its id) or `function`,
+    largest groups first.
 
     `after` skips the first groups, up to 1,000,000.
     """
@@ -281,8 +283,9 @@ def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
 class Tail:
     """A journal that is followed: after `begin`, each call of `more` returns the new lines, oldest first.
 
-    A row becomes visible at its commit, a little after its own instant. A row that a tick writes has the instant at which that
-    tick began. Each read therefore goes back to half a minute before the previous one, and omits lines already returned.
+    A row becomes visible at its commit, a little after its own instant. A row that a tick writes has the instant at
+    which that tick began. Each read therefore goes back to half a minute before the previous one, and omits lines
+    already returned.
     """
 
     def __init__(self, wanted: Wanted) -> None:

@@ -14,9 +14,9 @@ from ticker.tasks.queries import query
 class KeyUse:
     """A key of a task, and the use of its limit.
 
-    `places` is how many runs may be active, and `burst` how many may start at once; None means any number. `used` counts the
-    tokens of the burst that are used up; the first of them comes back at `token_at`. `waiting` counts other tasks of the key
-    whose jobs wait, and `before` those that have been due for longer.
+    `places` is how many runs may be active, and `burst` how many may start at once; None means any number. `used`
+    counts the tokens of the burst that are used up; the first of them comes back at `token_at`. `waiting` counts other
+    tasks of the key whose jobs wait, and `before` those that have been due for longer.
     """
 
     key: str

@@ -12,7 +12,8 @@ LEAST_GRACE = 5 * SECOND
 
 
 def late_ms() -> int:
-    """Returns after how many milliseconds a task that has not started is late, not counting its grace: a tick, but at least 30 s.
+    """Returns after how many milliseconds a task that has not started is late, not counting its grace: a tick, but at
+    least 30 s.
 
     The grace is the task's tolerance, but at least 5 s: for the tick, and for a worker that takes the job.
     """
@@ -25,7 +26,9 @@ def due_since(next_run: datetime, task: Task) -> datetime:
 
 
 def late_since(task: Task, now: datetime) -> datetime | None:
-    """Returns since when the task has been due without a start, whether a job of it waits or not; None if it is not late."""
+    """Returns since when the task has been due without a start, whether a job of it waits or not; None if it is not
+    late.
+    """
     if not task.is_runnable:
         return None
     bound = now - timing.span(late_ms() + max(task.tolerance_ms, LEAST_GRACE))

@@ -16,9 +16,9 @@ class LimitStatus:
     """A limited key and its use, or a limit without a key in use. Times are in UTC.
 
     `limited_by` is the declared limit, which may be a pattern. None means that the key has no limit, but is held off or
-    starting again. `concurrency`, `rate`, `period_ms` and `burst` are its limits. `active` counts the runs that have a slot,
-    and `tokens` the runs that the rate lets start now. `waiting` counts the due tasks of the key. No run starts before
-    `held_until`. After that, at most `allowed` runs are active, and twice as many after each success.
+    starting again. `concurrency`, `rate`, `period_ms` and `burst` are its limits. `active` counts the runs that have a
+    slot, and `tokens` the runs that the rate lets start now. `waiting` counts the due tasks of the key. No run starts
+    before `held_until`. After that, at most `allowed` runs are active, and twice as many after each success.
     """
 
     key: str

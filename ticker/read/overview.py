@@ -31,9 +31,9 @@ HOUR = timedelta(hours=1)
 class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
-    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at least
-    30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: due tasks with limits
-    that the last tick has not pushed. `late` does not count them.
+    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at
+    least 30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: due tasks
+    with limits that the last tick has not pushed. `late` does not count them.
     """
 
     tasks: int
@@ -48,7 +48,9 @@ class Counts:
     planned: int
 
     def said(self, name: str) -> str:
-        """Returns a count for people: "over 100,000" if counting stopped there, or an estimate such as "about 2,000,000"."""
+        """Returns a count for people: "over 100,000" if counting stopped there, or an estimate such as "about
+        2,000,000".
+        """
         count: int = getattr(self, name)
         if name == "tasks" and count > COUNTED_AT_MOST + 1:
             return f"about {count:,}"
@@ -72,7 +74,9 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceStatus:
-    """What became of an occurrence: its state (`pushed`, `running`, `ended`), and its outcome and reason once it has ended."""
+    """What became of an occurrence: its state (`pushed`, `running`, `ended`), and its outcome and reason once it has
+    ended.
+    """
 
     run_id: int
     state: str
@@ -157,7 +161,9 @@ def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
 
 @reads
 def last_ends(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
-    """Returns the run that ended last of each task, or the occurrence lost before its start, by task id. It may have been pruned."""
+    """Returns the run that ended last of each task, or the occurrence lost before its start, by task id. It may have
+    been pruned.
+    """
     if not (ids := [task.id for task in tasks]):
         return {}
     rows = yield query("last_ends", ids=ids)

@@ -19,9 +19,9 @@ CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by
 class OwnerStatus:
     """Counts of an owner's tasks. Times are in UTC.
 
-    `late`: due for longer than a tick and the task's tolerance, and not started. `paused`: paused by a user or by the ticker. `inactive`: disabled, or of an
-    inactive owner. `last_success` is the latest success of any of the tasks. `next_run` is the earliest next run of
-    those that may run.
+    `late`: due for longer than a tick and the task's tolerance, and not started. `paused`: paused by a user or by the
+    ticker. `inactive`: disabled, or of an inactive owner. `last_success` is the latest success of any of the tasks.
+    `next_run` is the earliest next run of those that may run.
     """
 
     owner_type: str
@@ -51,9 +51,9 @@ def list_owners(
 ) -> Steps[list[OwnerStatus]]:  # fmt: skip
     """Returns up to `limit` owners that have tasks: those in trouble first, otherwise by type and id.
 
-    With `failing`, `late` or `paused` (which includes inactive tasks), returns only owners with such a task, by type and id.
-    `after` is the last owner of the previous page. An owner whose trouble began or ended since then may appear twice or not at
-    all.
+    With `failing`, `late` or `paused` (which includes inactive tasks), returns only owners with such a task, by type
+    and id. `after` is the last owner of the previous page. An owner whose trouble began or ended since then may appear
+    twice or not at all.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")

@@ -8,7 +8,9 @@ from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 
 Past = datetime | timedelta | str | None
-"""A time with a zone, or a duration before now; as text, `09:00` (UTC, today or yesterday), `2h` (ago) or ISO 8601 with a zone."""
+"""A time with a zone, or a duration before now; as text, `09:00` (UTC, today or yesterday), `2h` (ago) or ISO 8601 with
+a zone.
+"""
 
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?Z?", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-", re.ASCII)

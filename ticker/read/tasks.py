@@ -29,10 +29,10 @@ SEARCHED = 100_000  # tasks through which one page of a list searches
 class RunRecord:
     """The record of one run or drop, without its output. Times are in UTC; durations are in milliseconds.
 
-    `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces` is how
-    many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the latest.
-    `stop_requested_by` asked to stop it. `pid` is the process that ran the function; it is None while a single run is at work, as the
-    worker asks for its start before the process exists.
+    `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces`
+    is how many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the
+    latest. `stop_requested_by` asked to stop it. `pid` is the process that ran the function; it is None while a single
+    run is at work, as the worker asks for its start before the process exists.
     """
 
     id: int
@@ -141,9 +141,9 @@ def list_tasks(
 ) -> Steps[list[Task]]:  # fmt: skip
     """Returns up to `limit` tasks with ids over `after`, by id.
 
-    `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not started. A task
-    that waits for room under its limits is `limited` instead. `search` is a part of the name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table,
-    `page_of_tasks` is faster.
+    `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not
+    started. A task that waits for room under its limits is `limited` instead. `search` is a part of the name, the
+    function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
@@ -156,8 +156,8 @@ def list_tasks(
 def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[TaskPage]:
     """Returns the tasks of `list_tasks` page by page, each page in a bounded time.
 
-    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, and states of
-    over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
+    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, and
+    states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
     """
     wanted = yield from _wanted(**filters)
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if _is_search(wanted) else []
@@ -169,7 +169,9 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[T
 
 
 def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[dict[str, Any]]:
-    """Returns the filters of `list_tasks`. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
+    """Returns the filters of `list_tasks`. Any state but `running` is `crowded` if many tasks have it or an owner is
+    given.
+    """
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")

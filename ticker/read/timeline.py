@@ -31,8 +31,8 @@ AHEAD = 4  # after now, the axis continues for a quarter of the span that it sho
 class Timeline:
     """A task from `begin` to `end`, with `now` in between.
 
-    `lines` are its runs, drops and waiting occurrences, oldest first, and `next` its next times before `end`. If there were
-    more runs than are drawn, `begin` is where the drawn runs begin.
+    `lines` are its runs, drops and waiting occurrences, oldest first, and `next` its next times before `end`. If there
+    were more runs than are drawn, `begin` is where the drawn runs begin.
     """
 
     task: Task
@@ -56,7 +56,8 @@ def of(task: Task, now: datetime, *, since: timedelta) -> Steps[Timeline]:
 
 
 def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark]]]:
-    """Returns the marks of each track, by the track's name, each mark with its row. A mark's `words` are its whole line.
+    """Returns the marks of each track, by the track's name, each mark with its row. A mark's `words` are its whole
+    line.
 
     Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed or was killed.
     """

@@ -44,8 +44,8 @@ LOOKED_AT = 100  # a task's newest occurrences, which are searched for open runs
 class Why:
     """The last occurrences of a task (with `at`: those around that time), oldest first, and what happens next.
 
-    `then` describes the task at the time `at`. `next` says what happens next, and whether a ticker is alive. `task` is None if
-    the task was deleted.
+    `then` describes the task at the time `at`. `next` says what happens next, and whether a ticker is alive. `task` is
+    None if the task was deleted.
     """
 
     task_id: int

@@ -35,15 +35,16 @@ def limit(
     burst: int | None = None,
     by: str | None = None,
 ) -> Steps[Limit]:
-    """Limits the runs of tasks that have this key in `limits`, on all workers together. Replaces the key's former limit.
+    """Limits the runs of tasks that have this key in `limits`, on all workers together. Replaces the key's former
+    limit.
 
-    `concurrency` is how many runs (1 to 10,000) may be active at the same time, and `rate` how many may start per period, such
-    as `"300/1m"`. At least one of the two is required. `burst` is how many of these may start at once. It defaults to
-    the number that the rate allows in one second, but at least one.
+    `concurrency` is how many runs (1 to 10,000) may be active at the same time, and `rate` how many may start per
+    period, such as `"300/1m"`. At least one of the two is required. `burst` is how many of these may start at once. It
+    defaults to the number that the rate allows in one second, but at least one.
 
-    A key that ends with an asterisk, such as `"imap.*"`, is a pattern. It limits each key with this beginning separately,
-    unless the key has its own limit or matches a longer pattern. A change applies when the transaction commits, and ends no
-    run. `by` is the author, as in `register`. Raises BadInput, in which case nothing is written.
+    A key that ends with an asterisk, such as `"imap.*"`, is a pattern. It limits each key with this beginning
+    separately, unless the key has its own limit or matches a longer pattern. A change applies when the transaction
+    commits, and ends no run. `by` is the author, as in `register`. Raises BadInput, in which case nothing is written.
     """
     columns = checks.limit_of_key(key, concurrency, rate, burst)
     author = None if by is None else checks.plain("by", by)

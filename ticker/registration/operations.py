@@ -1,7 +1,7 @@
 """Defines the functions with which applications create, change and delete tasks. They join the caller's transaction.
 
-The first argument of each, `db`, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. `task` is a `Task`,
-an id, or a name together with `owner`. `owner` alone stands for all of its tasks.
+The first argument of each, `db`, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. `task` is a
+`Task`, an id, or a name together with `owner`. `owner` alone stands for all of its tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,20 +70,21 @@ def register(
     metadata: Mapping[str, Any] | None = None,
     by: str | None = None,
 ) -> Steps[Task]:
-    """Makes sure that the owner has this task. Idempotent per (owner, name), and safe to call from many processes at once.
+    """Makes sure that the owner has this task. Idempotent per (owner, name), and safe to call from many processes at
+    once.
 
     Exactly one of `every`, `cron`, `calendar` (systemd's calendar events) and `at` sets the schedule. `every` is 1 s to
-    366 days. Durations are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas. `at`, `starts` and `ends` are datetimes
-    with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron, calendar and `during`, and defaults
-    to UTC.
+    366 days. Durations are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas. `at`, `starts` and `ends` are
+    datetimes with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron, calendar and
+    `during`, and defaults to UTC.
 
     An interval task is due at once, and any other task at its first time. `first` sets another time, except with `at`.
-    With `during`, such as `9-17 mon-fri`, an interval task is due only in these hours of the zone, or on these days. `max_runs`
-    limits the number of scheduled starts. After an outage, a task runs once for all times that it missed
+    With `during`, such as `9-17 mon-fri`, an interval task is due only in these hours of the zone, or on these days.
+    `max_runs` limits the number of scheduled starts. After an outage, a task runs once for all times that it missed
     (`catch_up="one"`), or not at all (`"none"`). A task with `at` and `remove=True` is deleted after its first success.
     With `spread`, each interval task gets a fixed phase in its interval, so that many tasks are not due at the same
-    time. A cron or calendar task gets a phase of up to `within` after each of its times:
-    `cron="0 6 * * *", spread=True, within="2h"`.
+    time. A cron or calendar task gets a phase of up to `within` after each of its times: `cron="0 6 * * *",
+    spread=True, within="2h"`.
 
     With `overlap="skip"`, no job is pushed while another job of the task waits or runs. `limits` are one or two keys,
     such as `["imap.gmail.com", "account:7"]`; `limit` limits how many runs of a key are active, and how many start.
@@ -95,10 +96,10 @@ def register(
     kept: "all", "problems" or "none". `submitter`, `group`, `subject`, `description` and `metadata` are stored and
     displayed. In a queue with little room left, the owner's tasks with the highest `priority` (-1000 to 1000) go first.
 
-    A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not undo
-    what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or the
-    setting `ticker.by` of the transaction, or the database user. Raises BadInput, which names the field, its value and the
-    limit, or UnknownOwner if the owner's row does not exist. In both cases nothing is written.
+    A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not
+    undo what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or
+    the setting `ticker.by` of the transaction, or the database user. Raises BadInput, which names the field, its value
+    and the limit, or UnknownOwner if the owner's row does not exist. In both cases nothing is written.
     """
     said = locals()
     wanted = Wanted(**{field: said[field] for field in ("function", "name", *fields.SETTINGS)})
@@ -109,7 +110,8 @@ def register(
 def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
     """Deletes the task, or all tasks of the owner, and returns what it deleted. A missing task is not an error.
 
-    In the same transaction, waiting and planned runs end as `gone`, and an event records the author (`by`, as in `register`).
+    In the same transaction, waiting and planned runs end as `gone`, and an event records the author (`by`, as in
+    `register`).
     """
     ids = _ids((yield from _select(task, owner)))
     return _tasks((yield from task_rows.written("delete_tasks", by=by, ids=ids)))
@@ -119,8 +121,8 @@ def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) ->
 def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: str | None = None) -> Steps[list[Task]]:
     """Makes the owner's tasks match a list: registers the tasks in the list and deletes all others.
 
-    Each item is a `Wanted` or a mapping of its fields, such as `{"function": "mail.fetch", "every": "1m"}`. All items are
-    checked before anything is written.
+    Each item is a `Wanted` or a mapping of its fields, such as `{"function": "mail.fetch", "every": "1m"}`. All items
+    are checked before anything is written.
     """
     who = identity.identify(owner)
     if not who.type:
@@ -148,7 +150,8 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
 
 @writes
 def edit(task: Ref, *, owner: Any = None, by: str | None = None, **changes: Unpack[Changes]) -> Steps[Task]:
-    """Changes a task on behalf of an operator. Registering the task again with its old arguments does not undo the change.
+    """Changes a task on behalf of an operator. Registering the task again with its old arguments does not undo the
+    change.
 
     `changes` are the fields of `register`, and `enabled`. They take effect at once. Raises UnknownTask or BadInput.
     """
@@ -169,8 +172,9 @@ def pause(
 ) -> Steps[list[Task]]:
     """Pauses tasks until `resume`, or until the time `until`: no job is pushed, and no waiting job starts.
 
-    Nothing that waits is lost: a job that a worker takes meanwhile goes back to the table, and is pushed again after the pause.
-    `by` and `reason` are displayed. Returns the paused tasks. Raises UnknownTask, or BadInput if `until` has passed.
+    Nothing that waits is lost: a job that a worker takes meanwhile goes back to the table, and is pushed again after
+    the pause. `by` and `reason` are displayed. Returns the paused tasks. Raises UnknownTask, or BadInput if `until` has
+    passed.
     """
     whose = None if owner is None else identity.identify(owner)  # first, because it flushes a pending owner
     checked = {
@@ -186,8 +190,8 @@ def pause(
 def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
     """Ends the pause of tasks and returns them; tasks that were not paused are left out.
 
-    An interval task is then due as soon as its spacing allows. Any other task that missed its time is due at once, for a single late
-    run (`catch_up`). Raises UnknownTask.
+    An interval task is then due as soon as its spacing allows. Any other task that missed its time is due at once, for
+    a single late run (`catch_up`). Raises UnknownTask.
     """
     before = yield from _known(task, owner)
     resumed = yield from task_rows.written("resume_tasks", by=by, ids=_ids(before), now=clock.now())
@@ -198,14 +202,16 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 
 @writes
 def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[int]]:
-    """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
+    """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes
+    them.
 
-    If a manual run of the task has not started yet, the call joins it. A new run starts after the run at work. So many calls become
-    few runs, and a run starts after each call. With `once_within` (1 s to 1 h), a new run keeps this distance from the last one, and
-    an elastic interval returns to its lower bound. If a function calls this for its own interval task, the new run keeps the spacing.
+    If a manual run of the task has not started yet, the call joins it. A new run starts after the run at work. So many
+    calls become few runs, and a run starts after each call. With `once_within` (1 s to 1 h), a new run keeps this
+    distance from the last one, and an elastic interval returns to its lower bound. If a function calls this for its own
+    interval task, the new run keeps the spacing.
 
-    Apart from that, the schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises
-    UnknownTask, or BadInput if none of the tasks can run.
+    Apart from that, the schedule does not change. A task that is disabled, or whose owner is inactive, is skipped.
+    Raises UnknownTask, or BadInput if none of the tasks can run.
     """
     return _ids((yield from plan_runs.steps(task, owner=owner, once_within=once_within)))
 

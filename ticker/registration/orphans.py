@@ -1,4 +1,6 @@
-"""Finds and deletes tasks whose owners have no row any more, because they were deleted while their table had no triggers."""
+"""Finds and deletes tasks whose owners have no row any more, because they were deleted while their table had no
+triggers.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ class Orphans:
 
 
 def orphans(db: Any, schema: str, type_: str | None, limit: int) -> list[Orphans]:
-    """Returns up to `limit` owners that are gone and have tasks, by type and id. Reads the tables of owners that have triggers."""
+    """Returns up to `limit` owners that are gone and have tasks, by type and id. Reads the tables of owners that have
+    triggers.
+    """
     found: list[Orphans] = []
     for named, condition in owner_checks.without_owner(db, schema, type_):
         counts = (

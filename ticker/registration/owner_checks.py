@@ -14,7 +14,9 @@ from ticker.registration.owner_types import HOW, has_no_trigger, hidden, install
 
 
 def problems(db: Any, schema: str) -> Iterator[str]:
-    """Yields a sentence for each type of owner that tasks do not follow, or cannot follow any more. Needs no right on its table."""
+    """Yields a sentence for each type of owner that tasks do not follow, or cannot follow any more. Needs no right on
+    its table.
+    """
     yield from (problem for _, problem in _problems(db, schema))
 
 
@@ -103,7 +105,8 @@ def _without_table(type_: str) -> str:
 
 
 def without_owner(db: Any, schema: str, type_: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yields each type of owner that has triggers, or only `type_`, and an SQL condition over its tasks `t` that have no owner.
+    """Yields each type of owner that has triggers, or only `type_`, and an SQL condition over its tasks `t` that have
+    no owner.
 
     Leaves out types whose triggers were dropped, unless no table has the type's name, in any schema.
     """

@@ -23,12 +23,13 @@ Connect = Callable[[], AbstractContextManager[Any]]
 def rename(connect: Connect, schema: str, old: str, new: str, by: str) -> Iterator[int]:
     """Moves the tasks of one type of owner to another type, and yields the number of tasks that each step has moved.
 
-    First, the table gets the triggers of the new type. Then the tasks move, with their cursors, last runs and pauses. The
-    triggers of the old type are dropped last. So no change of an owner is missed, and an interrupted call may be repeated.
+    First, the table gets the triggers of the new type. Then the tasks move, with their cursors, last runs and pauses.
+    The triggers of the old type are dropped last. So no change of an owner is missed, and an interrupted call may be
+    repeated.
 
-    If a task was registered for the new type meanwhile, the old task of that name replaces it. The old task then never runs
-    earlier than the new one would have. A task whose owner has no row in the table keeps the old type. In that case, the
-    table keeps the old triggers.
+    If a task was registered for the new type meanwhile, the old task of that name replaces it. The old task then never
+    runs earlier than the new one would have. A task whose owner has no row in the table keeps the old type. In that
+    case, the table keeps the old triggers.
     """
     for field, type_ in (("old", old), ("new", new)):
         check_text(field, type_)

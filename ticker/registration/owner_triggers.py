@@ -61,11 +61,10 @@ def triggers(
     It is one statement, which can run again at any time, even with another condition. The role that runs it owns the
     functions, which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
-    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs `table_schema`.
-    `schema` is the schema of our tables, and defaults to TICKER_SCHEMA.
-    `active_when` is a condition over the owner's columns; NULL counts as false. A condition that depends on the
-    session's search_path is refused, because triggers do not have it. The error shows the spelling that names each
-    schema.
+    "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs
+    `table_schema`. `schema` is the schema of our tables, and defaults to TICKER_SCHEMA. `active_when` is a condition
+    over the owner's columns; NULL counts as false. A condition that depends on the session's search_path is refused,
+    because triggers do not have it. The error shows the spelling that names each schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     condition = None if active_when is None else partial(_over, _checked(active_when), columns)
@@ -154,7 +153,9 @@ def type_of(table: object, table_schema: str | None = None) -> str:
 
 
 def tasks_of_existing(type_: str, schema: str) -> str:
-    """Returns the statement, without parameters, that creates the missing default tasks of all owners of a followed type."""
+    """Returns the statement, without parameters, that creates the missing default tasks of all owners of a followed
+    type.
+    """
     parts = {"tasks": f"{quoted(schema)}.tasks", "templates": f"{quoted(schema)}.templates", "type": _text(type_)}
     rows, which = _names(type_, schema)["rows"], OF_THIS_TYPE.format(**parts)
     return f"{_made(**parts)} {rows} o ON true {which} RETURNING id"
@@ -215,7 +216,9 @@ def _array(texts: Iterable[str]) -> str:
 
 
 def _keys(columns: tuple[str, ...], relation: str, key: str) -> dict[str, str]:
-    """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
+    """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id
+    needs.
+    """
     names = [f"ticker_key_{n}" for n in range(len(columns))]
     is_one = len(columns) == 1
     values = ["owner"] if is_one else [f"owner::json ->> {n}" for n in range(len(columns))]

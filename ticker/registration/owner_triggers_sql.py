@@ -1,7 +1,9 @@
 """Contains the SQL that `owners` runs to install triggers on an owner's table, with placeholders for names."""
 
 RESERVED = "$ticker"
-"""The beginning of the delimiters around the block and the bodies of its functions. No name or condition may contain it."""
+"""The beginning of the delimiters around the block and the bodies of its functions. No name or condition may contain
+it.
+"""
 REFUSED = "TK001"
 """The SQLSTATE with which the block refuses a table. The error's message is a sentence for users."""
 

@@ -25,7 +25,9 @@ def external(*types: str) -> None:
 
 
 def warnings(type_: str) -> Steps[tuple[str, ...]]:
-    """Returns a warning if no task of this type exists yet, and no trigger follows it. Raises BadInput with TICKER_STRICT_OWNERS."""
+    """Returns a warning if no task of this type exists yet, and no trigger follows it. Raises BadInput with
+    TICKER_STRICT_OWNERS.
+    """
     if not type_ or type_ in _external:
         return ()
     config = settings.current()

@@ -13,9 +13,9 @@ from ticker.tasks.reference import run_id
 def stop(run: int, *, by: str | None = None) -> Steps[None]:
     """Asks to stop a run that has not ended. After the transaction has committed, a tick carries out the request.
 
-    An active run is interrupted: its function receives SoftLimit, and its process is killed if it continues. The run ends as
-    `interrupted`, with the reason `stopped by NAME`. This is not a failure, and the run is not retried. A run that has not
-    started is dropped (`stopped`). If a run has pieces, those that have not ended are stopped.
+    An active run is interrupted: its function receives SoftLimit, and its process is killed if it continues. The run
+    ends as `interrupted`, with the reason `stopped by NAME`. This is not a failure, and the run is not retried. A run
+    that has not started is dropped (`stopped`). If a run has pieces, those that have not ended are stopped.
 
     `by` is the name, as in `register`. The first request is kept. Raises UnknownRun, or BadInput if the run has ended.
     """

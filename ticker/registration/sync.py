@@ -66,11 +66,11 @@ def sync(
 ) -> Steps[list[Step]]:
     """Adds, changes and deletes limits and tasks until they match the declarations, and returns the steps.
 
-    `scope` names the modules that were searched for declarations. A task or limit is deleted if it was declared in one of
-    them, or in a module inside it, and no longer is; with `prune`, also if it was declared in any other module. Tasks with
-    owners do not change, nor do tasks and limits that were registered at run time: if one of these has the name or key of a
-    declaration, BadInput is raised. As with `register`, an operator's change stays until the declaration changes. A changed
-    declaration of a limit replaces the whole limit. With `dry`, nothing is written.
+    `scope` names the modules that were searched for declarations. A task or limit is deleted if it was declared in one
+    of them, or in a module inside it, and no longer is; with `prune`, also if it was declared in any other module.
+    Tasks with owners do not change, nor do tasks and limits that were registered at run time: if one of these has the
+    name or key of a declaration, BadInput is raised. As with `register`, an operator's change stays until the
+    declaration changes. A changed declaration of a limit replaces the whole limit. With `dry`, nothing is written.
     """
     wanted = {item.name: item for item in declared}
     if len(wanted) < len(declared):
@@ -100,7 +100,9 @@ def sync(
 
 
 def _sync_limits(limits: Limits, scope: Collection[str], dry: bool, prune: bool) -> Steps[list[Step]]:
-    """Adds, changes and deletes limits, and returns the steps. Takes no lock if there is nothing to change, as in most deploys."""
+    """Adds, changes and deletes limits, and returns the steps. Takes no lock if there is nothing to change, as in most
+    deploys.
+    """
     known = yield query("declared_limits", keys=list(limits))
     steps = _limit_steps(limits, known, scope, prune)
     if dry or all(step.what in ("keep", "skip") for step in steps):
@@ -176,7 +178,9 @@ def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Ste
 
 
 def _redeclared(given: definition.Given, row: Row) -> Steps[dict[str, Any]]:
-    """Returns the columns in which the old and the new declaration differ, defaults included. Ignores an operator's changes."""
+    """Returns the columns in which the old and the new declaration differ, defaults included. Ignores an operator's
+    changes.
+    """
     if row["registered"] == given:
         return {}
     old, new = (yield from rows.applied(row["registered"], None)), (yield from rows.applied(given, None))

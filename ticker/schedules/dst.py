@@ -29,7 +29,9 @@ def gap_at_the_change(times: Times, instant: datetime, zone: ZoneInfo) -> dateti
 
 
 def gap_skipped_overlap_twice(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
-    """Returns the next instant at which the clocks show a time. A skipped time never fires; a time shown twice fires twice."""
+    """Returns the next instant at which the clocks show a time. A skipped time never fires; a time shown twice fires
+    twice.
+    """
     after = wall(instant, zone)
     change = next_change(instant, zone)
     if change is not None:

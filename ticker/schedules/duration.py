@@ -28,7 +28,9 @@ Duration = str | int | float | timedelta
 
 
 def milliseconds(field: str, value: object, *, least: int = 0, most: int = LONGEST) -> int:
-    """Returns `value` as whole milliseconds from `least` to `most`. Raises BadInput, which names field, value and limit."""
+    """Returns `value` as whole milliseconds from `least` to `most`. Raises BadInput, which names field, value and
+    limit.
+    """
     result = _read(field, value)
     if result < least:
         raise BadInput(field, value, f"is below the minimum of {words(least)}")
@@ -88,7 +90,9 @@ def _read_text(field: str, text: str) -> int:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Returns the numbers in a text, each with the size of its unit, or an empty list if the text has none of the three forms."""
+    """Returns the numbers in a text, each with the size of its unit, or an empty list if the text has none of the three
+    forms.
+    """
     if _PLAIN.fullmatch(text):
         return [(text, SECOND)]
     if match := _SHORT.fullmatch(text):

@@ -1,7 +1,7 @@
 """Reads the hours in which an interval task is due, such as `9-17 mon-fri`, and computes when they begin and end.
 
-They go by the clocks of a zone. When clocks change, each of them begins and ends once, by the rule of a fixed time of cron: at
-the change if the clocks skip it, and the first time if they show it twice.
+They go by the clocks of a zone. When clocks change, each of them begins and ends once, by the rule of a fixed time of
+cron: at the change if the clocks skip it, and the first time if they show it twice.
 """
 
 import re
@@ -124,8 +124,8 @@ def stored(text: str) -> Hours:
 def in_hours(task: "DueTask | Task | Alarm", instant: datetime) -> datetime:
     """Returns `instant` if it is in the hours of the task, else when the task is due after they have begun again.
 
-    Then the tasks are spread over their interval in force, so that they are not all due at once. A task with a phase is due in
-    phase. Raises BadInput for a row that cannot be scheduled.
+    Then the tasks are spread over their interval in force, so that they are not all due at once. A task with a phase is
+    due in phase. Raises BadInput for a row that cannot be scheduled.
     """
     if not task.during:
         return instant
@@ -147,7 +147,9 @@ def span(during: str, zone: str, instant: datetime) -> Span:
 
 
 def nth_due(task: Alarm, count: int) -> datetime:
-    """Returns when a task with hours is due for the `count`-th time after `since`. After many spans, the time is an estimate."""
+    """Returns when a task with hours is due for the `count`-th time after `since`. After many spans, the time is an
+    estimate.
+    """
     every, at, left = (task.pace_ms or task.every_ms) * MILLISECOND, task.since, count
     for _ in range(SPANS_AT_MOST):
         begins, ends = span(task.during, task.zone, at)

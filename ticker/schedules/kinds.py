@@ -105,7 +105,9 @@ def _calendar(text: str, zone: str) -> calendar.Calendar:
 
 
 def detect(text: str, zone: str | None = None) -> Schedule:
-    """Returns the schedule, of any kind, that a text describes. Raises the BadInput of the kind that the text resembles."""
+    """Returns the schedule, of any kind, that a text describes. Raises the BadInput of the kind that the text
+    resembles.
+    """
     field, parts = "expression", text.split()
     given = None if zone is None else zones.zone("zone", zone)
     utc = given or ZoneInfo(UTC)
@@ -152,7 +154,8 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
 
 
 def first_by_default(row: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Returns the first time of a cron or calendar task that a trigger has created for a new owner. No trigger can compute it.
+    """Returns the first time of a cron or calendar task that a trigger has created for a new owner. No trigger can
+    compute it.
 
     None means that the row stays due: it has no other time, or cannot be scheduled, which its push reports.
     """
@@ -171,7 +174,8 @@ def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | No
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too.
+    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed,
+    too.
 
     The interval of a task that was resumed counts from then on.
     """
@@ -193,7 +197,9 @@ def of(task: "DueTask | Task | Alarm") -> Schedule:
 
 
 def in_force(task: "DueTask | Task | Alarm") -> Interval:
-    """Returns the interval of a task, regardless of its hours; of an elastic interval, the one in force. Raises BadInput."""
+    """Returns the interval of a task, regardless of its hours; of an elastic interval, the one in force. Raises
+    BadInput.
+    """
     if task.every_ms <= 0:
         raise BadInput("every_ms", task.every_ms, "is not an interval")
     return Interval(task.every_ms if task.pace_ms is None else task.pace_ms)
@@ -217,8 +223,8 @@ def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datet
 def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     """Returns when a task that is pushed at `now` is due again, or None if it never is. `tick` is in milliseconds.
 
-    An interval counts from the tick, or keeps its phase if it has one. The other kinds continue after `now`, and never return
-    the same occurrence twice. Raises BadInput for a row that cannot be scheduled.
+    An interval counts from the tick, or keeps its phase if it has one. The other kinds continue after `now`, and never
+    return the same occurrence twice. Raises BadInput for a row that cannot be scheduled.
     """
     due: datetime | None
     if task.kind != Kind.INTERVAL:

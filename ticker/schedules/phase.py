@@ -1,6 +1,7 @@
 """Gives each of many tasks its own phase in the interval, so that they are not all due at once. Durations are in ms.
 
-A phase is a preference. A task leaves its phase if keeping it would make the task run less often than its interval requires.
+A phase is a preference. A task leaves its phase if keeping it would make the task run less often than its interval
+requires.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,9 @@ def keeps(every: int, tolerance: int, tick: int) -> bool:
 
 
 def window(tolerance: int) -> int:
-    """Returns how long before the end of an interval a task may be due. The rest of the tolerance is for waiting in the queue."""
+    """Returns how long before the end of an interval a task may be due. The rest of the tolerance is for waiting in the
+    queue.
+    """
     return tolerance // 2
 
 

@@ -55,7 +55,9 @@ def instants(shown: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def next_change(instant: datetime, zone: ZoneInfo, within: timedelta = FAR) -> datetime | None:
-    """Returns when the zone's offset next changes, exact to one second, or None if it does not change `within` that time."""
+    """Returns when the zone's offset next changes, exact to one second, or None if it does not change `within` that
+    time.
+    """
     low = instant.astimezone(UTC).replace(microsecond=0)
     high, offset = low + within, _offset(low, zone)
     if _offset(high, zone) == offset:

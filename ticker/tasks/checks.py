@@ -117,7 +117,9 @@ def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]
 
 
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
-    """Checks a schedule other than an interval. If neither the arguments nor the text name a zone, the task keeps its zone."""
+    """Checks a schedule other than an interval. If neither the arguments nor the text name a zone, the task keeps its
+    zone.
+    """
     if field != "at" and not isinstance(value, str):
         raise BadInput(field, value, "is not a string")
     read = READ[field](value, zone)

@@ -41,7 +41,9 @@ class _Wanted:
         return checks.plain("function", self.function) if self.name is None else checks.plain("name", self.name)
 
     def given(self) -> dict[str, Any]:
-        """Checks and returns the fields that were passed. Raises BadInput, which names the field, the value and the limit."""
+        """Checks and returns the fields that were passed. Raises BadInput, which names the field, the value and the
+        limit.
+        """
         passed = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
         return fields.check({name: value for name, value in passed.items() if value is not None})
 
@@ -256,7 +258,9 @@ def rounded_up(every: int, tick: int = timing.USUAL_TICK) -> str:
 
 
 def slowed(task: Task) -> str:
-    """Returns the interval in force, with the reason, if it is longer than the task's own. Otherwise, the text is empty."""
+    """Returns the interval in force, with the reason, if it is longer than the task's own. Otherwise, the text is
+    empty.
+    """
     if task.stretched_ms is not None:
         return f"{figure(task.stretched_ms)} while it fails, otherwise {figure(task.pace_ms or task.every_ms)}"
     if task.pace_ms is None:

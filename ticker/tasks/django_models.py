@@ -1,4 +1,6 @@
-"""Reads owners that are rows of Django models. Never imports Django, as an application with models has already loaded it."""
+"""Reads owners that are rows of Django models. Never imports Django, as an application with models has already loaded
+it.
+"""
 
 import sys
 from typing import Any

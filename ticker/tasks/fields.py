@@ -1,7 +1,9 @@
-"""Declares the fields of a task once, for registration, the CLI, the HTTP API, the page, SQL and docs/reference/fields.md.
+"""Declares the fields of a task once, for registration, the CLI, the HTTP API, the page, SQL and
+docs/reference/fields.md.
 
-Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types so that
-editors can complete them, and `Task` lists the columns. Tests compare both, the tables and docs/reference/fields.md with this module.
+Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types
+so that editors can complete them, and `Task` lists the columns. Tests compare both, the tables and
+docs/reference/fields.md with this module.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,7 +32,9 @@ WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("Schedule options", "Execution", "After 
 
 # fmt: off
 class TaskFields(TypedDict, total=False):
-    """The fields that `register` takes in addition to function, name and owner. None means that the field was not passed."""
+    """The fields that `register` takes in addition to function, name and owner. None means that the field was not
+    passed.
+    """
 
     every: Annotated[Duration | None, Field(
         Sort(sorts.INTERVAL, "DURATION"), "Every", "",
@@ -179,10 +183,10 @@ OF_NEW = (
 class Task:
     """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
 
-    `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause of many tasks
-    that is in force for it. If that pause is over and the task still waits for its turn, `is_resuming` is True. `is_held_back`: a limit
-    kept it from being pushed at the last tick. `unknown_function`: workers have announced functions, but not that of the task, which
-    has not started since its last edit.
+    `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause
+    of many tasks that is in force for it. If that pause is over and the task still waits for its turn, `is_resuming` is
+    True. `is_held_back`: a limit kept it from being pushed at the last tick. `unknown_function`: workers have announced
+    functions, but not that of the task, which has not started since its last edit.
     """
 
     id: int
@@ -287,7 +291,9 @@ class Task:
 
 
 def check(passed: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each field by its own rule, and returns the columns' values. BadInput names the field, the value and the limit."""
+    """Checks each field by its own rule, and returns the columns' values. BadInput names the field, the value and the
+    limit.
+    """
     values: dict[str, Any] = {}
     for name, value in passed.items():
         if (rule := FIELDS[name].sort.check) is not None:

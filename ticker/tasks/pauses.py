@@ -15,8 +15,8 @@ SCOPES = ("group", "function", "queue", "owner_type", "limit")
 class Pause:
     """A pause of all tasks (`scope` is `all`), or of those with the same `value` in one respect. Times are in UTC.
 
-    `words` names the tasks. A pause is `in_force` until it is resumed, or until `until`. After that, each tick resumes up to
-    `budget` tasks. `waiting` is how many due tasks wait for its end; counting stops at 10,000.
+    `words` names the tasks. A pause is `in_force` until it is resumed, or until `until`. After that, each tick resumes
+    up to `budget` tasks. `waiting` is how many due tasks wait for its end; counting stops at 10,000.
     """
 
     id: int
@@ -39,7 +39,9 @@ def pause_from(row: Row) -> Pause:
 
 
 def scope_of(given: Mapping[str, str | None]) -> dict[str, str]:
-    """Returns the scope that is given, at most one of SCOPES, and its value, as columns. Without one, all tasks are meant."""
+    """Returns the scope that is given, at most one of SCOPES, and its value, as columns. Without one, all tasks are
+    meant.
+    """
     named = {name: value for name, value in given.items() if value is not None}
     if len(named) > 1:
         names = " and ".join(named)

@@ -42,8 +42,8 @@ def validate(
 ) -> Preview:  # fmt: skip
     """Returns the preview of a schedule, such as `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00` or `2027-01-01T00:00:00Z`.
 
-    `during` and `zone` are as in `register`. Raises BadInput if the text is invalid or never fires. `now` defaults to this
-    machine's clock, and `tick_ms` to TICKER_TICK.
+    `during` and `zone` are as in `register`. Raises BadInput if the text is invalid or never fires. `now` defaults to
+    this machine's clock, and `tick_ms` to TICKER_TICK.
     """
     if not isinstance(text, str):
         raise BadInput("expression", text, "is not a string")
@@ -74,7 +74,9 @@ def of(schedule: Schedule, start: datetime, count: int, tick_ms: int | None = No
 
 
 def of_task(task: Task, now: datetime, count: int, tick_ms: int | None = None) -> Preview:
-    """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has no times."""
+    """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has no
+    times.
+    """
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)

@@ -24,7 +24,9 @@ LISTS = (
     ("task", ", ".join(f"{_column(name)} AS {name}" for name in _OF_TASK)),
     ("restored", drivers.RESTORED),
 )
-"""Lists of columns: the fields that `ticker.tasks.fields` declares, those of a `Task`, and one that restores the search_path."""
+"""Lists of columns: the fields that `ticker.tasks.fields` declares, those of a `Task`, and one that restores the
+search_path.
+"""
 
 
 def query(name: str, /, **parameters: Any) -> Query:

@@ -33,7 +33,9 @@ def wake_up() -> Steps[None]:
 
 
 def written(name: str, *, by: str | None, **parameters: Any) -> Steps[list[Row]]:
-    """Executes a statement whose events name `by` as the actor. None means the setting `ticker.by`, or else the database user."""
+    """Executes a statement whose events name `by` as the actor. None means the setting `ticker.by`, or else the
+    database user.
+    """
     if by is None:
         return (yield query(name, by=None, **parameters))
     [before] = yield query("actor")
@@ -63,7 +65,9 @@ def insert(
 
 
 def declare_functions(replaces: bool) -> Steps[None]:
-    """Stores how a job may run each function that this process has registered. With `replaces`, also changes what is stored."""
+    """Stores how a job may run each function that this process has registered. With `replaces`, also changes what is
+    stored.
+    """
     if REGISTERED:
         batches, concurrencies, repeatables = map(list, zip(*REGISTERED.values(), strict=True))
         yield query(
@@ -164,7 +168,9 @@ def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
 
 
 def next_time(before: Task, values: Mapping[str, Any]) -> Steps[datetime | None]:
-    """Returns the task's due time if it still fits, or else the first time after now; None if the task has had all its runs."""
+    """Returns the task's due time if it still fits, or else the first time after now; None if the task has had all its
+    runs.
+    """
     if values["max_runs"] is not None and before.started >= values["max_runs"]:
         return None
     same = all(
@@ -198,7 +204,9 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
 
 
 def first_times(resumed: Sequence[Row], before: Sequence[Row]) -> Steps[list[Row]]:
-    """Computes the first times of the resumed tasks that were paused because a trigger had created them. Returns the new rows."""
+    """Computes the first times of the resumed tasks that were paused because a trigger had created them. Returns the
+    new rows.
+    """
     new = {row["id"] for row in before if row["paused_by"] == TEMPLATE}
     now = (yield from instant()) if new else None
     again = {row["id"]: at for row in resumed if now and row["id"] in new and (at := kinds.first_by_default(row, now))}

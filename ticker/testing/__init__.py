@@ -1,7 +1,7 @@
 """Runs your task functions in a test's own process, with the real ticker, on a clock that only the test moves.
 
-pytest finds the fixtures `ticker_kit` and `ticker_servers` by itself. Django's tests use `ticker.django.testing.TickerTestCase`.
-Anything else uses a block:
+pytest finds the fixtures `ticker_kit` and `ticker_servers` by itself. Django's tests use
+`ticker.django.testing.TickerTestCase`. Anything else uses a block:
 
     with testing.servers() as servers, testing.Kit(servers) as kit:
         ticker.register(kit.db, "mail.fetch", every="1m")

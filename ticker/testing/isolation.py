@@ -21,8 +21,8 @@ ENVIRONMENT = "ticker.testing"  # TICKER_ENVIRONMENT of the tables that the kit 
 class Servers:
     """The servers that kits use: a database, a schema without tables, and an empty Redis database.
 
-    The first kit creates the tables, and each kit begins by deleting their rows. It refuses tables that no kit created. Without
-    `empties_tables`, it uses the tables of the schema as they are.
+    The first kit creates the tables, and each kit begins by deleting their rows. It refuses tables that no kit created.
+    Without `empties_tables`, it uses the tables of the schema as they are.
     """
 
     database_url: str
@@ -41,8 +41,8 @@ class Servers:
 def servers(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
     """Uses DATABASE_URL and REDIS_URL from `environ`. Starts an embedded server for each one that is missing or empty.
 
-    In the database, the tables are in a new schema `ticker_testing_...`, which the end of the block drops. The Redis database
-    must be empty, and is empty again after the block.
+    In the database, the tables are in a new schema `ticker_testing_...`, which the end of the block drops. The Redis
+    database must be empty, and is empty again after the block.
 
     Raises ConfigurationError if a server is missing or cannot be started, or if the Redis database is not empty.
     """
@@ -59,7 +59,9 @@ def servers(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
 
 @contextmanager
 def redis(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yields the URL of an empty Redis database: that of REDIS_URL, or of an embedded server if that is missing or empty."""
+    """Yields the URL of an empty Redis database: that of REDIS_URL, or of an embedded server if that is missing or
+    empty.
+    """
     with ExitStack() as at_the_end:
         url = environ.get("REDIS_URL") or at_the_end.enter_context(embedded.valkey(environ)).url
         at_the_end.enter_context(claimed(url))

@@ -35,9 +35,9 @@ REAL_TIME = [clock.__name__, "_pytest.timing"]  # not frozen: a wait by a frozen
 class Kit:
     """A ticker and a worker in this process, within a `with` block.
 
-    Within the block, the environment names the kit's servers and schema. Time stands still: `now` is what our statements and
-    `run.quota` read, and, if freezegun is installed, what `datetime.now()` and `time.time()` return. Only `move` and `run_due`
-    change it. It begins at a full minute, which is one to two minutes ahead of the present.
+    Within the block, the environment names the kit's servers and schema. Time stands still: `now` is what our
+    statements and `run.quota` read, and, if freezegun is installed, what `datetime.now()` and `time.time()` return.
+    Only `move` and `run_due` change it. It begins at a full minute, which is one to two minutes ahead of the present.
 
     `db` is a connection of psycopg in autocommit mode, for `ticker.register` and for the assertions of the test.
     """
@@ -81,8 +81,8 @@ class Kit:
     def move(self, *, to: datetime | None = None, by: Duration | None = None) -> datetime:
         """Moves the clock to an instant, or forward by a duration. Returns the new time.
 
-        Functions may call it to let time pass. During `run_due`, the ticker ticks meanwhile, as in production. `to` may be in the
-        past, as if the clock were set back.
+        Functions may call it to let time pass. During `run_due`, the ticker ticks meanwhile, as in production. `to` may
+        be in the past, as if the clock were set back.
 
         Raises BadInput unless exactly one of `to` and `by` is given, or if the instant has no time zone.
         """
@@ -108,8 +108,9 @@ class Kit:
     def work(self, at_most: float = math.inf, *, raises: bool = False) -> list[RunRecord]:
         """Runs up to `at_most` waiting jobs, one after another. Returns the runs and drops that ended, oldest first.
 
-        The returned runs are those that no earlier call has returned. An error of a function is recorded, as in production. With
-        `raises`, it is also raised here, after it has been recorded. An error of a job without a record is always raised.
+        The returned runs are those that no earlier call has returned. An error of a function is recorded, as in
+        production. With `raises`, it is also raised here, after it has been recorded. An error of a job without a
+        record is always raised.
         """
         self._work(raises, at_most)
         return self._ended()
@@ -119,8 +120,9 @@ class Kit:
     ) -> list[RunRecord]:
         """Ticks now and at each period of the ticker up to and including `until`, and runs all jobs after each tick.
 
-        `until` is an instant, or a duration from now. `tick` is the period. It defaults to TICKER_TICK, or 30 s. Returns what
-        `work` returns, for the whole time. The clock is at `until` afterwards, or later if a function moved it further.
+        `until` is an instant, or a duration from now. `tick` is the period. It defaults to TICKER_TICK, or 30 s.
+        Returns what `work` returns, for the whole time. The clock is at `until` afterwards, or later if a function
+        moved it further.
 
         Raises BadInput if `until` is in the past, has no time zone, or is over 366 days.
         """
@@ -149,7 +151,9 @@ class Kit:
             self._period = None
 
     def _work(self, raises: bool, at_most: float = math.inf, until: datetime = END) -> None:
-        """Runs waiting jobs. Begins none after `until`: functions that take longer than their interval would never be done."""
+        """Runs waiting jobs. Begins none after `until`: functions that take longer than their interval would never be
+        done.
+        """
         done = 0
         while done < at_most and self.now <= until and (job := self._queues.take()) is not None:
             done += 1
@@ -196,7 +200,9 @@ def _is_wanted(record: logging.LogRecord) -> bool:
 
 
 def _frozen(at: datetime) -> AbstractContextManager[Any]:
-    """Freezes Python's clocks if freezegun is installed. Our own waits, event loops and pytest's durations keep real time."""
+    """Freezes Python's clocks if freezegun is installed. Our own waits, event loops and pytest's durations keep real
+    time.
+    """
     try:
         from freezegun import freeze_time
     except ImportError:

@@ -28,7 +28,9 @@ class Queues:
             self._redis.unlink(*keys)
 
     def take(self) -> Job | None:
-        """Returns the next job, from the first queue by name that has one, or None. Skips the ids of deleted jobs, as RQ does."""
+        """Returns the next job, from the first queue by name that has one, or None. Skips the ids of deleted jobs, as
+        RQ does.
+        """
         for queue in sorted(rq.queues(self._redis), key=lambda queue: queue.name):
             while job_id := self._redis.lpop(queue.key):
                 with suppress(NoSuchJobError):

@@ -1,16 +1,16 @@
 """Checks each request first: whether it is authenticated, and whether it may change something.
 
-Each request sends a token: as `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for. User names
-are ignored. If the settings contain no token, one is generated.
+Each request sends a token: as `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for. User
+names are ignored. If the settings contain no token, one is generated.
 
-Open access without a token has to be requested, and then only this host is served. The client must be on this host, no proxy
-may have forwarded the request, and the name in Host must be a loopback name. This keeps pages of other sites from reaching
-us through a name of their own (DNS rebinding).
+Open access without a token has to be requested, and then only this host is served. The client must be on this host, no
+proxy may have forwarded the request, and the name in Host must be a loopback name. This keeps pages of other sites from
+reaching us through a name of their own (DNS rebinding).
 
 A change is checked further if a page of another site may have made the browser send it, that is, if the request has no
-valid bearer token. The browser must not declare that another site sent the request. A POST must contain JSON, or the header
-that our page's script sends. Another site's page can send neither unless the server allows it (CORS), which we never do.
-The page therefore needs no cookie, and no key that its processes would have to share.
+valid bearer token. The browser must not declare that another site sent the request. A POST must contain JSON, or the
+header that our page's script sends. Another site's page can send neither unless the server allows it (CORS), which we
+never do. The page therefore needs no cookie, and no key that its processes would have to share.
 """
 
 import base64
@@ -62,8 +62,10 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access rules. `tokens`: any one of them gives access. `no_token`: clients on this host need none, and all others are
-    refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be changed."""
+    """The access rules. `tokens`: any one of them gives access. `no_token`: clients on this host need none, and all
+    others are refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be
+    changed.
+    """
 
     tokens: Sequence[str] = field(default=(), repr=False)
     no_token: bool = False
@@ -192,7 +194,9 @@ def loopback(host: str) -> bool:
 
 
 def _bounded(receive: Receive, headers: Headers) -> Receive:
-    """Returns `receive` limited to a body of 512 kB within 10 s. It raises Refused before more is read, or when the time is up."""
+    """Returns `receive` limited to a body of 512 kB within 10 s. It raises Refused before more is read, or when the
+    time is up.
+    """
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) <= 15 and int(length) <= BODY_AT_MOST):
         raise _too_long()

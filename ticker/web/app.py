@@ -41,10 +41,10 @@ def application(
 ) -> Starlette:
     """Returns an ASGI application with the page at its root, and the HTTP API under `/api/v1`.
 
-    `settings` defaults to those of the environment, as they are now. `tokens`: any one of them gives access. They default to
-    TICKER_WEB_TOKEN; if it is not set, a token is generated and logged as a warning. `no_token`: requests that come
-    directly from this host need no token. `trusted`: the application that mounts it decides who has access. `read_only`:
-    nothing can be changed.
+    `settings` defaults to those of the environment, as they are now. `tokens`: any one of them gives access. They
+    default to TICKER_WEB_TOKEN; if it is not set, a token is generated and logged as a warning. `no_token`: requests
+    that come directly from this host need no token. `trusted`: the application that mounts it decides who has access.
+    `read_only`: nothing can be changed.
 
     Raises ConfigurationError if DATABASE_URL is not set.
     """

@@ -33,8 +33,9 @@ HIDES = (Task, RunRecord, FullRun, JournalEntry, Drops, Why, Overview)
 
 
 class Database:
-    """The database that DATABASE_URL names. Connects at the first request, but not while `breaker` knows that the database
-    hangs."""
+    """The database that DATABASE_URL names. Connects at the first request, but not while `breaker` knows that the
+    database hangs.
+    """
 
     def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:
         self._pool = Pool(settings.require_database(), name="ticker-web")
@@ -61,7 +62,8 @@ class Database:
 class Site:
     """One application, as a request sees it.
 
-    `root` is the address under which the paths of a request begin. `by` is the name under which a change is recorded."""
+    `root` is the address under which the paths of a request begin. `by` is the name under which a change is recorded.
+    """
 
     settings: Settings
     database: Database

@@ -5,7 +5,8 @@
         await function()
     await begun.end()
 
-The context of the caller decides to which run something belongs. Coroutines, `asyncio.to_thread` and forks inherit that context.
+The context of the caller decides to which run something belongs. Coroutines, `asyncio.to_thread` and forks inherit that
+context.
 """
 
 import asyncio
@@ -47,8 +48,8 @@ _place: ContextVar[_Place | None] = ContextVar("ticker_place", default=None)  # 
 def shared() -> Iterator[None]:
     """Lets what is begun in the block outlive the run: asyncio tasks, threads and child processes.
 
-    Use it where a run of a group begins something for all runs of its process, such as a client with a task of its own, or
-    a pool of processes. Without a group, the process ends with its run, and this changes nothing.
+    Use it where a run of a group begins something for all runs of its process, such as a client with a task of its own,
+    or a pool of processes. Without a group, the process ends with its run, and this changes nothing.
     """
     token = _place.set(_SHARED)
     try:
@@ -58,7 +59,9 @@ def shared() -> Iterator[None]:
 
 
 class OwnedTask(asyncio.Task[Any]):
-    """A task on the event loop of a group. It notes which other run cancels it. No run can cancel a task of our own code."""
+    """A task on the event loop of a group. It notes which other run cancels it. No run can cancel a task of our own
+    code.
+    """
 
     def __init__(self, coroutine: Any, *, place: _Place | None, **options: Any) -> None:
         self.place = place  # an eager task takes its first step in the next line
@@ -210,7 +213,9 @@ def watch() -> None:
 
 
 def _forking() -> int | None:
-    """Returns the id of the run that is about to fork or to spawn a process. Returns None outside of all runs, and for a pool."""
+    """Returns the id of the run that is about to fork or to spawn a process. Returns None outside of all runs, and for
+    a pool.
+    """
     frames = traceback.walk_stack(sys._getframe())
     if (begun := _current()) is None or any(frame.f_globals.get("__name__") == POOL for frame, _ in frames):
         return None

@@ -16,7 +16,9 @@ SHORTEST, LONGEST = 0.02, 1.0  # seconds until a start of a full key is requeste
 
 @dataclass
 class FullKey:
-    """`again_at` is the instant of `limits.now` at which the key may have room. At most `number` starts are then requested."""
+    """`again_at` is the instant of `limits.now` at which the key may have room. At most `number` starts are then
+    requested.
+    """
 
     again_at: float
     pause: float = SHORTEST
@@ -67,7 +69,9 @@ class FullKeys:
             self._keys[name] = FullKey(limits.now() + wait, pause)
 
     def note_end(self, keys: Iterable[str]) -> None:
-        """Notes that a run with these keys has ended in this process. The keys may have room as soon as its end is written."""
+        """Notes that a run with these keys has ended in this process. The keys may have room as soon as its end is
+        written.
+        """
         for name in keys:
             if (key := self._keys.get(name)) is not None:
                 number = key.number + 1 if key.again_at else key.number

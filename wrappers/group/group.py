@@ -54,7 +54,9 @@ class OpenJob:
 
 
 class Group:
-    """Runs calls in `concurrency` slots until all have run, were refused or were given back. With a pipe, takes further jobs."""
+    """Runs calls in `concurrency` slots until all have run, were refused or were given back. With a pipe, takes further
+    jobs.
+    """
 
     def __init__(self, calls: Sequence[Call], concurrency: int, further_jobs: Pipe | None = None) -> None:
         self.answers: Counter[str] = Counter()
@@ -157,10 +159,11 @@ class Group:
         self._changed.set()
 
     async def _give_back(self) -> None:
-        """Gives back the tasks that cannot begin here soon: looks once per tick, and at all tasks once nothing may begin.
+        """Gives back the tasks that cannot begin here soon: looks once per tick, and at all tasks once nothing may
+        begin.
 
-        Tasks of full keys go back after a tick. Others are kept until slots are free, unless another worker is idle: then
-        those go back that have waited for a tick, and that as many starts as in the last tick would not reach.
+        Tasks of full keys go back after a tick. Others are kept until slots are free, unless another worker is idle:
+        then those go back that have waited for a tick, and that as many starts as in the last tick would not reach.
         """
         now, closes = limits.now(), not self._may_begin()
         if not self._unstarted or not (closes or now > self._looks_at):

@@ -1,7 +1,7 @@
 """Gives the process of a group further jobs while its runs are at work, so that no slot waits for the slowest run.
 
-The worker creates a `Pipe` before the fork. The process sends `MORE` when it has fewer unstarted tasks than free slots. It sends
-the id of each job whose tasks have all started, were refused, or were given back. The worker sends jobs.
+The worker creates a `Pipe` before the fork. The process sends `MORE` when it has fewer unstarted tasks than free slots.
+It sends the id of each job whose tasks have all started, were refused, or were given back. The worker sends jobs.
 """
 
 import json
@@ -20,8 +20,9 @@ MORE = ""
 class GivenJob(NamedTuple):
     """A job that the worker passes on.
 
-    `timeout` is RQ's timeout plus a tick, in seconds; 0 or less means no timeout. `numbers` are the arguments of `wrappers.run_batch`.
-    `deadline` is the instant of `limits.now` at which the process is killed, unless a later job extends it.
+    `timeout` is RQ's timeout plus a tick, in seconds; 0 or less means no timeout. `numbers` are the arguments of
+    `wrappers.run_batch`. `deadline` is the instant of `limits.now` at which the process is killed, unless a later job
+    extends it.
     """
 
     job_id: str

@@ -1,4 +1,5 @@
-"""Keeps the slots of a group: the open runs, the deadline of each, and a timer that kills the process at the first deadline.
+"""Keeps the slots of a group: the open runs, the deadline of each, and a timer that kills the process at the first
+deadline.
 
 The deadlines are also in the memory that the worker and its supervisor share (`shared_state`). Both kill the process if
 its own timer cannot.

@@ -62,7 +62,9 @@ def names_a_task(crumb: Any) -> bool:
 
 
 def group(call: Call, limit: BaseException) -> None:
-    """Groups all timeouts of a function as one issue. Grouped by stack, each point of interruption would be its own issue."""
+    """Groups all timeouts of a function as one issue. Grouped by stack, each point of interruption would be its own
+    issue.
+    """
     assert call.start is not None
     if sdk := loaded():
         sdk.get_current_scope().add_event_processor(grouped(limit, ["ticker", "timed_out", call.start.function]))

@@ -138,13 +138,13 @@ class Run:
     def again(self, after: Duration) -> datetime | None:
         """Makes the task due `after` this time from now, once, instead of after its interval. Returns when it is due.
 
-        The task is never due before its next run may start. A time over 24 hours, or over the upper bound of an elastic interval, is
-        cut to that limit, with a warning in the log. To wait longer, hold off a key with `SlowDown`. The time is stored at once, and
-        applies whatever becomes of this run. The last call counts. Returns None, and changes nothing, if the next occurrence is in the
-        queue already, or if the schedule is over.
+        The task is never due before its next run may start. A time over 24 hours, or over the upper bound of an elastic
+        interval, is cut to that limit, with a warning in the log. To wait longer, hold off a key with `SlowDown`. The
+        time is stored at once, and applies whatever becomes of this run. The last call counts. Returns None, and
+        changes nothing, if the next occurrence is in the queue already, or if the schedule is over.
 
-        Raises HoldLost if this run no longer holds its task, and BadInput for a task without an interval and in a piece of
-        work.
+        Raises HoldLost if this run no longer holds its task, and BadInput for a task without an interval and in a piece
+        of work.
         """
         if self.kind is RunKind.PIECE:
             raise BadInput("again", None, "a piece of work has no schedule; ask in the run that makes the pieces")
@@ -202,8 +202,8 @@ class Call:
 
     `pid` is the process that runs the function; None if the start is requested before that process exists.
 
-    `began` and `since` are the same instant, just before the start was requested. `began` is by `clock.monotonic`, for the
-    quota. `since` is by `limits.now`, for the limits.
+    `began` and `since` are the same instant, just before the start was requested. `began` is by `clock.monotonic`, for
+    the quota. `since` is by `limits.now`, for the limits.
     """
 
     task_id: int

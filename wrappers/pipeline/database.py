@@ -60,7 +60,9 @@ class Database:
         return cls(config.require_database(), config.schema)
 
     def open(self) -> None:
-        """Connects now, so that a deadline that starts next does not include the time to connect. Raises DatabaseUnavailable."""
+        """Connects now, so that a deadline that starts next does not include the time to connect. Raises
+        DatabaseUnavailable.
+        """
         with self._turn:
             if self._connection is not None and not self._connection.is_alive:
                 self.close()
@@ -197,7 +199,8 @@ class Database:
 
     @contextmanager
     def lent(self) -> Iterator["Database"]:
-        """Moves the connection to a new Database, for a child that is forked in the block. This Database connects again.
+        """Moves the connection to a new Database, for a child that is forked in the block. This Database connects
+        again.
 
         After the block, the connection belongs to the child alone. The server does not notice that this process has
         closed its copy. If no child was forked, the connection is lost.
@@ -219,7 +222,8 @@ class Database:
 
 
 def announce(queues: Sequence[str], *, survives: type[TickerError]) -> bool:
-    """Announces the functions and queues of this worker, and how a job may run the tasks of each function. Returns whether it did.
+    """Announces the functions and queues of this worker, and how a job may run the tasks of each function. Returns
+    whether it did.
 
     After an error of the kind `survives`, this only logs a warning.
     """

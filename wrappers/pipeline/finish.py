@@ -25,8 +25,8 @@ UNANSWERED = "the answer to its start never came, so its function did not run"
 def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
     """Ends a run from its own process. Returns False if its end changes nothing.
 
-    Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the instant
-    `until` of `limits.now`, raises DatabaseUnavailable, or RowLocked.
+    Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the
+    instant `until` of `limits.now`, raises DatabaseUnavailable, or RowLocked.
     """
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
@@ -73,9 +73,9 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: 
 def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> End:
     """Returns the end of a run that a dead horse left open, without its output.
 
-    If several runs were active and the horse died at a hard limit, the cause is the run that blocked the event loop. If no
-    run did, it is the one that reached its limit first. The others were interrupted. After any other death, all of them
-    were interrupted, and their tasks are suspects. So was a start without an answer, but its task is no suspect.
+    If several runs were active and the horse died at a hard limit, the cause is the run that blocked the event loop. If
+    no run did, it is the one that reached its limit first. The others were interrupted. After any other death, all of
+    them were interrupted, and their tasks are suspects. So was a start without an answer, but its task is no suspect.
     """
     begun = [other for other in opened if other.run_id]
     if not run.run_id:

@@ -70,9 +70,9 @@ def put_back(connection: Redis, queue: Queue, job: Job, met: set[str], timeout: 
     In that case, or if this user of Redis may not push, a ticker of that installation finds that the job is missing and
     pushes it again.
 
-    `met` has the ids of the foreign jobs that were put back before. Returns False after a round of nothing else, or after
-    `AT_ONCE`. A worker that waits for jobs pauses then, and raises DequeueTimeout, so that it can handle signals and send
-    its heartbeat.
+    `met` has the ids of the foreign jobs that were put back before. Returns False after a round of nothing else, or
+    after `AT_ONCE`. A worker that waits for jobs pauses then, and raises DequeueTimeout, so that it can handle signals
+    and send its heartbeat.
     """
     named, now = jobs.installation_of(job.id), clock.python_utc().timestamp()
     has_lease = named not in _others or connection.get(jobs.LEASE_PREFIX + queue.name) == named.encode()

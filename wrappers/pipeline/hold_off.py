@@ -20,10 +20,10 @@ class SlowDown(Exception):
     """A function raises this to end its run and to hold off a key of its task: no run of the key starts before `until`.
 
     The outcome is `held_off`, which is neither a success nor a failure. `key` defaults to the first key of the task.
-    `until` is a datetime with a zone, a duration (seconds as a number, a timedelta, or a text such as `5m`), or the value of a
-    `Retry-After` header. Without `until`, or with any other text, the key is held off for one minute. Each further `SlowDown`
-    doubles this, up to an hour, until a run of the key succeeds. Raises BadInput if a datetime has no zone, a number or
-    timedelta is negative, or one of these is more than 366 days away.
+    `until` is a datetime with a zone, a duration (seconds as a number, a timedelta, or a text such as `5m`), or the
+    value of a `Retry-After` header. Without `until`, or with any other text, the key is held off for one minute. Each
+    further `SlowDown` doubles this, up to an hour, until a run of the key succeeds. Raises BadInput if a datetime has
+    no zone, a number or timedelta is negative, or one of these is more than 366 days away.
     """
 
     def __init__(self, key: str | None = None, until: Until | None = None) -> None:

@@ -37,7 +37,9 @@ def called(call: Call, step: Step, *piece: Any) -> Any:
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
-    """Awaits an answer until it is no awaitable: decorators may pass on the coroutine of an `async def`, which has not begun."""
+    """Awaits an answer until it is no awaitable: decorators may pass on the coroutine of an `async def`, which has not
+    begun.
+    """
     result = await answer
     while inspect.isawaitable(result):
         result = await result

@@ -11,8 +11,8 @@ The process of a group has several runs. There, the context of the coroutine or 
         print("kept with this run")
 
 Replaces Python's own streams. Under our Worker, also replaces the files underneath, for child processes and C libraries
-(see `output_pipes`). A write to Python's streams never waits, is not passed on, and uses no more memory than what is kept
-of each stream.
+(see `output_pipes`). A write to Python's streams never waits, is not passed on, and uses no more memory than what is
+kept of each stream.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def _add_log_handler(stream: TextIO) -> logging.Handler:
 def texts(slot: int | None = None, kept: Pair | None = None) -> tuple[str, str]:
     """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises.
 
-    `slot` is that of a run in a group. Adds what the group's process wrote past Python's streams during the run, because
-    that does not show which run wrote it.
+    `slot` is that of a run in a group. Adds what the group's process wrote past Python's streams during the run,
+    because that does not show which run wrote it.
     """
     answer = ["", ""]
     for number, ring in enumerate(kept or ring_buffer.pair(slot)):

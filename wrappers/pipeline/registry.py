@@ -20,7 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A callable. `takes_run` means that its first parameter is named `run`; `yields` means that the callable is a generator."""
+    """A callable. `takes_run` means that its first parameter is named `run`; `yields` means that the callable is a
+    generator.
+    """
 
     call: Callable[..., Any]
     takes_run: bool
@@ -82,8 +84,8 @@ def task(
     functions in threads. Each has its own start, box and record. This suits runs that wait for the network.
 
     With `batch` alone, one RQ job carries up to that many due tasks (at most 1,000), which run one after another in one
-    process. This suits many short runs of a function that leaves its process unchanged. With `concurrency`, `batch` is rarely
-    needed: a job carries as many tasks as their measured durations allow.
+    process. This suits many short runs of a function that leaves its process unchanged. With `concurrency`, `batch` is
+    rarely needed: a job carries as many tasks as their measured durations allow.
 
     With `repeatable=True`, an `interrupted` run gets a second attempt, even if its task has no retries.
 
@@ -123,8 +125,8 @@ def task(
 def limit(key: str, *, concurrency: int | None = None, rate: str | None = None, burst: int | None = None) -> None:
     """Declares the limit of a key in a module. The arguments are those of `ticker.limit`.
 
-    `ticker sync` applies the declaration. Raises BadInput if a value is invalid, or if the key is already declared with other
-    values.
+    `ticker sync` applies the declaration. Raises BadInput if a value is invalid, or if the key is already declared with
+    other values.
     """
     from ticker.tasks import checks  # imported here, because a work-horse without limits does not need it
 

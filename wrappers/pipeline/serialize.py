@@ -89,7 +89,8 @@ def clean(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns the text as a terminal can show it, without escape sequences or control characters except tab and newline.
+    """Returns the text as a terminal can show it, without escape sequences or control characters except tab and
+    newline.
 
     ASCII control characters become their pictures (␀, ␛), and others become the replacement character. No text becomes
     longer. A carriage return begins a new line.

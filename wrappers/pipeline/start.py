@@ -52,7 +52,9 @@ Requests = dict[str, Request]  # the first request of each token
 
 
 class NoRoom(NamedTuple):
-    """A refusal of a start that may be requested again: a key of the task is full. `seconds` until there may be room, if known."""
+    """A refusal of a start that may be requested again: a key of the task is full. `seconds` until there may be room,
+    if known.
+    """
 
     key: str
     seconds: float | None
@@ -92,10 +94,11 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 
 
 def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom | str | None]:
-    """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
+    """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the
+    row.
 
-    The calls share a database. The caller has stored their tokens where they outlive this process. If an answer is lost,
-    this function requests it once more with the same token.
+    The calls share a database. The caller has stored their tokens where they outlive this process. If an answer is
+    lost, this function requests it once more with the same token.
     """
     database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
     patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
@@ -137,8 +140,8 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
 def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call]:
     """Lets runs of different tasks go back to their rows for this reason, and wakes tickers to push them again.
 
-    If a newer occurrence of a task waits, the older one is dropped instead. With `if_idle`, does nothing unless another worker
-    is idle. Returns the calls that are no longer this process's: all but those whose rows are locked.
+    If a newer occurrence of a task waits, the older one is dropped instead. With `if_idle`, does nothing unless another
+    worker is idle. Returns the calls that are no longer this process's: all but those whose rows are locked.
     """
     database = calls[0].database
     if if_idle and not database.execute("idle_worker", task_ids=[call.task_id for call in calls])[0]["is_idle"]:
@@ -164,7 +167,9 @@ def _waits_long(call: Call, verdict: sql.Row) -> bool:
 
 
 def add_verdicts(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: Requests) -> None:
-    """Requests the starts that have no verdict yet, and adds their verdicts as they come: an error keeps those before it."""
+    """Requests the starts that have no verdict yet, and adds their verdicts as they come: an error keeps those before
+    it.
+    """
     left = {token: call for token, call in asked.items() if token not in verdicts}
     for one in decide_all([*left.values()], [*left], first, waits=True):
         verdicts[str(one.row["token"])] = one
@@ -173,8 +178,8 @@ def add_verdicts(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: R
 def add_verdicts_again(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: Requests) -> None:
     """Does the same after an answer was lost. The server may still be executing that request, with its rows locked.
 
-    So locked rows are requested again for a moment. If a row were requested with a new token instead, a run that the first
-    request started would be lost.
+    So locked rows are requested again for a moment. If a row were requested with a new token instead, a run that the
+    first request started would be lost.
     """
     give_up_at = clock.monotonic() + STILL_EXECUTING
     while True:
@@ -190,7 +195,9 @@ def add_verdicts_again(verdicts: dict[str, Asked], asked: Mapping[str, Call], fi
 def patiently(
     step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
 ) -> T:
-    """Repeats the step until `give_up_at` while there is this trouble, or the server is a standby. Nothing was written then."""
+    """Repeats the step until `give_up_at` while there is this trouble, or the server is a standby. Nothing was written
+    then.
+    """
     while True:
         try:
             return step()
@@ -205,8 +212,8 @@ def patiently(
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row.
 
-    If a key has no room, this waits up to half a second, because ticks count on runs that end soon. After that, the run goes back
-    to its row.
+    If a key has no room, this waits up to half a second, because ticks count on runs that end soon. After that, the run
+    goes back to its row.
     """
     give_up_at = clock.monotonic() + MOMENT
     while True:
@@ -251,8 +258,8 @@ def decide_all(
 
     Planned runs, which are rarer, are decided one by one, after the others.
 
-    With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to its row. With
-    `back`, all that may start go back for this reason.
+    With `waits`, what meets a full limit stays as it is, and the caller requests it again. Otherwise it goes back to
+    its row. With `back`, all that may start go back for this reason.
     """
 
     def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
@@ -293,7 +300,9 @@ def _asked(call: Call, tokens: Iterable[str], first: Requests) -> tuple[Request,
 
 
 def _answers(rows: Iterable[sql.Row], request: Request, first: Requests) -> list[Asked]:
-    """Returns the answers that have just come. The limits of a run count from the request that started it, whose answer may be lost."""
+    """Returns the answers that have just come. The limits of a run count from the request that started it, whose answer
+    may be lost.
+    """
     answered = clock.monotonic()
     return [Asked(*(first[str(row["token"])] if row["has_begun"] else request), answered, row) for row in rows]
 
@@ -368,7 +377,9 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 
 
 def too_late(waited: float, limit: float) -> str:
-    """Returns the reason of a run that ends before its function is called, because the answer to its start came too late."""
+    """Returns the reason of a run that ends before its function is called, because the answer to its start came too
+    late.
+    """
     return f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
 
 

@@ -43,14 +43,18 @@ class WaitingEnds:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether ends wait because an attempt has failed. An end that is being written for the first time is not delayed."""
+        """Whether ends wait because an attempt has failed. An end that is being written for the first time is not
+        delayed.
+        """
         return bool(self._ends) and self._has_failed
 
     def __contains__(self, run: tuple[int, str]) -> bool:
         return run in self._ends
 
     def take(self, database: Database, *texts: bytes) -> None:
-        """Tries to write each packed `PendingEnd` at once, unless the server is known to be away. Keeps those that fail."""
+        """Tries to write each packed `PendingEnd` at once, unless the server is known to be away. Keeps those that
+        fail.
+        """
         taken = []
         for text in texts:
             left = PendingEnd.unpacked(text)
@@ -72,7 +76,9 @@ class WaitingEnds:
         return self._is_away and limits.now() < self._again_at
 
     def _try_together(self, database: Database, runs: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
-        """Writes the ends without pieces in one statement. Returns those whose rows are locked, which are tried again soon."""
+        """Writes the ends without pieces in one statement. Returns those whose rows are locked, which are tried again
+        soon.
+        """
         ends = [left for run in runs if (left := PendingEnd.unpacked(self._ends[run][1])).end.pieces is None]
         try:
             for left in ends:

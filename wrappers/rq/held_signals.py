@@ -9,7 +9,8 @@ from wrappers.sandbox import limits
 
 @contextmanager
 def alarm_held() -> Iterator[None]:
-    """Holds back RQ's alarm, which would lose what the block has read or taken. Its time goes on, to the fraction of a second.
+    """Holds back RQ's alarm, which would lose what the block has read or taken. Its time goes on, to the fraction of a
+    second.
 
     `signal.alarm` returns whole seconds, rounded up: a hold every half second would put the alarm off forever.
     """

@@ -9,7 +9,9 @@ log = logging.getLogger("rq.worker")
 
 
 def set_up(form: str, *, has_form: bool) -> None:
-    """Writes RQ's lines as ours, unless the form is text and the user has chosen one (`has_form`), or has set up a handler."""
+    """Writes RQ's lines as ours, unless the form is text and the user has chosen one (`has_form`), or has set up a
+    handler.
+    """
     rq = logging.getLogger("rq")
     if form == "json" or not (has_form or rq.hasHandlers()):
         logs.send(rq, form)

@@ -1,8 +1,8 @@
 """Gives the process of a group further jobs of its function from RQ's queues, and ends each job in RQ separately.
 
-A job is open in RQ until all of its tasks have started, were refused, or were given back. After that, its runs have their
-own records, and RQ no longer needs the job. If the process dies, its open jobs are removed. The next tick then pushes the
-tasks that had not started again.
+A job is open in RQ until all of its tasks have started, were refused, or were given back. After that, its runs have
+their own records, and RQ no longer needs the job. If the process dies, its open jobs are removed. The next tick then
+pushes the tasks that had not started again.
 """
 
 import logging
@@ -70,7 +70,8 @@ class OpenJobs:
                 log.warning("the group gets no further job now: %s", error, extra={"event": "refill_failed"})
 
     def close(self, keep_first: bool = True) -> None:
-        """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue.
+        """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its
+        queue.
 
         RQ itself ends the first job, except in a cold shutdown.
         """
@@ -114,7 +115,9 @@ class OpenJobs:
         self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
 
     def _fits(self, job: Job, call: tuple[str, tuple[int, ...]]) -> bool:
-        """Returns whether the group can take in this job. If RQ keeps a job's result, the job needs a process of its own."""
+        """Returns whether the group can take in this job. If RQ keeps a job's result, the job needs a process of its
+        own.
+        """
         is_ours = entry.grouped_function(job) == self._function and not entry.is_apart(job)
         return is_ours and self._worker.leaves_nothing(job) and self._joins_group(job, call)
 

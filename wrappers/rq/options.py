@@ -19,7 +19,9 @@ CLASSES = {"worker_class": BaseWorker, "job_class": Job, "queue_class": Queue, "
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Checks the options that click parsed, under their names in RQ's command. Raises ConfigurationError with one sentence."""
+    """Checks the options that click parsed, under their names in RQ's command. Raises ConfigurationError with one
+    sentence.
+    """
     sys.path.extend(folder for folder in options["path"] if folder not in sys.path)  # as RQ will do
     if options["url"]:
         check_url(options["url"])

@@ -37,7 +37,8 @@ class PreparedStart:
         return self.is_group and not entry.is_apart(self._job)
 
     def joins_group(self, job: Job, call: tuple[str, tuple[int, ...]]) -> bool:
-        """Returns whether the tasks of a job run in a group. A single task does, unless it is a suspect, or its run is planned.
+        """Returns whether the tasks of a job run in a group. A single task does, unless it is a suspect, or its run is
+        planned.
 
         Jobs of a single task were pushed before the `concurrency` of their function was known.
         """
@@ -55,7 +56,9 @@ class PreparedStart:
         self._ends.write_of(self._database, tasks)
 
     def may_run(self, worker: str, when_it_waits: Callable[[], object]) -> bool:
-        """Asks the database. A batch may always run: its process requests the start of each task right before that task."""
+        """Asks the database. A batch may always run: its process requests the start of each task right before that
+        task.
+        """
         self.write_ends(self._args[::2] if self._is_batch else self._args[:1])
         if self._is_batch:
             return True

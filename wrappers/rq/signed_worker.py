@@ -5,8 +5,8 @@ pickles, and its callbacks are functions named in the hash.
 
 This worker reads only the few fields that it needs. It checks the signature over the call, unpacked to at most 4 kB,
 and only then reads integers from it. It unpickles nothing, imports nothing that a job names, and calls only
-`wrappers.run`. Other jobs are logged as `forged`, counted and put aside, except jobs of other installations, which are put
-back.
+`wrappers.run`. Other jobs are logged as `forged`, counted and put aside, except jobs of other installations, which are
+put back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,9 @@ class Queue(corrupt_jobs.Queue):
         return None if job.origin == queue.name else Forged(f"it was signed for the queue {job.origin}", job.id)
 
     def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> dict[str, list[str]]:
-        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this method; older RQ calls `enqueue_dependents`."""
+        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this method; older RQ calls
+        `enqueue_dependents`.
+        """
         return {}
 
     enqueue_dependents = move_dependents_to_ready

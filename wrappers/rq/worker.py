@@ -163,7 +163,9 @@ class Worker(SurvivingWorker):
             self.kill_horse()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Overrides RQ's method, which kills this worker's own group if the horse does not exist or does not lead a group yet."""
+        """Overrides RQ's method, which kills this worker's own group if the horse does not exist or does not lead a
+        group yet.
+        """
         if self._horse_pid:
             with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
@@ -223,7 +225,8 @@ class Worker(SurvivingWorker):
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
         """Overrides RQ's method to try waiting ends every second, and to wait also for a Redis that refuses calls.
 
-        RQ's worker ends if its Redis becomes a replica, or is full. A worker that stays idle closes its connection to PostgreSQL.
+        RQ's worker ends if its Redis becomes a replica, or is full. A worker that stays idle closes its connection to
+        PostgreSQL.
         """
         self._idle_since = clock.monotonic()
         try:
@@ -257,8 +260,8 @@ class Worker(SurvivingWorker):
     def handle_warm_shutdown_request(self) -> None:
         """Overrides RQ's method so that a group begins nothing new. Its active runs continue to their own ends.
 
-        A worker without a job stops by an exception, which libraries that catch all exceptions may swallow. So this also notes
-        the request, and the worker stops after the next job at the latest.
+        A worker without a job stops by an exception, which libraries that catch all exceptions may swallow. So this
+        also notes the request, and the worker stops after the next job at the latest.
         """
         super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
         self._stop_requested = True
@@ -375,7 +378,8 @@ class Worker(SurvivingWorker):
             self._phase = before
 
     def _end_at_once(self) -> Any:
-        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was doing.
+        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was
+        doing.
 
         Further signals are ignored. Otherwise, this method would be called again while it writes the ends.
         """

@@ -56,8 +56,9 @@ def log_killed(number: int) -> None:
 def mark(run_of: Callable[[], int | None]) -> None:
     """Marks each process that a run begins from now on: by its environment after an exec, by its name after a fork.
 
-    `run_of` returns the id of the run that begins a process. A program that was begun without Python's help, as by `os.system`,
-    or that drops its environment, has no mark. It lives until this process ends. The helpers of multiprocessing get none.
+    `run_of` returns the id of the run that begins a process. A program that was begun without Python's help, as by
+    `os.system`, or that drops its environment, has no mark. It lives until this process ends. The helpers of
+    multiprocessing get none.
     """
     fork_exec = _posixsubprocess.fork_exec
 

@@ -17,10 +17,10 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bool = True) -> str:
     """Returns how the horse ended, in a few words, as far as it was observed.
 
-    `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit if
-    its instant has passed and the horse died `just_now`. If it may have died earlier, the text states only that the worker
-    saw the death after that limit. A SIGKILL is attributed to memory if this cgroup has counted an
-    out-of-memory kill since `oom_kills_before`.
+    `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit
+    if its instant has passed and the horse died `just_now`. If it may have died earlier, the text states only that the
+    worker saw the death after that limit. A SIGKILL is attributed to memory if this cgroup has counted an out-of-memory
+    kill since `oom_kills_before`.
     """
     if code is None:
         return "its process died, and the cause was not observed"

@@ -51,9 +51,13 @@ class End:
     at: float = field(default_factory=limits.now)
     """When the run ended, an instant of `limits.now`."""
     suspect_count: int = 0
-    """How many runs were active when its process died of an unknown cause. If there were several, their tasks are suspects."""
+    """How many runs were active when its process died of an unknown cause. If there were several, their tasks are
+    suspects.
+    """
     held_key: str = ""
-    """The key that is held off from `at`, for `held_ms` milliseconds. With None, earlier holds of the key decide how long."""
+    """The key that is held off from `at`, for `held_ms` milliseconds. With None, earlier holds of the key decide how
+    long.
+    """
     held_ms: int | None = None
 
 
@@ -103,7 +107,9 @@ def begin() -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Makes the worker read the ends that its horse leaves, within the block. Otherwise the horse does everything itself."""
+    """Makes the worker read the ends that its horse leaves, within the block. Otherwise the horse does everything
+    itself.
+    """
     if _memory is None:
         yield
         return

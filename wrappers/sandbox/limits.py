@@ -107,7 +107,8 @@ class Limits:
         self._stop = None
 
     def interrupting(self) -> AbstractContextManager[None]:
-        """Returns the context manager of the block in which the soft limit raises SoftLimit. It is never raised elsewhere.
+        """Returns the context manager of the block in which the soft limit raises SoftLimit. It is never raised
+        elsewhere.
 
         A soft limit that is reached outside the block interrupts nothing. A block that is entered later raises at once.
         """
@@ -141,7 +142,9 @@ class _Gate:
         self._raise_if_open()
 
     def stop_signalled(self, _signum: int = 0, _frame: FrameType | None = None) -> None:
-        """Interrupts the function if its run is the one that is stopped: another run of this process may have ended meanwhile."""
+        """Interrupts the function if its run is the one that is stopped: another run of this process may have ended
+        meanwhile.
+        """
         if self._open and self._is_stopped():
             self._open, self.stopped = False, True
             raise Stopped
@@ -215,7 +218,9 @@ def _start_timer(timers: ExitStack, at: float, signum: int, notify: int) -> None
 
 
 def _new_timer(signum: int, notify: int) -> tuple[ctypes.c_void_p, int]:
-    """Creates a timer that is not set yet, and returns it with its clock. Raises OSError if the system has no such timer."""
+    """Creates a timer that is not set yet, and returns it with its clock. Raises OSError if the system has no such
+    timer.
+    """
     timer = ctypes.c_void_p()
     event = _Event(signo=signum, notify=notify, thread=threading.get_native_id())
     for clock in _CLOCKS:
@@ -266,7 +271,8 @@ def _library() -> ctypes.CDLL:
 def _start_watchdog(soft_at: float, hard_at: float) -> Callable[[], None]:
     """Starts the watchdog and returns the function that dismisses it.
 
-    The watchdog is forked twice. So it is not a child of the horse, and a function that calls `os.wait()` does not reap it.
+    The watchdog is forked twice. So it is not a child of the horse, and a function that calls `os.wait()` does not reap
+    it.
     """
     horse = os.getpid()
     far, near = os.pipe()  # both are closed on exec
@@ -319,7 +325,8 @@ def _keep_only(pipe: int) -> None:
 def _watch(horse: int, due: list[tuple[float, int]]) -> None:
     """Sends each signal to the horse at its time. Returns early if the horse dismisses the watchdog or is gone.
 
-    The end of file on the pipe proves nothing by itself: an exec closes it, and a child that the function forked keeps it open.
+    The end of file on the pipe proves nothing by itself: an exec closes it, and a child that the function forked keeps
+    it open.
     """
     files, look = [0], 1.0
     with suppress(ProcessLookupError):

@@ -1,12 +1,12 @@
 """Keeps what the process of a run and its child processes write to the file descriptors 1 and 2, past Python's streams.
 
-During a run, both descriptors are pipes. A thread of the worker moves what arrives into shared memory, so that a pipe is
-never full for long, even while the worker writes an end or waits for Redis. If the worker is stopped or dead, its
-supervisor does the same. The process of the run moves the bytes on, into the memory of its own prints, before each print
-and at its end. So the order of the two is kept, and what a dead process left in a pipe is not lost.
+During a run, both descriptors are pipes. A thread of the worker moves what arrives into shared memory, so that a pipe
+is never full for long, even while the worker writes an end or waits for Redis. If the worker is stopped or dead, its
+supervisor does the same. The process of the run moves the bytes on, into the memory of its own prints, before each
+print and at its end. So the order of the two is kept, and what a dead process left in a pipe is not lost.
 
-Each of these processes holds the reading ends, so a writer never dies of SIGPIPE because one of them has died. If a process
-outlives its job, its pipes are closed, and later jobs get new ones.
+Each of these processes holds the reading ends, so a writer never dies of SIGPIPE because one of them has died. If a
+process outlives its job, its pipes are closed, and later jobs get new ones.
 
 Linux only, and only under our Worker. Elsewhere, the descriptors are those of the worker.
 """

@@ -1,9 +1,9 @@
 """Keeps the first and the last bytes of a stream in memory that outlives the writing process.
 
-The worker shares the memory with its horse (`share`): two rings for the output and the error output of a single run, two
-small ones for each run of a group, and two for what arrives on the pipes of the file descriptors 1 and 2 (see
-`output_pipes`). So a run's output survives, however the horse dies. No write waits for I/O, and none can corrupt earlier
-bytes. Under a stock worker, the rings are in the horse's own memory.
+The worker shares the memory with its horse (`share`): two rings for the output and the error output of a single run,
+two small ones for each run of a group, and two for what arrives on the pipes of the file descriptors 1 and 2 (see
+`output_pipes`). So a run's output survives, however the horse dies. No write waits for I/O, and none can corrupt
+earlier bytes. Under a stock worker, the rings are in the horse's own memory.
 """
 
 import mmap
@@ -28,8 +28,8 @@ class Ring:
     """The first and the last `half` bytes of what was written, and the number of bytes between them.
 
     One process writes, in any of its threads. Every process that shares the memory may read, even after the writer was
-    killed during a write. The counts are written after the bytes, and the ring is twice as large as the tail that is read. So
-    a partial write never overlaps what the counts describe.
+    killed during a write. The counts are written after the bytes, and the ring is twice as large as the tail that is
+    read. So a partial write never overlaps what the counts describe.
     """
 
     def __init__(self, memory: bytearray | memoryview, half: int = HALF) -> None:

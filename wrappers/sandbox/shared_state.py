@@ -36,9 +36,9 @@ _names: mmap.mmap | None = None  # unused pages take no memory
 class OpenRun(NamedTuple):
     """A run without an end, and its slot.
 
-    `run_id` is 0 if its start was not answered, which means that its function did not begin. `soft_at` and `deadline` are
-    instants of `limits.now`, and `hard_limit` is in seconds. All three are 0.0 outside a group, where the limits of the
-    horse apply.
+    `run_id` is 0 if its start was not answered, which means that its function did not begin. `soft_at` and `deadline`
+    are instants of `limits.now`, and `hard_limit` is in seconds. All three are 0.0 outside a group, where the limits of
+    the horse apply.
     """
 
     task_id: int
@@ -170,7 +170,9 @@ def write_on_loop(slot: int | None, since: float = 0.0) -> None:
 
 
 def on_loop() -> tuple[int, float] | None:
-    """Returns the slot of the run on the event loop, and the instant at which its step began. Returns None if no run is on it."""
+    """Returns the slot of the run on the event loop, and the instant at which its step began. Returns None if no run is
+    on it.
+    """
     if _page is None:
         return None
     number, since = _LOOP.unpack_from(_page, _LOOP_AT)

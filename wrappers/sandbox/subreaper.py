@@ -24,7 +24,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Makes orphaned descendants children of this process, but not of its forks. Returns False if the system cannot do this."""
+    """Makes orphaned descendants children of this process, but not of its forks. Returns False if the system cannot do
+    this.
+    """
     if sys.platform != "linux":
         return False
     return bool(_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
@@ -54,7 +56,8 @@ def has_children() -> bool:
 
 
 def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
-    """Kills and reaps all children that are not in `before`, and their children, until none are left. Returns the number killed.
+    """Kills and reaps all children that are not in `before`, and their children, until none are left. Returns the
+    number killed.
 
     Children that ended by themselves are reaped and not counted. After `patience` seconds, or if the system does not
     permit the kill, the others are left: `children() - before` lists them.
@@ -77,7 +80,8 @@ def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
 
 
 def kill_groups_under(worker: int) -> None:
-    """Kills the process groups of all children of another process, adopted ones included. Spares that process's own group.
+    """Kills the process groups of all children of another process, adopted ones included. Spares that process's own
+    group.
 
     A horse leads its own group. A process that leaves this group does not join the worker's, which holds only processes
     that the worker itself started. The worker reaps the killed processes. The next call kills those that the worker

@@ -87,7 +87,9 @@ def hand_on(signum: int, worker: int) -> None:
 
 
 def mind_orphans(close_record: CloseRecord) -> None:
-    """After the worker's death, waits for its horse, the deadline, or a signal to stop. Then kills the remaining processes."""
+    """After the worker's death, waits for its horse, the deadline, or a signal to stop. Then kills the remaining
+    processes.
+    """
     kept, code = close_record(None, None), None
     horse = shared_state.horse()
     is_orphan = horse in subreaper.children()

@@ -29,8 +29,8 @@ def db() -> None:
 def upgrade(only_check: bool, only_sql: bool, as_json: bool) -> None:
     """Upgrade the tables to the newest revision.
 
-    Several processes may run this at the same time. With --check, lists the problems of the tables, of this installation, and of
-    the triggers of owner tables, and exits with 0 if there are none, otherwise with 1.
+    Several processes may run this at the same time. With --check, lists the problems of the tables, of this
+    installation, and of the triggers of owner tables, and exits with 0 if there are none, otherwise with 1.
     """
     if only_check + only_sql > 1 or as_json > only_check:
         raise click.UsageError("give --check, with or without --json; or --sql; or none of them")
@@ -84,8 +84,8 @@ def check(settings: "Settings", as_json: bool) -> None:
 def adopt(resume: bool, force: bool) -> None:
     """Take over the tables of another installation, such as a restored or copied database.
 
-    The tables get a new installation id. All tasks are paused unless --resume is given; `ticker resume --all` ends the pause. Stop
-    tickers and workers first.
+    The tables get a new installation id. All tasks are paused unless --resume is given; `ticker resume --all` ends the
+    pause. Stop tickers and workers first.
     """
     settings = configured()
     from ticker.db import connections, installation

@@ -139,8 +139,8 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 def doctor(as_json: bool) -> None:
     """Check whether all is well, and if not, say what to do.
 
-    Runs the checks of `health` and `db upgrade --check`, and more. Run it with the same environment as `ticker run`. It writes
-    nothing. Exits with 1 if there is a problem, otherwise with 0.
+    Runs the checks of `health` and `db upgrade --check`, and more. Run it with the same environment as `ticker run`. It
+    writes nothing. Exits with 1 if there is a problem, otherwise with 0.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
     versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}

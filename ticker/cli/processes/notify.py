@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def notify(test: bool, limit: int, as_json: bool) -> None:
     """List undelivered notices, or send a test notice.
 
-    Lists the oldest first, each with the reason. `ticker run` sends notices about tasks that fail, recover, are paused by
-    the ticker, or have had no success for too long.
-    With --test, exits with 1 if a channel did not accept the notice.
+    Lists the oldest first, each with the reason. `ticker run` sends notices about tasks that fail, recover, are paused
+    by the ticker, or have had no success for too long. With --test, exits with 1 if a channel did not accept the
+    notice.
     """
     if test:
         send_test(as_json)

@@ -42,7 +42,8 @@ def run(
 ) -> None:
     """Run the ticker until SIGTERM or SIGINT.
 
-    Any number of tickers may run, on any hosts. Under systemd, the ticker reports its state (Type=notify, WatchdogSec=).
+    Any number of tickers may run, on any hosts. Under systemd, the ticker reports its state (Type=notify,
+    WatchdogSec=).
     """
     settings = configured(tick=tick, batch=batch)
     from ticker import logs
@@ -103,8 +104,8 @@ def tick(dry_run: bool, as_json: bool) -> None:
 def health(max_age: str | None, as_json: bool) -> None:
     """Exit with 0 if all is well, otherwise with 1.
 
-    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker. Ages
-    are measured by the database's clock. The command is suitable for container health checks.
+    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker.
+    Ages are measured by the database's clock. The command is suitable for container health checks.
     """
     from ticker.read import health as health_check
     from ticker.read import pauses

@@ -98,7 +98,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, token: str = "") -> str:
-    """Returns the address. It contains the token, if any, as the HTTP Basic password, so that a browser does not ask for it."""
+    """Returns the address. It contains the token, if any, as the HTTP Basic password, so that a browser does not ask
+    for it.
+    """
     host, port = listening.getsockname()[:2]
     user = f"ticker:{token}@" if token else ""
     return f"http://{user}[{host}]:{port}/" if ":" in host else f"http://{user}{host}:{port}/"

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 def workers(queue: str | None, as_json: bool) -> None:
     """Show how many workers each queue needs, and why.
 
-    `ticker run` measures that every two minutes, from the tasks, from what waits, and from the starts and durations of the last
-    hour. Work that a limit or a pause holds back does not count.
+    `ticker run` measures that every two minutes, from the tasks, from what waits, and from the starts and durations of
+    the last hour. Work that a limit or a pause holds back does not count.
 
-    With --queue, prints how many workers the queue needs now, as one integer. This many are busy for at most 70% of the time, and
-    start within two ticks what is due at once. For autoscalers: if the number is unknown, prints nothing on standard output, and
-    exits with 1.
+    With --queue, prints how many workers the queue needs now, as one integer. This many are busy for at most 70% of the
+    time, and start within two ticks what is due at once. For autoscalers: if the number is unknown, prints nothing on
+    standard output, and exits with 1.
     """
     needs = read()
     if queue is not None:

@@ -42,12 +42,12 @@ def runs(
 ) -> None:
     """List runs, drops and events, or show one run in full.
 
-    Lists runs and drops of TASK, or of all tasks, newest first. Records outlive their task: those of a deleted task are found by
-    its id. --owner without TASK, --owner-type, --reason, --since and --until list only runs that have ended. --id also shows the
-    run's output, its traceback, its other attempts and its pieces of work.
+    Lists runs and drops of TASK, or of all tasks, newest first. Records outlive their task: those of a deleted task are
+    found by its id. --owner without TASK, --owner-type, --reason, --since and --until list only runs that have ended.
+    --id also shows the run's output, its traceback, its other attempts and its pieces of work.
 
-    --journal lists ended runs, drops and events. Events are changes to a task, such as a pause or a first failure; --outcome and
-    --reason exclude them. With --json, each entry is one document on its own line.
+    --journal lists ended runs, drops and events. Events are changes to a task, such as a pause or a first failure;
+    --outcome and --reason exclude them. With --json, each entry is one document on its own line.
     """
     from ticker.cli.records import journal
 

@@ -30,9 +30,9 @@ EVERY = 0.2
 def stop(run: int, by: str | None, as_json: bool) -> None:
     """Stop RUN, and wait up to 5 s for its end.
 
-    An active run ends as interrupted. This is not a failure, and the run is not retried. A run that has not started is dropped. If
-    a run waits for its pieces, these are stopped. A tick carries out the request, so a ticker must run. If the run has not ended
-    after 5 s, the exit code is 1.
+    An active run ends as interrupted. This is not a failure, and the run is not retried. A run that has not started is
+    dropped. If a run waits for its pieces, these are stopped. A tick carries out the request, so a ticker must run. If
+    the run has not ended after 5 s, the exit code is 1.
     """
     from ticker.registration import stops
 

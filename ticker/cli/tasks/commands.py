@@ -105,8 +105,8 @@ def pause(
 ) -> None:
     """Pause TASK, all tasks of --owner, or many tasks at once.
 
-    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual runs wait, too.
-    Runs that have started continue. Due tasks wait, and are pushed after the pause.
+    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until. With --all, manual
+    runs wait, too. Runs that have started continue. Due tasks wait, and are pushed after the pause.
 
     With --all and --wait, a pause of all tasks that is in force stays as it is, unless --reason or --until is given.
     """
@@ -145,8 +145,8 @@ def pause_some(task: str | None, owner: str | None, author: str, reason: str, un
 def resume(task: str | None, owner: str | None, as_json: bool, **scope: Any) -> None:
     """Resume TASK, all tasks of --owner, or many paused tasks.
 
-    Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that are due are
-    pushed within a budget in each tick. Tasks with a pause of their own stay paused.
+    Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that
+    are due are pushed within a budget in each tick. Tasks with a pause of their own stay paused.
     """
     from ticker.read import overview, tasks
     from ticker.registration import operations

@@ -45,8 +45,8 @@ def limit(
 ) -> None:
     """List limited keys, or limit the runs of tasks that have KEY.
 
-    Without KEY, lists the keys and their use, those with most due tasks first. A limit applies to all workers together, and replaces
-    the former one of KEY. A KEY that ends with an asterisk limits each key with that beginning separately.
+    Without KEY, lists the keys and their use, those with most due tasks first. A limit applies to all workers together,
+    and replaces the former one of KEY. A KEY that ends with an asterisk limits each key with that beginning separately.
     """
     from ticker.registration import limits as operations
 

@@ -51,8 +51,8 @@ def owners(
 
     Owners with failing or late tasks come first. --failing, --late and --paused select owners that match any of them.
 
-    --orphans finds tasks that were left by deletions before their owner's table had triggers, and by dropped tables. It looks
-    only at tables that have triggers.
+    --orphans finds tasks that were left by deletions before their owner's table had triggers, and by dropped tables. It
+    looks only at tables that have triggers.
 
     --rename is for a table that was renamed or moved to another schema. You can repeat it if it was interrupted.
     """

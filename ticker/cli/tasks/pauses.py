@@ -106,7 +106,9 @@ def print_pause(pause: "Pause | None", text: str, as_json: bool) -> None:
 
 
 def warn_if_unused(pause: "Pause") -> None:
-    """Warns if the pause is for no task, as after a misspelled name. The pause has been committed: an error does not matter."""
+    """Warns if the pause is for no task, as after a misspelled name. The pause has been committed: an error does not
+    matter.
+    """
     from ticker.read import pauses
 
     with suppress(DatabaseUnavailable), database() as db:

@@ -34,9 +34,9 @@ ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 def next_(expression: str, count: int, zone: str | None, during: str | None, owner: str | None, as_json: bool) -> None:
     """Explain EXPRESSION or TASK, and show its next times.
 
-    An EXPRESSION is an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time. It is
-    checked without a server, and the exit code is 2 if it is invalid. A number of at most 8 digits is a task's id. Any other
-    valid schedule is an EXPRESSION, unless --owner is given.
+    An EXPRESSION is an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time.
+    It is checked without a server, and the exit code is 2 if it is invalid. A number of at most 8 digits is a task's
+    id. Any other valid schedule is an EXPRESSION, unless --owner is given.
     """
     show(read(expression, count, {"zone": zone, "during": during}, owner), as_json)
 

@@ -33,7 +33,9 @@ SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
 def sync(texts: tuple[str, ...], plan: bool, prune: bool, as_json: bool) -> None:
     """Synchronize tasks and limits with their declarations in code.
 
-    Declarations are @task("reports.daily", cron="0 6 * * *") and limit("imap.gmail.com", concurrency=20). Adds, changes and removes declared tasks and limits. Does not touch those that were registered at run time. Names those whose module is not among --tasks, such as a module that was renamed or deleted.
+    Declarations are @task("reports.daily", cron="0 6 * * *") and limit("imap.gmail.com", concurrency=20). Adds, changes
+    and removes declared tasks and limits. Does not touch those that were registered at run time. Names those whose
+    module is not among --tasks, such as a module that was renamed or deleted.
     """
     from ticker import settings
     from ticker.registration import sync as declarations

@@ -47,7 +47,8 @@ def list_pauses(_: Site, db: Any) -> dict[str, Any]:
 
 
 def pause_many(here: Site, db: Any, **wanted: Any) -> Pause:
-    """Pauses all tasks, or those of one group, function, queue, type of owner or limit. One row is written, however many there are.
+    """Pauses all tasks, or those of one group, function, queue, type of owner or limit. One row is written, however
+    many there are.
 
     A pause of the same tasks that is in force gets the new reason and end.
     """
@@ -55,7 +56,9 @@ def pause_many(here: Site, db: Any, **wanted: Any) -> Pause:
 
 
 def resume_many(here: Site, db: Any, **scope: Any) -> Pause:
-    """Ends the pause of all tasks, or that of one group, function, queue, type of owner or limit. Answers 404 if none is in force."""
+    """Ends the pause of all tasks, or that of one group, function, queue, type of owner or limit. Answers 404 if none
+    is in force.
+    """
     if (resumed := operations.resume_all(db, by=here.by, **scope)) is None:
         [named] = [f"the {name} {quoted(value)}" for name, value in scope.items()] or ["all tasks"]
         raise Refused(404, f"no pause of {named} is in force")

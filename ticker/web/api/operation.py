@@ -27,11 +27,11 @@ NAMED_AT_MOST = 60  # characters; an error does not name a longer unknown field
 class Operation:
     """A handler, and the schemas of its input and answers.
 
-    The handler takes the site, an open connection (None if `offline`), the values in the path, and the query and the body
-    as keywords. It returns rows and values, which become JSON, or a response. `answers` maps each status to the type of its
-    data (or a schema), with the usual status first. `of` and `query` map names in the path and the query to schemas. `body`
-    is the schema of an object. If `body` is None, no body is read. `fails` has statuses of problems that only this
-    operation has.
+    The handler takes the site, an open connection (None if `offline`), the values in the path, and the query and the
+    body as keywords. It returns rows and values, which become JSON, or a response. `answers` maps each status to the
+    type of its data (or a schema), with the usual status first. `of` and `query` map names in the path and the query to
+    schemas. `body` is the schema of an object. If `body` is None, no body is read. `fails` has statuses of problems
+    that only this operation has.
     """
 
     method: str
@@ -117,7 +117,9 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
 
 
 def value_in(field: str, schema: Schema, value: Any) -> Any:
-    """Returns the value of a field of the body or the path. A value without a format or pattern of ours is checked where it is used."""
+    """Returns the value of a field of the body or the path. A value without a format or pattern of ours is checked
+    where it is used.
+    """
     read = fields.READ.get(schema.get("format") or schema.get("pattern", ""))
     return read(field, value) if read else value
 

@@ -22,7 +22,9 @@ BY = "the HTTP API"
 
 
 def stats(here: Site, _: None) -> dict[str, Any]:
-    """Returns the number of tasks, in total and by state, the health, and whether the API is read-only or hides arguments."""
+    """Returns the number of tasks, in total and by state, the health, and whether the API is read-only or hides
+    arguments.
+    """
     with here.database.reading() as db:
         counts = overview.counts(db)
     return {

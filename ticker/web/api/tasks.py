@@ -44,7 +44,8 @@ def list_tasks(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Lists the tasks that match all filters, ordered by id, page by page.
 
     Filters without an index (`name`, `function`, `queue`, `group`, `submitter`, `search`, a state of many tasks) search
-    100,000 tasks per page. A page that ends there says so in `looked_through`, and may be empty. `next` continues after it.
+    100,000 tasks per page. A page that ends there says so in `looked_through`, and may be empty. `next` continues after
+    it.
     """
     if "owner" in wanted and "owner_type" in wanted:
         raise BadInput(
@@ -58,7 +59,9 @@ def list_tasks(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
 
 
 def create_task(here: Site, db: Any, *, function: Any, **given: Any) -> JSONResponse:
-    """Makes sure that the owner has this task. Answers 201 if it is new, and 200 if the owner already had one with that name."""
+    """Makes sure that the owner has this task. Answers 201 if it is new, and 200 if the owner already had one with that
+    name.
+    """
     name = checks.plain("name", given["name"]) if "name" in given else checks.plain("function", function)
     # two requests that create it at the same time may both be answered with 201
     was_there = tasks.list_tasks(db, name=name, owner=given.get("owner", identity.NOBODY))
@@ -97,9 +100,9 @@ def resume_task(here: Site, db: Any, task: int) -> Task:
 def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
     """Plans one run, even of a paused task. The next tick pushes it, or the first one after the run at work.
 
-    If a manual run of the task has not started yet, the call joins it (`joined`). With `once_within`, a new run keeps this distance
-    from the last one, and an elastic interval returns to its lower bound. Apart from that, the schedule does not change. Answers 422
-    if the task is disabled.
+    If a manual run of the task has not started yet, the call joins it (`joined`). With `once_within`, a new run keeps
+    this distance from the last one, and an elastic interval returns to its lower bound. Apart from that, the schedule
+    does not change. Answers 422 if the task is disabled.
     """
     return formatting.planned_data(operations.plan_runs(db, task, once_within=once_within))
 

@@ -168,6 +168,8 @@ def done(here: Site, says: Callable[[Any], str], operation: Callable[..., Any], 
 
 
 def report(sentence: str, address: str = "") -> Response:
-    """Answers without content. The page's script shows the sentence and refreshes, or opens an address and shows it there."""
+    """Answers without content. The page's script shows the sentence and refreshes, or opens an address and shows it
+    there.
+    """
     headers = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
     return Response(status_code=204, headers=headers | ({"HX-Redirect": address} if address else {}))

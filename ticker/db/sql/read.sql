@@ -348,6 +348,21 @@ SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC
 -- name: events_by_id
 SELECT {event} FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 
+-- rule: types_of_owners
+-- The types of owners of ended runs, and of drops ('' for no owner), each found after the previous one: there are few
+-- types and many rows.
+WITH RECURSIVE types_of_runs AS (
+    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome <> 'dropped'
+    UNION ALL
+    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > e.owner_type)
+    FROM types_of_runs e WHERE e.owner_type IS NOT NULL
+), types_of_drops AS (
+    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome = 'dropped'
+    UNION ALL
+    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > d.owner_type)
+    FROM types_of_drops d WHERE d.owner_type IS NOT NULL
+)
+
 -- name: owner_types
 -- Lists the types of owners in the record.
 {types_of_owners}

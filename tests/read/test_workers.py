@@ -96,9 +96,9 @@ def test_one_worker_is_enough_to_measure_durations_that_are_unknown(environ, db)
     """Without it, no run would ever end, and an autoscaler would stay at none."""
     a_need(db, "polling", 0.0, None, json.dumps(UNKNOWN))
     ticked(db, crews=[])
-    assert command("scale", "--queue", "polling") == ("1\n", "")
+    assert command("workers", "--queue", "polling") == ("1\n", "")
     ticked(db, crews=[[["polling"], 1, 0]])
-    command("scale", "--queue", "polling", code=1)
+    command("workers", "--queue", "polling", code=1)
 
 
 def test_a_function_with_unknown_durations_is_named(environ, db):

@@ -258,3 +258,23 @@ def test_what_is_no_queue_in_rqs_set_of_queues_is_passed_over(queue: RedisQueue,
     redis.sadd("rq:queues", "rq:queue:polling", "elsewhere", b"\xff")
     redis.rpush("rq:queue:polling", "t1-1")
     assert queue.unattended() == {"polling": 1}
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_the_key_of_its_job_becomes_another_type(environ, db, store, queue, redis):
+    ticker.register(db, "exhausts", every="10s", box="2500ms", tolerance=0)
+    tick(store, queue)
+    [key] = redis.keys("rq:job:*")
+    command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks", "--burst", "--job-monitoring-interval", "1",
+               "polling"]  # fmt: skip
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as worker:
+        until(lambda: redis.hget(key, "status") == b"started", "the run has begun")
+        redis.delete(key)
+        redis.set(key, "x")
+        log = worker.communicate()[0]
+    assert worker.returncode == 0, log
+    assert outcomes(db) == ["partial"]
+    assert (
+        sentence("logs.poison_no_heartbeat", job=re.compile(r"t\S+"), error=re.compile(r".*WRONGTYPE")).within(log)
+        and "done, quitting" in log
+    )

@@ -110,3 +110,13 @@ def test_writes_of_several_threads_are_all_counted_and_none_is_torn():
     head, left_out, tail = kept.read()
     assert len(head) + left_out + len(tail) == 4 * 2000 * 100
     assert {(len(line), len(set(line))) for line in tail.split(b"\n")[1:-1]} == {(99, 1)}
+
+
+def test_a_lock_that_nobody_gives_back_costs_one_wait():
+    kept = Ring(bytearray(ring_buffer.room()))
+    thread = threading.Thread(target=kept._lock.acquire)
+    thread.start()
+    thread.join()
+    kept.write(b"one")
+    assert kept._lock.acquire(blocking=False)
+    assert kept.read() == (b"one", 0, b"")

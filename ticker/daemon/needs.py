@@ -15,10 +15,10 @@ from typing import NamedTuple
 from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.store import PostgresStore
+from ticker.read.workers import BUSY
 from ticker.settings import Settings
 
 EVERY = 120_000  # milliseconds between two measurements, by any ticker
-BUSY = 0.7  # the share of time for which enough workers are busy
 TICKS = 2  # what is due at once should start within so many ticks
 PATIENCE = 600  # seconds in which other work that waits should start
 SHOWN = 200  # functions of a queue that are stored: those with most starts
@@ -101,13 +101,16 @@ def demanded(tasks: Iterable[Row], measured: Sequence[Row]) -> list[Demand]:
             *key, known, known.mean + row["overhead"] if known else 0.0, row["concurrency"], row["rate"],
             row["waiting"] / PATIENCE, row["limits"] or (), row["window"], row["tasks"],
         ))  # fmt: skip
+    used = {queue for queue, _ in of_function}
     for row in measured:
         key = row["queue"], row["function"]
-        if not (demands := of_function.get(key)):
-            continue
-        of_intervals = sum(one.starts for one in demands)
-        scheduled = max(row["scheduled"] - of_intervals, 0.0) if others[key] else 0.0
-        demands.append(Demand(*demands[0][:5], scheduled + row["others"]))
+        if demands := of_function.get(key):
+            of_intervals = sum(one.starts for one in demands)
+            scheduled = max(row["scheduled"] - of_intervals, 0.0) if others[key] else 0.0
+            demands.append(Demand(*demands[0][:5], scheduled + row["others"]))
+        elif row["others"] and key[0] in used:  # manual runs, retries and pieces of tasks that are not due
+            known = durations.get(key)
+            of_function[key].append(Demand(*key, known, known.mean if known else 0.0, 1, row["others"]))
     return [one for demands in of_function.values() for one in demands]
 
 

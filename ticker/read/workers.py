@@ -11,6 +11,7 @@ from ticker.schedules.duration import SECOND, words
 from ticker.tasks.queries import query
 
 OLD = 900  # seconds: a ticker measures the needs every two minutes
+BUSY = 0.7  # the share of time for which enough workers are busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,9 @@ def needs() -> Steps[list[Need]]:
         shares = [weights[row["queue"]] / sum(weights.get(name, 0.01) for name in queues) for queues, _, _ in crews]
         known = row["crews"] is not None
         listening = sum(workers for _, workers, _ in crews) if known else None
-        enough = 1 if row["needed"] is None and listening == 0 else row["needed"]
+        enough = row["needed"]
+        if enough is None and listening == 0:  # somebody has to measure the unknown durations
+            enough = max(1, math.ceil(row["average"] / BUSY))
         demand = [FunctionDemand(name, **one) for name, one in json.loads(row["functions"]).items()]
         result.append(Need(
             row["queue"], row["at"], round(row["age"] * SECOND), row["average"], enough, row["peak"],

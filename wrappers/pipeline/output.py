@@ -97,6 +97,8 @@ class Capture:
             self.streams = [Stream(number, original, self._only) for number, original in originals]
             sys.stdout, sys.stderr, logged = self.streams
             self._handler = _add_log_handler(logged)
+            if self._of_group:  # records from outside a run have their own handler
+                self._handler.addFilter(lambda _: current_output.get() is not None)
             _active = self
         return self
 

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from rq import Queue, worker_registration
 from rq.exceptions import InvalidJobOperation, StopRequested
 from rq.job import Job, JobStatus
@@ -366,8 +366,13 @@ class Worker(SurvivingWorker):
         """Overrides RQ's method, which would store a heartbeat of a group's first job even after the job was forgotten."""
         if self._open_jobs is not None and job not in self._open_jobs:
             self.heartbeat(self.job_monitoring_interval + 60)
-        else:
+            return
+        try:
             super().maintain_heartbeats(job, *execution)
+        except ResponseError as error:  # the key of the job has another type; the run continues
+            if is_trouble_of_the_server(error):
+                raise
+            log.warning("poison job=%s: no heartbeat: %s", job.id, error, extra={"event": "poison"})
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from wrappers.sandbox.shared_state import SLOTS
 
 HALF = 32 * 1024  # bytes that are kept from the beginning, and as many from the end
 HALF_IN_GROUP = 8 * 1024  # the same for a run in a group
+PATIENCE = 0.1  # seconds to wait for another thread's write
 
 _COUNTS = 32  # bytes: four numbers of eight bytes each
 
@@ -42,24 +43,34 @@ class Ring:
 
     def write(self, data: bytes | memoryview) -> None:
         """Keeps as many of these bytes as fit. An exception may interrupt the write; earlier bytes stay."""
+        lock = self._lock
+        held = lock.acquire(blocking=False) or lock.acquire(timeout=PATIENCE)  # the first call takes half the time
+        try:
+            self._keep(data)
+        finally:
+            if held:
+                lock.release()
+            else:  # its holder was interrupted before releasing it
+                self._lock = threading.RLock()
+
+    def _keep(self, data: bytes | memoryview) -> None:
         half, length = self._half, len(self._ring)
-        with self._lock:
-            written, put = self._counts[:2]
-            end = written + len(data)
-            if len(data) > half:
-                data = memoryview(data)
-            if written < half:
-                first = data[: half - written]
-                self._head[written : written + len(first)] = first
-                data = data[len(first) :]
-            last = data[-half:]
-            at = put % length
-            fits = length - at
-            self._ring[at : at + len(last)] = last[:fits]
-            if len(last) > fits:
-                self._ring[: len(last) - fits] = last[fits:]
-            self._counts[0] = end
-            self._counts[1] = put + len(last)
+        written, put = self._counts[:2]
+        end = written + len(data)
+        if len(data) > half:
+            data = memoryview(data)
+        if written < half:
+            first = data[: half - written]
+            self._head[written : written + len(first)] = first
+            data = data[len(first) :]
+        last = data[-half:]
+        at = put % length
+        fits = length - at
+        self._ring[at : at + len(last)] = last[:fits]
+        if len(last) > fits:
+            self._ring[: len(last) - fits] = last[fits:]
+        self._counts[0] = end
+        self._counts[1] = put + len(last)
 
     def read(self) -> tuple[bytes, int, bytes]:
         """Returns the first bytes, the number of bytes left out after them, and the last bytes. Never raises."""

@@ -33,6 +33,8 @@ def workers(queue: str | None, as_json: bool) -> None:
     time, and start within two ticks what is due at once. For autoscalers: if the number is unknown, prints nothing on
     standard output, and exits with 1.
     """
+    if queue is not None and as_json:
+        raise click.UsageError("--queue prints one integer; leave out --json")
     needs = read()
     if queue is not None:
         click.echo(enough(queue, needs))

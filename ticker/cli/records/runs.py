@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ticker.read.tasks import FullRun, RunRecord
 
 
+FEW, MANY = 20, 100  # rows
+
+
 @click.command()
 @click.argument("task", required=False)
 @options.owner
@@ -35,11 +38,14 @@ if TYPE_CHECKING:
     type=click.Choice(["reason", "owner", "task", "function"]),
     help="Count the drops by this property, largest groups first, each with its newest drop.",
 )
-@options.limit(20)
+@click.option(
+    "--limit", type=options.Integer(1, options.MOST_ROWS), help="Maximum number of rows: 20, and 100 of the journal."
+)
 @as_json
 def runs(
-    run_id: int | None, as_journal: bool, follow: bool, drops_by: str | None, limit: int, as_json: bool, **filters: Any
-) -> None:
+    run_id: int | None, as_journal: bool, follow: bool, drops_by: str | None, limit: int | None, as_json: bool,
+    **filters: Any,
+) -> None:  # fmt: skip
     """List runs, drops and events, or show one run in full.
 
     Lists runs and drops of TASK, or of all tasks, newest first. Records outlive their task: those of a deleted task are
@@ -60,11 +66,11 @@ def runs(
             raise click.UsageError(
                 "--drops-by counts all drops; leave out all options but --since, --until and --limit"
             )
-        journal.count_drops(drops_by, filters["since"], filters["until"], limit, as_json)
+        journal.count_drops(drops_by, filters["since"], filters["until"], limit or FEW, as_json)
     elif as_journal or follow:
-        journal.print_journal(**filters, limit=limit, follow=follow, as_json=as_json)
+        journal.print_journal(**filters, limit=limit or MANY, follow=follow, as_json=as_json)
     else:
-        list_all(**filters, limit=limit, as_json=as_json)
+        list_all(**filters, limit=limit or FEW, as_json=as_json)
 
 
 def list_all(

@@ -68,7 +68,7 @@ def drain(wait: str, *, by: str, reason: str, until: str | None, as_json: bool) 
     with database() as db:
         in_force = [pause for pause in read_pauses.list_pauses(db) if pause.scope == "all" and pause.in_force]
     is_new = reason or until is not None or not in_force
-    paused = begin({}, by=by, reason=reason, until=until) if is_new else in_force[0]
+    paused = begin({}, by=by, reason=reason or "drain", until=until) if is_new else in_force[0]
     active = await_ends(wait_ms / SECOND)
     if as_json:
         render.print_json({"pause": formatting.plain_data(paused), "active": active})

@@ -10,7 +10,7 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, owner_hint, ref
-from ticker.errors import BadInput, UnknownTask
+from ticker.errors import BadInput, ConfigurationError, UnknownTask
 from ticker.read import formatting
 from ticker.tasks.preview import MOST_TIMES, Preview
 
@@ -35,8 +35,8 @@ def next_(expression: str, count: int, zone: str | None, during: str | None, own
     """Explain EXPRESSION or TASK, and show its next times.
 
     An EXPRESSION is an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time.
-    It is checked without a server, and the exit code is 2 if it is invalid. A number of at most 8 digits is a task's
-    id. Any other valid schedule is an EXPRESSION, unless --owner is given.
+    A number of at most 8 digits is a task's id. Any other valid schedule is an EXPRESSION, unless --owner is given.
+    A schedule is checked without a server. If it is invalid and DATABASE_URL is not set, the exit code is 2.
     """
     show(read(expression, count, {"zone": zone, "during": during}, owner), as_json)
 
@@ -54,6 +54,8 @@ def read(expression: str, count: int, said: Mapping[str, str | None], owner: str
             raise
         try:
             return of_task(expression, count, said, owner)
+        except ConfigurationError:
+            raise error from None
         except UnknownTask as unknown:
             raise UnknownTask(f"{unknown}, and as a schedule: {error.problem}") from None
 

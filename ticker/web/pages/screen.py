@@ -146,9 +146,9 @@ def one(form: Form, name: str) -> str:
 
 
 def fields_of(db: Any, form: Form, body: Schema | None) -> dict[str, Any]:
-    """Returns the filled-in fields of an operation's body. A time may also be a duration from now."""
+    """Returns the filled-in fields of an operation's body. A time may also be a duration from now. The page itself is `by`."""
     known: Mapping[str, Schema] = body["properties"] if body else {}
-    given: dict[str, Any] = {name: one(form, name) for name in known if one(form, name)}
+    given: dict[str, Any] = {name: one(form, name) for name in known if name != "by" and one(form, name)}
     for name, text in given.items():
         match known[name]:
             case {"type": "integer"} as schema:

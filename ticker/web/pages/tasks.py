@@ -35,6 +35,8 @@ MANY = 1000  # tasks of one request
 def tasks(here: Site, request: Request) -> Shown:
     """Shows the list of tasks, filtered by its address, with the recent outcomes of each task."""
     given = filters(request, api.FILTERS) | {"limit": ROWS}
+    if given.get("owner"):  # it has a type, whatever else the form says
+        given.pop("owner_type", None)
     with here.database.reading() as db:
         page = api.list_tasks(here, db, **given)
         strips = overview.recent_outcomes(db, page["tasks"])

@@ -112,8 +112,8 @@ def test_the_users_of_a_worker_and_a_ticker_may_put_foreign_jobs_aside_and_count
     monkeypatch.setattr(foreign_jobs, "_others", {"other123"})
     redis.rpush("rq:queue:polling:intermediate", "other123-r1")
     with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["worker"])) as as_worker:
-        assert not foreign_jobs.put_back(
-            as_worker, Queue("polling", connection=as_worker), Job("other123-r1", as_worker)
+        assert foreign_jobs.put_back(
+            as_worker, Queue("polling", connection=as_worker), Job("other123-r1", as_worker), set(), None
         )
     assert not redis.exists("rq:queue:polling:intermediate")
     assert RedisQueue.from_url(with_user(os.environ["REDIS_URL"], redis_users["ticker"])).put_aside() == 1

@@ -93,7 +93,7 @@ def test_a_pause_that_waits_returns_when_nothing_runs(db, poll, monkeypatch):
     monkeypatch.setattr(pauses, "LATEST_START", 0.0)
     assert command("pause", "--all", "--wait", "10m")[0] == sentence("cli.drained", remedy="ticker resume --all")
     [pause] = answer("pause", "--list")
-    assert (pause["scope"], pause["reason"]) == ("all", "")
+    assert (pause["scope"], pause["reason"]) == ("all", "drain")
 
 
 def test_a_wait_leaves_a_pause_of_all_tasks_as_it_is_unless_there_is_a_new_reason(db, poll, monkeypatch):

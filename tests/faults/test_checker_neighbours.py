@@ -245,6 +245,22 @@ def test_suspects_may_run_with_each_other_and_with_nobody_else(
     assert broken(book) == found
 
 
+def test_a_neighbour_may_be_cleared_between_the_push_of_their_job_and_its_start(book: Book) -> None:
+    """An earlier job of its task ended in between."""
+    tasks = [book.task(2, function=LOOP, alone_until=SUSPECT) for _ in range(2)]
+    for task in tasks:
+        book.push(task, 2, 4, carrier=JOB)
+        book.advance(task, 2, 4)
+    book.change(tasks[1], 4.05, alone_until=None)
+    runs = [book.start(task, 2, 4.1, begins=False, pid=50, job_id=JOB) for task in tasks]
+    for run in runs:
+        book.begin(run, 4.2, process=WORKER, pid=50)
+    for run in runs:
+        book.witness("beat", run, 4.5, pid=50)
+        ends(book, run, 5, "succeeded")
+    assert broken(book) == set()
+
+
 @pytest.mark.parametrize(("last", "found"), [(3.2, set()), (4.5, {"S14"})])
 def test_a_run_that_returned_long_before_its_process_died_is_recorded_so(
     book: Book, last: float, found: set[str]

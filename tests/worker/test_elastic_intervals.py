@@ -240,12 +240,6 @@ def test_it_is_registered_again_without_a_change(play):
     assert ticker.register(play.db, "poll", every="60s..300s") == before
 
 
-def test_a_registration_from_before_is_no_news(play):
-    task = ticker.register(play.db, "poll", every="1m")
-    play.db.execute("UPDATE ticker.tasks SET registered = registered - 'every_most_ms'")
-    assert ticker.register(play.db, "poll", every="1m").updated_at == task.updated_at
-
-
 @pytest.mark.slow
 def test_a_success_is_missed_after_intervals_in_force(play):
     ticker.register(play.db, "poll", every="1m..30m", dead_man=2)

@@ -159,9 +159,18 @@ def _runs_alone(history: History, run: Run, found: Findings) -> None:
     active = [history.witnessed[other.id] for other in crew_of(history, run).runs if other.id in history.witnessed]
     others = [other.run for other in active if other is not one and other.first < one.last and other.last > one.first]
     if _is_suspect(row):
-        others = [id_ for id_ in others if not _is_suspect(history.at_start(history.runs[id_]))]
+        others = [id_ for id_ in others if not _was_suspect(history, history.runs[id_])]
     if found.judge(not others):
         _blame(history, run, f"had to run alone, and runs {others} were active in its process", found)
+
+
+def _was_suspect(history: History, run: Run) -> bool:
+    """When its job was pushed or when it started. An earlier job of its task may clear it in between."""
+    assert run.started
+    pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
+    pushed = max((at for at in pushes if at <= run.started.at), default=None)
+    at_push = history.tasks[run.task].version_at(pushed) if pushed and run.task in history.tasks else None
+    return _is_suspect(history.at_start(run)) or _is_suspect(at_push)
 
 
 def _is_suspect(row: Version | None) -> bool:

@@ -52,6 +52,7 @@ class Setup:
     repeatable: frozenset[str]  # functions
     crowd: frozenset[int] = frozenset()  # the tasks of the large group
     longest_poll: float = 0.0  # of them
+    crowd_workers: int = 3  # that listen to their queue
 
 
 @dataclass(frozen=True, slots=True)

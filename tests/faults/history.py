@@ -180,6 +180,7 @@ class Events:
             line["at"], line["tick"], line["queue_delay"], line.get("restart", RESTART), line.get("strict_children", True),
             tuple(line.get("secrets", ())), frozenset(line.get("poison", ())), frozenset(line.get("steady", ())),
             frozenset(line.get("repeatable", ())), frozenset(line.get("crowd", ())), line.get("longest_poll", 0.0),
+            line.get("crowd_workers", 3),
         )  # fmt: skip
 
     def clocks(self) -> ClockMap:

@@ -12,7 +12,7 @@ from tests.faults.facts import installation
 from tests.faults.groups import CROWD, SLEEPS, THREADS
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
-from tests.faults.stage import SECRET, TICK, Stage, opened
+from tests.faults.stage import CROWD_WORKERS, SECRET, TICK, Stage, opened
 from ticker.db.connections import connect
 from ticker.errors import Unavailable
 
@@ -91,7 +91,7 @@ def prepared(
         "setup", tick=TICK, seed=seed, minutes=seconds / 60, queue_delay=QUEUE_DELAY, restart=RESTARTED,
         secrets=[SECRET, ARGUMENT_SECRET], strict_children=True,
         steady=cast.steady, nasty=cast.nasty, poison=cast.poison, repeatable=[THREADS], crowd=cast.crowd,
-        longest_poll=max(SLEEPS),
+        longest_poll=max(SLEEPS), crowd_workers=CROWD_WORKERS,
     )  # fmt: skip
     yield
 

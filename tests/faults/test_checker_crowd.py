@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.by_hand import Book, broken, excused, judged
 from tests.faults.checker import check
+from tests.faults.checks.neighbours import UNTIL_IT_ENDED
 
 KILL = 50.0  # the process of the group dies, and the calm begins
 
@@ -110,3 +111,18 @@ def test_what_a_group_cannot_begin_need_not_be_pushed(book: Book) -> None:
     started(book, 20, 60, 80, calm=32)
     assert broken(book) == set()
     assert judged(book, "L1") == 0
+
+
+@pytest.mark.parametrize(("late", "found"), [(15.5, set()), (16.5, {"L7"})])
+def test_many_suspects_need_as_many_polls_as_their_jobs_need_rounds(
+    tmp_path: Path, late: float, found: set[str]
+) -> None:
+    """16 suspects run in four jobs, and three workers need two rounds for them: 6 s and two polls of 5 s."""
+    book = Book(tmp_path / "run", crowd=[*range(1, 17)], longest_poll=5.0)
+    tasks = [book.task(every=20) for _ in range(16)]
+    for task in tasks:
+        book.rounds(task, 20)
+        book.change(task, KILL - 1, alone_until=UNTIL_IT_ENDED + 3600)
+        book.rounds(task, KILL + late, KILL + late + 20)
+    book.calm(KILL, KILL + late + 22)
+    assert broken(book) == found

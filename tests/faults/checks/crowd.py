@@ -25,9 +25,9 @@ def _starts_again(history: History, task: Task, every: float, calm: Calm, found:
     before = max((at for at in starts if at <= calm.begin), default=_first_due(history, task) - every)
     for start, following in pairwise([before, *inside, FOREVER]):
         due = max(calm.begin, start + every)
-        latest = due + recovery(history)
+        latest = due + recovery(history, calm)
         if (following != FOREVER or latest <= calm.end) and found.judge(following <= latest):
-            _late(history, task, start, due, min(following, calm.end), found)
+            _late(history, task, start, due, min(following, calm.end), latest - due, found)
 
 
 def _first_due(history: History, task: Task) -> float:
@@ -35,7 +35,7 @@ def _first_due(history: History, task: Task) -> float:
     return first.at if first.next_run is None else history.clocks.at(first.next_run, near=first.at)
 
 
-def _late(history: History, task: Task, before: float, due: float, until: float, found: Findings) -> None:
+def _late(history: History, task: Task, before: float, due: float, until: float, limit: float, found: Findings) -> None:
     why = (
         excuses.was_ruled_out(history.by_task.get(task.id, ()), before, until)
         or excuses.failed_its_push(task, due, until)
@@ -48,5 +48,5 @@ def _late(history: History, task: Task, before: float, due: float, until: float,
         task.id,
         due,
         f"task {task.id}: due at {history.seconds(due)} s of a calm, it did not start until {history.seconds(until)} s; the"
-        f" limit is 3 D + restart + the longest poll of its group = {recovery(history):g} s",
+        f" limit is 3 D + restart + the longest poll of its group = {limit:g} s",
     )

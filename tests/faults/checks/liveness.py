@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import ceil, sqrt
 from typing import NamedTuple
 
 from tests.faults.checks import excuses
@@ -22,16 +23,28 @@ def windows(history: History) -> list[Calm]:
     return [Calm(calm.begin + left_out, calm.end) for calm in history.calms if calm.end - calm.begin > left_out]
 
 
-def recovery(history: History) -> float:
-    """Returns 3 D + restart + the longest poll: how long the crowd has after a fault, because its suspects run apart first."""
-    return 3 * history.setup.tick + history.setup.restart + history.setup.longest_poll
+def recovery(history: History, calm: Calm) -> float:
+    """Returns how long the crowd has in a calm: 3 D + restart + the longest poll, because its suspects run apart first.
+
+    N suspects run in the root of N jobs, which keep their workers until their longest poll has ended. So the last job begins
+    after as many polls as the workers need rounds.
+    """
+    suspects = sum(_is_suspected(history.tasks[id_], calm) for id_ in history.setup.crowd & history.tasks.keys())
+    rounds = max(1, ceil(ceil(sqrt(suspects)) / history.setup.crowd_workers))
+    return 3 * history.setup.tick + history.setup.restart + rounds * history.setup.longest_poll
+
+
+def _is_suspected(task: Task, calm: Calm) -> bool:
+    first = task.version_at(calm.begin)
+    inside = [version for version in task.versions if calm.begin < version.at <= calm.end]
+    return any(version is not None and version.alone_until is not None for version in (first, *inside))
 
 
 def windows_of(history: History, task: Task) -> list[Calm]:
     """Returns the windows in which L2 holds for a task. Before that, L7 judges a task of the crowd."""
     if task.id not in history.setup.crowd:
         return windows(history)
-    begins = ((calm.begin + recovery(history), calm.end) for calm in history.calms)
+    begins = ((calm.begin + recovery(history, calm), calm.end) for calm in history.calms)
     return [Calm(begin, end) for begin, end in begins if begin < end]
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from tests.faults.checks import excuses
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.keys import has_keys
-from tests.faults.checks.liveness import overlapping, windows
+from tests.faults.checks.liveness import overlapping, recovery, windows
 from tests.faults.facts import FOREVER, Calm, History, Run
 
 
 def starts_after_the_run_at_work(history: History) -> Findings:
     """A manual run is never dropped for a run at work, and at most one of a task is asked for while one is. In a calm, it starts
-    within D + Q after nothing is at work. Pieces and limits wait for more."""
+    within D + Q after nothing is at work, or as L7 says for the crowd. Pieces and limits wait for more."""
     found = Findings(history)
     for run in history.runs.values():
         if run.kind == "manual":
@@ -57,7 +57,7 @@ def _settled(run: Run) -> float:
 
 
 def _starts(history: History, run: Run, found: Findings) -> None:
-    task, limit = history.tasks.get(run.task), history.setup.tick + history.setup.queue_delay
+    task = history.tasks.get(run.task)
     if task is None or task.id in history.setup.poison or has_keys(task):
         return
     settled = _settled(run)
@@ -68,12 +68,15 @@ def _starts(history: History, run: Run, found: Findings) -> None:
         first = task.version_at(ready)
         if not (first and first.pushable and was_allowed and until > ready):
             continue
+        limit, words = history.setup.tick + history.setup.queue_delay, "D + Q"
+        if task.id in history.setup.crowd:  # its workers may be taken by jobs of suspects
+            limit, words = recovery(history, calm), "that of L7"
         if found.judge(until - ready <= limit):
             if why := excuses.the_machine_was_full(history, ready, until):
                 found.excuse(why)
                 continue
-            _blame(history, run, f"did not start for {until - ready:.3f} s after nothing was at work; the limit is"
-                   f" D + Q = {limit:g} s", found)  # fmt: skip
+            waited = f"did not start for {until - ready:.3f} s after nothing was at work"
+            _blame(history, run, f"{waited}; the limit is {words} = {limit:g} s", found)
 
 
 def _ready(history: History, run: Run, calm: Calm) -> float:

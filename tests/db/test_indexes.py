@@ -28,7 +28,7 @@ def db(request: pytest.FixtureRequest, crowd: psycopg.Connection[Any]) -> psycop
 
 PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1, "failures_ms": 1}
 DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
-FEW = {"functions", "pauses", "tickers"}  # tables with a few rows, which may be read whole
+FEW = {"functions", "installation", "pauses", "tickers"}  # tables with a few rows, which may be read whole
 
 
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])

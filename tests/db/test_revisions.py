@@ -10,7 +10,7 @@ import pytest
 import ticker
 from tests.conftest import admin, of_database
 from tests.db.dump import FOLDER, dump
-from tests.db.test_migrations import behaviour, look
+from tests.db.look import behaviour, look
 from tests.sentences import sentence
 from ticker import migrations
 from ticker.db import checks

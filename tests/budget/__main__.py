@@ -5,16 +5,16 @@ import sys
 import click
 
 from tests.budget import measure
-from tests.budget.limits import FILE, budget
 
 
 def main() -> None:
-    rooms, totals = measure.rooms(), measure.totals()
+    rooms = measure.rooms()
+    totals, allowed = measure.totals(rooms), measure.budget()["totals"]
     if sys.argv[1:] == ["--write"]:
-        FILE.write_text(text(rooms, totals))
+        measure.BUDGET.write_text(text(rooms, totals))
         return
     for name, size in totals.items():
-        click.echo(f"{size:>9,} of {budget()['totals'].get(name, 0):>9,}  {name}")
+        click.echo(f"{size:>9,} of {allowed.get(name, 0):>9,}  {name}")
     for name, sizes in rooms.items():
         click.echo(f"{name:28} " + ", ".join(f"{size:,} {kind}" for kind, size in sizes.items()))
 

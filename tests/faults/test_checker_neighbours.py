@@ -226,16 +226,20 @@ SUSPECT, GUILTY = UNTIL_IT_ENDED + 3600, EPOCH + 3600
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "found"),
-    [(SUSPECT, SUSPECT, set()), (SUSPECT, None, {"S16"}), (SUSPECT, GUILTY, {"S16"}), (GUILTY, GUILTY, {"S16"})],
-)
+    ("one", "other", "is_cleared", "found"),
+    [(SUSPECT, SUSPECT, False, set()), (SUSPECT, SUSPECT, True, set()), (SUSPECT, None, False, {"S16"}),
+     (SUSPECT, GUILTY, False, {"S16"}), (GUILTY, GUILTY, False, {"S16"})],
+)  # fmt: skip
 def test_suspects_may_run_with_each_other_and_with_nobody_else(
-    book: Book, one: float, other: float | None, found: set[str]
+    book: Book, one: float, other: float | None, is_cleared: bool, found: set[str]
 ) -> None:
+    """If an earlier job clears one between its push and its start, it still runs with the others."""
     tasks = [book.task(2, function=LOOP, alone_until=until) for until in (one, other)]
     for task in tasks:
         book.push(task, 2, 4, carrier=JOB)
         book.advance(task, 2, 4)
+    if is_cleared:
+        book.change(tasks[1], 4.05, alone_until=None)
     runs = [book.start(task, 2, 4.1, begins=False, pid=50, job_id=JOB) for task in tasks]
     for run in runs:
         book.begin(run, 4.2, process=WORKER, pid=50)
@@ -243,22 +247,6 @@ def test_suspects_may_run_with_each_other_and_with_nobody_else(
         book.witness("beat", run, 4.5, pid=50)
         ends(book, run, 5, "succeeded")
     assert broken(book) == found
-
-
-def test_a_neighbour_may_be_cleared_between_the_push_of_their_job_and_its_start(book: Book) -> None:
-    """An earlier job of its task ended in between."""
-    tasks = [book.task(2, function=LOOP, alone_until=SUSPECT) for _ in range(2)]
-    for task in tasks:
-        book.push(task, 2, 4, carrier=JOB)
-        book.advance(task, 2, 4)
-    book.change(tasks[1], 4.05, alone_until=None)
-    runs = [book.start(task, 2, 4.1, begins=False, pid=50, job_id=JOB) for task in tasks]
-    for run in runs:
-        book.begin(run, 4.2, process=WORKER, pid=50)
-    for run in runs:
-        book.witness("beat", run, 4.5, pid=50)
-        ends(book, run, 5, "succeeded")
-    assert broken(book) == set()
 
 
 @pytest.mark.parametrize(("last", "found"), [(3.2, set()), (4.5, {"S14"})])

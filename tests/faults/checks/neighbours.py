@@ -147,9 +147,7 @@ def _is_over(history: History, run: Run, found: Findings) -> None:
 def _runs_alone(history: History, run: Run, found: Findings) -> None:
     """Checks that a task has no neighbours if it was guilty, and only suspects if it was a suspect, both when its job was pushed
     and when it started."""
-    assert run.started
-    pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
-    pushed = max((at for at in pushes if at <= run.started.at), default=None)
+    pushed = _pushed(history, run)
     one, row = history.witnessed.get(run.id), history.at_start(run)
     if not (one and row and pushed and run.task in history.tasks):
         return
@@ -164,11 +162,16 @@ def _runs_alone(history: History, run: Run, found: Findings) -> None:
         _blame(history, run, f"had to run alone, and runs {others} were active in its process", found)
 
 
+def _pushed(history: History, run: Run) -> float | None:
+    """Returns when the job with which it started was pushed."""
+    assert run.started
+    pushes = history.pushes.get(job_of(run.task, run.occurrence or 0), ())
+    return max((push.at for push in pushes if push.taken and push.at <= run.started.at), default=None)
+
+
 def _was_suspect(history: History, run: Run) -> bool:
     """When its job was pushed or when it started. An earlier job of its task may clear it in between."""
-    assert run.started
-    pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
-    pushed = max((at for at in pushes if at <= run.started.at), default=None)
+    pushed = _pushed(history, run)
     at_push = history.tasks[run.task].version_at(pushed) if pushed and run.task in history.tasks else None
     return _is_suspect(history.at_start(run)) or _is_suspect(at_push)
 

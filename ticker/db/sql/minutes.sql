@@ -50,14 +50,9 @@ FROM groups g LEFT JOIN (
 GROUP BY f.function, g.queue, g.outcome, g.reason, g.kind
 
 -- name: count_minute
--- Counts what ended in the minute. The types of owners (`''` for none) are each found after the previous one: there are few types
--- and many rows.
-WITH RECURSIVE types AS (
-    SELECT '' AS owner_type
-    UNION ALL
-    SELECT least((SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > t.owner_type),
-        (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > t.owner_type))
-    FROM types t WHERE t.owner_type IS NOT NULL
+-- Counts what ended in the minute.
+{types_of_owners}, types AS (
+    SELECT owner_type FROM types_of_runs UNION SELECT owner_type FROM types_of_drops
 ), ended AS (
     SELECT r.*, '' AS why FROM {schema}.runs r
     WHERE {ended_in_minute r} AND r.outcome = ANY (%(outcomes)s::text[]) AND r.outcome <> 'dropped'

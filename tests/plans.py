@@ -74,6 +74,15 @@ def read_whole(found: list[dict[str, Any]]) -> set[str]:
     return {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
 
 
+def walked(found: list[dict[str, Any]]) -> set[str]:
+    """The tables of which every row is read, in any order."""
+    return read_whole(found) | {
+        node["Relation Name"]
+        for node in found
+        if node.get("Index Name", "").endswith("_pkey") and "Index Cond" not in node
+    }
+
+
 def crowd(db: psycopg.Connection[Any]) -> None:
     """Writes 200,000 tasks (1,000 due, 200 waiting) and 200,000 runs (40 planned, pushed and running each)."""
     db.execute(TASKS)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -147,6 +148,35 @@ def test_a_worker_keeps_no_plan_that_reads_all_runs_though_it_made_it_when_there
     for name, value in ONE_PLAN.items():
         db.execute(f"SET {name} TO {value}")
     assert plans.read_whole(plans.plan(db, statement, **PLANNED[statement])) == set()
+
+
+@pytest.mark.slow
+def test_a_plan_of_empty_tables_is_made_again_once_they_have_filled(db: Db, database_url: str) -> None:
+    """With statistics from when they were empty, PostgreSQL walks along the primary keys of `runs` and `tasks`."""
+    db.execute("ALTER TABLE ticker.tasks SET (autovacuum_enabled = false)")
+    db.execute("ALTER TABLE ticker.runs SET (autovacuum_enabled = false)")
+    db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
+    with connections.connect(database_url, planned_once=True) as connection:
+        ask = partial(sql.on(connection, "ticker"), "finish", **PLANNED["finish"])
+        ask()
+        assert {"tasks", "runs"} <= plans.walked(plan_of_the_last(connection))
+        for rows in (plans.TASKS, plans.RUNS):
+            db.execute(rows.replace(str(plans.ROWS), "5000"))
+        for _ in range(9):
+            ask()
+        assert not {"tasks", "runs"} & plans.walked(plan_of_the_last(connection))
+        assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (4,)
+
+
+def plan_of_the_last(connection: Connection) -> list[dict[str, Any]]:
+    """The plan that the connection keeps of the statement that it ran last."""
+    name, number = connection.execute(
+        "SELECT name, array_length(parameter_types, 1) FROM pg_prepared_statements WHERE statement LIKE 'WITH asked%'"
+    ).fetchone()  # type: ignore[misc]
+    with connection.transaction():
+        explained = f"EXPLAIN (FORMAT JSON) EXECUTE {name}({', '.join(['NULL'] * number)})"
+        [[[found]]] = connection.execute(explained).fetchall()  # type: ignore[arg-type]
+    return list(plans.nodes(found["Plan"]))
 
 
 def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None:

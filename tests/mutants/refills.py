@@ -12,10 +12,18 @@ REFILLS = (
     Mutant(
         "job-after-job",
         GROUP,
-        "                self._refill.ask()",
-        "                pass",
+        "            self._refill.ask()",
+        "            pass",
         "The process takes its next job as soon as fewer of its tasks are unstarted than slots are free.",
         (f"{REFILL}test_the_slots_next_to_a_slow_run_take_the_tasks_of_further_jobs",),
+    ),
+    Mutant(
+        "group-ends-before-the-answer",
+        GROUP,
+        " or (self._refill and self._refill.is_expected)",
+        "",
+        "A group whose runs all end at once waits for the answer to its request, and does not end before the next job.",
+        (f"{REFILL}test_a_group_whose_runs_all_end_at_once_takes_the_next_job",),
     ),
     Mutant(
         "given-back-after-one-tick",

@@ -105,6 +105,14 @@ SESSIONS = (
         (f"{CONTRACT}::test_each_schedule_gets_its_first_time_in_utc",),
     ),
     Mutant(
+        "plan-never-made-again",
+        "ticker/db/connections.py",
+        "(values is None or self._uses[key] not in PLANNED_AGAIN)",
+        "True",
+        "A plan that a worker makes while the tables are empty is made again once they have filled.",
+        ("tests/db/test_sessions.py::test_a_plan_of_empty_tables_is_made_again_once_they_have_filled",),
+    ),
+    Mutant(
         "plan-of-empty-tables-kept",
         "ticker/db/connections.py",
         'ONE_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}',

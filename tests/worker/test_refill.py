@@ -101,6 +101,14 @@ def test_the_slots_next_to_a_slow_run_take_the_tasks_of_further_jobs(db, store, 
     assert not redis.exists("rq:wip:polling", "rq:queue:polling:intermediate")
 
 
+def test_a_group_whose_runs_all_end_at_once_takes_the_next_job(db, store, queue, folder):
+    register(db, "pairs", *["returns"] * 8)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 8
+    assert len(processes(folder)) == 1
+
+
 def test_each_job_ends_in_rq_once_its_tasks_have_begun(db, store, queue, folder, redis):
     register(db, "pairs", "waits", *["returns"] * 4, kwargs={"number": 99})
     tick(store, queue)

@@ -25,6 +25,8 @@ OLDEST_LIBPQ = 140_000  # the first with pipelines
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # checks a WHERE again after the lock; stricter levels raise
 COMMIT = b"COMMIT"
 PREPARED_AT_MOST = 200  # prepared statements per connection
+PLANNED_AGAIN = {10**n for n in range(1, 7)}
+"""At these uses, a statement is prepared anew: a plan that was made while the tables were empty may read them whole."""
 Query = tuple[Any, ...]
 SETTINGS = {
     "statement_timeout": "5s",
@@ -130,21 +132,23 @@ class Connection(psycopg.Connection[Any]):
         key = query, *types
         self._uses[key] += 1
         name, wanted = self._names.get(key), Format.TEXT if reads_iso(self) else Format.BINARY
-        if name is not None:
+        if name is not None and (values is None or self._uses[key] not in PLANNED_AGAIN):
             self.pgconn.send_query_prepared(name, values, formats, wanted)
             return 1
         if (
             self.prepares_after is None
             or self._uses[key] <= self.prepares_after
-            or len(self._names) == PREPARED_AT_MOST
+            or (name is None and len(self._names) == PREPARED_AT_MOST)
         ):
             self.pgconn.send_query_params(query, values, types, formats, wanted)
             return 1
+        if name is not None:
+            self.pgconn.send_query_params(b"DEALLOCATE " + name, None)
         self._prepared_ever += 1
-        name = self._names[key] = b"ticker_%d" % self._prepared_ever
-        self.pgconn.send_prepare(name, query, types)
-        self.pgconn.send_query_prepared(name, values, formats, wanted)
-        return 2
+        new = self._names[key] = b"ticker_%d" % self._prepared_ever
+        self.pgconn.send_prepare(new, query, types)
+        self.pgconn.send_query_prepared(new, values, formats, wanted)
+        return 2 if name is None else 3
 
     @property
     def is_alive(self) -> bool:
@@ -221,8 +225,8 @@ def connect(
 
     Outside `transaction()`, each statement is its own transaction.
 
-    With `planned_once`, PostgreSQL plans each statement only on first use, not five more times. That suits connections
-    that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a
+    With `planned_once`, PostgreSQL makes one plan for all parameters on first use, and again at `PLANNED_AGAIN`. That
+    suits connections that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a
     ConfigurationError.
     """
     if psycopg.pq.version() < OLDEST_LIBPQ:

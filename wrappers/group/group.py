@@ -105,7 +105,7 @@ class Group:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         if self._refill:
-            loop.add_reader(self._refill.fileno(), self._refill.take)
+            loop.add_reader(self._refill.fileno(), self._hear, self._refill)
         ours = copy_context()  # the signal may come during a step of a run
         signal.signal(limits.STOP_SIGNAL, lambda *_: loop.call_soon_threadsafe(self._calls.stop, context=ours))
         try:
@@ -116,17 +116,15 @@ class Group:
                 loop.remove_reader(self._refill.fileno())
 
     async def _work_until_all_have_ended(self) -> None:
-        while self._at_work or (self._unstarted and self._may_begin()):
+        while self._goes_on():
             self._changed.clear()
             await self._give_back()
-            if self._refill and self._number_without_a_full_key() < len(self._slots) and self._may_begin():
-                self._refill.ask()
             if self._can_start():
                 for begun in await self._start():
                     run = asyncio.create_task(self._run(*begun))
                     self._at_work.add(run)
                     run.add_done_callback(self._note_end)
-            if self._at_work or self._unstarted:
+            if self._goes_on():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._pause()):
                         await self._changed.wait()
@@ -135,6 +133,18 @@ class Group:
             if self._unstarted:
                 await asyncio.sleep(min(self._free_at - limits.now(), 0.0) + COLLECT)
         await self._give_back()
+
+    def _goes_on(self) -> bool:
+        """Requests a further job if slots are free. Returns whether there is a run, or may be another one."""
+        if not self._may_begin():
+            return bool(self._at_work)
+        if self._refill and self._number_without_a_full_key() < len(self._slots):
+            self._refill.ask()
+        return bool(self._at_work or self._unstarted or (self._refill and self._refill.is_expected))
+
+    def _hear(self, refill: Refill) -> None:
+        refill.take()
+        self._changed.set()
 
     def _note_end(self, run: asyncio.Task[None]) -> None:
         self._at_work.discard(run)
@@ -156,7 +166,6 @@ class Group:
         ]
         self._slots.extend(job.deadline)
         self._open(calls)
-        self._changed.set()
 
     async def _give_back(self) -> None:
         """Gives back the tasks that cannot begin here soon: looks once per tick, and at all tasks once nothing may
@@ -340,7 +349,7 @@ class Group:
     def _pause(self) -> float | None:
         """Returns the seconds until the next start may be requested, if no run ends before."""
         if not self._unstarted:
-            return None
+            return None if self._at_work else LOOK
         if not self._can_start():
             return LOOK
         rows_are_locked = LOCK_PAUSE

@@ -1,7 +1,8 @@
 """Gives the process of a group further jobs while its runs are at work, so that no slot waits for the slowest run.
 
 The worker creates a `Pipe` before the fork. The process sends `MORE` when it has fewer unstarted tasks than free slots.
-It sends the id of each job whose tasks have all started, were refused, or were given back. The worker sends jobs.
+It sends the id of each job whose tasks have all started, were refused, or were given back. The worker answers with a job,
+or says that it has none now, and sends one later.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from wrappers.sandbox import handoff, limits
 
 LIFE = 600.0  # seconds after which a process requests no further job, so that its worker can do its own maintenance
+PATIENCE = 1.0  # seconds for which a process without tasks waits for the first answer to a request
 MORE = ""
 
 
@@ -47,10 +49,15 @@ class Pipe:
     def give(self, job: GivenJob) -> None:
         self._worker.send_bytes(json.dumps(job).encode())
 
+    def say_none(self) -> None:
+        """Tells the process that the worker has no job for it now."""
+        self._worker.send_bytes(json.dumps(None).encode())
+
     def unread(self) -> Iterator[str]:
         """Yields the ids of the jobs that the process did not take before it ended."""
         while self._process.poll():
-            yield GivenJob(*json.loads(self._process.recv_bytes())).job_id
+            if (job := self.take()) is not None:
+                yield job.job_id
 
     def close(self) -> None:
         self._worker.close()
@@ -66,8 +73,9 @@ class Pipe:
             self._process.send_bytes(json.dumps(text).encode())
             handoff.ring()
 
-    def take(self) -> GivenJob:
-        return GivenJob(*json.loads(self._process.recv_bytes()))
+    def take(self) -> GivenJob | None:
+        job = json.loads(self._process.recv_bytes())
+        return job and GivenJob(*job)
 
 
 class Refill:
@@ -76,6 +84,7 @@ class Refill:
     def __init__(self, pipe: Pipe, take_in: Callable[[GivenJob], None]) -> None:
         self._pipe, self._take_in = pipe, take_in
         self._is_asked = False
+        self._answered_by = 0.0  # an instant of `limits.now`
         self._ends_at = limits.now() + LIFE
 
     def fileno(self) -> int:
@@ -85,11 +94,20 @@ class Refill:
         """Requests a job, unless one is already requested. It may take a long time until the worker has one."""
         if not self._is_asked and limits.now() < self._ends_at:
             self._is_asked = True
+            self._answered_by = limits.now() + PATIENCE
             self._pipe.send(MORE)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the worker may have a job, because it has not yet answered the request."""
+        return self._is_asked and limits.now() < self._answered_by
 
     def take(self) -> None:
         """Takes in the job that has arrived. Puts RQ's alarm for the earlier jobs off for this one, if it ends later."""
         job = self._pipe.take()
+        if job is None:
+            self._answered_by = 0.0
+            return
         self._is_asked = False
         if job.timeout > 0:
             signal.alarm(max(job.timeout, signal.alarm(0)))

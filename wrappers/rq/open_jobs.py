@@ -57,17 +57,19 @@ class OpenJobs:
     def serve(self) -> None:
         """Ends the jobs that no longer need the process, and gives it another one if it has requested one."""
         with alarm_held():
+            waits = False
             for said in self.pipe.heard():
                 if said == MORE:
-                    self.wants_more = True
+                    self.wants_more = waits = True
                 else:
                     self._end(said)
-            if not self.wants_more or not self._may_give or shared_state.is_stopping():
-                return
-            try:
-                self._give()
-            except RedisError as error:
-                log.warning("the group gets no further job now: %s", error, extra={"event": "refill_failed"})
+            if self.wants_more and self._may_give and not shared_state.is_stopping():
+                try:
+                    self._give()
+                except RedisError as error:
+                    log.warning("the group gets no further job now: %s", error, extra={"event": "refill_failed"})
+            if waits and self.wants_more:
+                self.pipe.say_none()
 
     def close(self, keep_first: bool = True) -> None:
         """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its

@@ -39,7 +39,7 @@ log = logging.getLogger("ticker.run")
 
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
 TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an answer of Redis for up to 70
-COLLECT = 0.02  # seconds for which the ends of a group's runs are collected after others were written
+COLLECT = 0.04  # seconds for which the ends of a group's runs are collected after others were written
 ANNOUNCED_EVERY = 3600  # seconds; announcements are forgotten after three hours
 ANNOUNCED_AGAIN = 60  # seconds after the start, and after an announcement that failed
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL

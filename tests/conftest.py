@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -25,6 +26,7 @@ from tests.followed import ACTIVE, Channel, add, put
 from tests.harness import Played
 from tests.poolers import pooler, through
 from tests.rights import PASSWORD, block
+from tests.running import servers_or_given
 from ticker import embedded, migrations, owners
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
@@ -75,7 +77,7 @@ def functions_of_this_process() -> None:
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
-    with embedded.servers_or_given(os.environ) as running:
+    with servers_or_given() as running:
         yield running
 
 
@@ -89,6 +91,20 @@ def template(servers: Servers) -> Iterator[str]:
         connection.execute("UPDATE ticker.installation SET id = %s", [INSTALLATION])
     yield name
     admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def new_database(servers: Servers) -> Iterator[Callable[[str], str]]:
+    """Creates databases, which are empty unless `options` name a template. Returns their URLs."""
+    with ExitStack() as made:
+
+        def create(options: str = "") -> str:
+            name = f"ticker_test_{uuid4().hex[:12]}"
+            admin(servers, f'CREATE DATABASE "{name}" {options}')
+            made.callback(admin, servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+            return of_database(servers.database_url, name)
+
+        yield create
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from ticker import embedded
+from ticker.embedded import Servers
 from wrappers.sandbox.subreaper import children
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +25,15 @@ SELECT run.pid FROM pg_stat_activity run, pg_stat_activity lock WHERE run.applic
     AND lock.state = 'idle in transaction' AND lock.application_name <> 'ticker-run' AND run.query_start > lock.state_change AND run.query LIKE '%SKIP LOCKED%'"""
 """Whether a worker or its horse has asked for a start or an end since a lock was taken. Both skip a locked row."""
 PATIENCE = 60.0  # seconds: a bound for a loaded machine, never what a test waits for
+
+
+@contextmanager
+def servers_or_given() -> Iterator[Servers]:
+    """The servers that DATABASE_URL and REDIS_URL name, and embedded ones instead of those that are not set."""
+    with ExitStack() as started:
+        database_url = os.environ.get("DATABASE_URL") or started.enter_context(embedded.postgres()).url
+        redis_url = os.environ.get("REDIS_URL") or started.enter_context(embedded.valkey()).url
+        yield Servers(database_url, redis_url)
 
 
 def work(*queues: str, patch: str = "", timeout: float = PATIENCE) -> "subprocess.CompletedProcess[str]":

@@ -3,7 +3,6 @@
 With PAGE, the row takes the place of the lane's former one there.
 """
 
-import os
 import platform
 import re
 import sys
@@ -13,14 +12,14 @@ from pathlib import Path
 import psycopg
 from redis import Redis
 
-from ticker import embedded
+from tests.running import servers_or_given
 
 PACKAGES = ("rq", "sqlalchemy", "redis", "starlette", "psycopg")
 
 
 def row(lane: str, result: str) -> str:
     with (
-        embedded.servers_or_given(os.environ) as servers,
+        servers_or_given() as servers,
         psycopg.connect(servers.database_url) as database,
         Redis.from_url(servers.redis_url) as redis,
     ):

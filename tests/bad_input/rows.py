@@ -7,7 +7,7 @@ forged, truncated and foreign jobs in `tests/worker/test_signed_worker.py` and `
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -40,7 +40,7 @@ class StatementSent(Exception):
 
 NO_INTERVAL = [0, -1, math.nan, math.inf, -math.inf, 1e308, -1e308, 2**63, 10**400, "٦٠", True, "1e3", "5M", "", " ",
                b"60", "1 fortnight", "0s", "-1s", "999ms", "367d", timedelta(0), timedelta(days=367), 0.0001, "inf",
-               "nan", "0x10", "1_000", "60\n", "1h 30m", "P1Y", [60], {"every": 60}, print]  # fmt: skip
+               "nan", "0x10", "1_000", "60\n", "1h 30m", "P1Y", "PT", "1s1h", "366d1ms", "1.0005s", 1.0005, timedelta(-1), [60], {"every": 60}, print]  # fmt: skip
 NO_SPAN = [value for value in NO_INTERVAL if value not in (0, "0s", timedelta(0), "999ms")]
 NO_CRON = ["0 0 30 2 *", ",".join(["0"] * 200_000) + " * * * *"]
 NO_ZONE = ["../../etc/passwd", "/etc/localtime", "UTC\0", "Mars/Olympus", "x" * 10_000]
@@ -51,9 +51,23 @@ ENDLESS: dict[str, Any] = {}
 ENDLESS["a"] = ENDLESS
 NO_ARGUMENTS = [[], "x", 5, {1: 2}, {None: 1}, {"a": object()}, {"a": {1}}, {"a": b""}, {"a": math.nan}, {"a": [math.inf]},
                 {"a": "\0"}, {"a": "\ud800"}, {"a": "x" * 65_536}, {"a": "x" * 10_000_000}, {"a": [1e308] * 1000},
-                {"a": 10**309}, {"a": 10**5000}, ENDLESS, nested(251), nested(10_000), print]  # fmt: skip
-NO_TIME = [datetime(2026, 1, 1), "2026-01-01", 0, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]  # noqa: DTZ001
-NO_OWNER = ["x", 5, (), ("t",), ("", ""), ("t", 5), ("a\0b", "1"), ("t", "x" * 201), ("t", "\ud800"), object(), print]
+                {"a": 10**309}, {"a": 10**5000}, {"\0": 1}, {"a": "\\\0"}, {"a": 1e-308, "b": "x" * 65_500}, ENDLESS, nested(251), nested(10_000), print]  # fmt: skip
+NO_TIME = [datetime(2026, 1, 1), date(2026, 1, 1), "2026-01-01", 0, datetime.min.replace(tzinfo=UTC),  # noqa: DTZ001
+           datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=timezone(timedelta(hours=-23)))]  # fmt: skip
+NO_OWNER = [
+    "x",
+    5,
+    True,
+    (),
+    ("t",),
+    ("", ""),
+    ("t", 5),
+    ("a\0b", "1"),
+    ("t", "x" * 201),
+    ("t", "\ud800"),
+    object(),
+    print,
+]
 NO_REF = [True, 0, -1, 2**63, 1.5, b"a", "", "a\0b", "a" * 201, "\ud800", object()]
 
 ROWS: dict[str, list[tuple[str, list[Any]]]] = {

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,7 +14,6 @@ import psycopg
 import pytest
 from redis import Redis
 
-from tests.conftest import admin, of_database
 from tests.refusals import SECRET, not_startable, refused
 from tests.running import ROOT
 from tests.sentences import Sentence, sentence
@@ -22,7 +21,6 @@ from ticker import embedded, migrations
 from ticker.db import checks as db_checks
 from ticker.db.checks import Facts
 from ticker.db.connections import connect
-from ticker.embedded import Servers
 from ticker.queue import checks, rq
 from ticker.settings import Settings
 
@@ -37,25 +35,11 @@ FACTS = Facts(18, "UTF8", False, False, datetime(2026, 3, 1, tzinfo=UTC), True, 
 # ------------------------------------------------------------------------------------------------------- PostgreSQL
 
 
-@pytest.fixture
-def database_of(servers: Servers) -> Iterator[Callable[[str], str]]:
-    """Makes a database with options of its own; its URL."""
-    with ExitStack() as made:
-
-        def make(options: str) -> str:
-            name = f"ticker_odd_{uuid4().hex[:12]}"
-            admin(servers, f'CREATE DATABASE "{name}" TEMPLATE template0 {options}')
-            made.callback(admin, servers, f'DROP DATABASE "{name}" WITH (FORCE)')
-            return of_database(servers.database_url, name)
-
-        yield make
-
-
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_a_database_that_cannot_store_every_text_is_refused(
-    encoding: str, database_of: Callable[[str], str], redis_url: str
+    encoding: str, new_database: Callable[[str], str], redis_url: str
 ) -> None:
-    url = database_of(f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
+    url = new_database(f"TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
     told = not_startable(Settings(url, redis_url))
     assert told == sentence("errors.encoding", setting="DATABASE_URL", encoding=encoding, remedy="ENCODING 'UTF8'")
 

@@ -20,7 +20,7 @@ from rq.exceptions import DequeueTimeout
 from rq.job import Job
 
 import ticker
-from tests.conftest import admin, copy_of, of_database
+from tests.conftest import admin, copy_of
 from tests.doubles import INSTALLATION
 from tests.factories import create_trace
 from tests.harness import Played
@@ -52,23 +52,18 @@ OTHER = "other123"
 
 
 @pytest.fixture
-def copied(servers: Servers, database_url: str) -> Iterator[Callable[[], str]]:
-    """Copies the test's database as it is now; the URL of the copy. No session may be open in the database meanwhile."""
-    made: list[str] = []
+def copied(servers: Servers, database_url: str, new_database: Callable[[str], str]) -> Callable[[], str]:
+    """Copies the test's database as it is now, and returns the URL of the copy. Ends all sessions in the database."""
 
     def copy() -> str:
-        made.append(f"ticker_copy_{uuid4().hex[:12]}")
         source = conninfo_to_dict(database_url)["dbname"]
         admin(
             servers,
             f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{source}' AND pid <> pg_backend_pid()",
         )
-        admin(servers, f'CREATE DATABASE "{made[-1]}" TEMPLATE "{source}"')
-        return of_database(servers.database_url, made[-1])
+        return new_database(f'TEMPLATE "{source}"')
 
-    yield copy
-    for name in made:
-        admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+    return copy
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from tests.running import until
 from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
-from ticker.engine.tick import tick
 from wrappers.pipeline import start as pipeline_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -525,15 +524,6 @@ def test_a_limit_above_the_first_rows_lets_exactly_so_many_start(declared, db, l
     assert db.execute("SELECT count(*), max(n) FROM ticker.slots").fetchone() == (25, 25)
     with clock.use(lambda: NOW):
         assert [one.tokens for one in ticker.list_limits(db)] == [0 if "rate" in declared else None]
-
-
-@pytest.mark.slow
-def test_a_tick_pushes_as_many_as_the_limit_allows_not_as_there_are_rows(db, limit, store, queue):
-    limit("host", concurrency=25, rate=100, burst=100)
-    for number in range(30):
-        ticker.register(db, "poll", name=f"poll {number}", every="1h", limits=["host"])
-    assert [(one.active, one.tokens) for one in ticker.list_limits(db)] == [(0, 100)]
-    assert tick(store, queue).enqueued == 25
 
 
 @pytest.mark.slow

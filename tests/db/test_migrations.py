@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from click.testing import CliRunner
 from rq import SimpleWorker
 
 import ticker
-from tests.conftest import admin, of_database
 from tests.db.look import TABLES, behaviour, look
 from tests.sentences import sentence
 from ticker import migrations
@@ -28,7 +27,6 @@ from ticker.db import tables
 from ticker.db.connections import connect
 from ticker.db.json_text import NESTED_AT_MOST
 from ticker.db.store import PostgresStore
-from ticker.embedded import Servers
 from ticker.engine.tick import tick
 from ticker.errors import BadInput, ConfigurationError
 from ticker.model import (
@@ -50,12 +48,9 @@ from ticker.schedules.duration import LONGEST
 
 
 @pytest.fixture
-def empty_url(servers: Servers) -> Iterator[str]:
+def empty_url(new_database: Callable[[], str]) -> str:
     """A database in which nobody has created anything."""
-    name = f"ticker_empty_{uuid4().hex[:12]}"
-    admin(servers, f'CREATE DATABASE "{name}"')
-    yield of_database(servers.database_url, name)
-    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+    return new_database()
 
 
 @pytest.fixture
@@ -279,7 +274,7 @@ def test_a_user_who_may_not_create_anything_is_told_so_in_a_sentence(empty, empt
         with pytest.raises(
             ConfigurationError,
             check=sentence(
-                "errors.permission_denied", setting="DATABASE_URL", database=re.compile(r"ticker_empty_\w+")
+                "errors.permission_denied", setting="DATABASE_URL", database=re.compile(r"ticker_test_\w+")
             ).__eq__,
         ):
             migrations.upgrade(re.sub("//([^@/]*@)?", f"//{role}:{role}@", empty_url, count=1))

@@ -246,20 +246,6 @@ def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_o
 
 
 @pytest.mark.slow
-def test_a_planned_run_of_a_queue_that_takes_nothing_says_why_and_is_tried_again(
-    db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis
-) -> None:
-    db.execute("TRUNCATE ticker.tasks, ticker.runs, ticker.tickers")
-    ticker.register(db, "plain", name="bad", every="1m", queue="bad", first=store.now() + timedelta(hours=1))
-    refused_by_redis(redis)
-    ticker.run_now(db, "bad")
-    assert tick(store, queue).errors == 1
-    assert "WRONGTYPE Operation" in command("runs")[0]
-    redis.delete("rq:queue:bad")
-    assert tick(store, queue, store.now() + timedelta(seconds=31)).planned.enqueued == 1
-
-
-@pytest.mark.slow
 def test_a_sweep_settles_so_many_occurrences_that_their_rows_are_not_locked_for_long(
     db: Db, store: PostgresStore, queue: RedisQueue
 ) -> None:

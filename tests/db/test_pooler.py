@@ -4,7 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.conftest import admin, of_database
 from tests.factories import create_trace
 from tests.poolers import is_installed, pooler, through
 from tests.running import ROOT
@@ -97,15 +96,11 @@ def test_a_transaction_keeps_its_settings_while_others_use_the_pool(pooled: str)
             assert client.execute("SELECT current_setting('statement_timeout')").fetchone() == ("5s",)
 
 
-def test_tables_are_made_through_it_and_its_sessions_stay_clean(folder: Path, servers: Servers, template: str) -> None:
-    admin(servers, f'CREATE DATABASE "{template}_fresh"')
-    url = through(folder, of_database(servers.database_url, f"{template}_fresh"))
-    try:
-        migrations.upgrade(url)
-        assert migrations.problems(url) == []
-        assert left(folder, url) == set()
-    finally:
-        admin(servers, f'DROP DATABASE "{template}_fresh" WITH (FORCE)')
+def test_tables_are_made_through_it_and_its_sessions_stay_clean(folder: Path, new_database: Callable[[], str]) -> None:
+    url = through(folder, new_database())
+    migrations.upgrade(url)
+    assert migrations.problems(url) == []
+    assert left(folder, url) == set()
 
 
 def test_the_page_reads_and_writes_through_it(pooled: str, folder: Path, db: Db, redis_url: str) -> None:

@@ -1,39 +1,21 @@
 """A frozen revision never changes, and a database of one becomes by an upgrade what an empty one becomes."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from uuid import uuid4
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
 import ticker
-from tests.conftest import admin, of_database
 from tests.db.dump import FOLDER, dump
 from tests.db.look import behaviour, look
 from tests.sentences import sentence
 from ticker import migrations
 from ticker.db import checks
 from ticker.db.connections import connect
-from ticker.embedded import Servers
 from ticker.errors import ConfigurationError
 
 NOTE = "ALTER TABLE tasks ADD COLUMN note ticker_prose DEFAULT '' NOT NULL;"
-
-
-@pytest.fixture
-def new_url(servers: Servers) -> Iterator[Callable[[], str]]:
-    """Creates empty databases."""
-    names: list[str] = []
-
-    def create() -> str:
-        names.append(f"ticker_empty_{uuid4().hex[:12]}")
-        admin(servers, f'CREATE DATABASE "{names[-1]}"')
-        return of_database(servers.database_url, names[-1])
-
-    yield create
-    for name in names:
-        admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 @pytest.fixture
@@ -72,9 +54,9 @@ def test_each_frozen_revision_has_a_dump():
 
 
 @pytest.mark.slow
-def test_a_database_of_each_frozen_revision_becomes_what_an_empty_one_becomes(new_url, db):
+def test_a_database_of_each_frozen_revision_becomes_what_an_empty_one_becomes(new_database, db):
     for file in FOLDER.glob("*.sql"):
-        url = new_url()
+        url = new_database()
         restore(file.read_text(encoding="utf-8"), url)
         migrations.upgrade(url)
         with connect(url) as upgraded:
@@ -82,12 +64,12 @@ def test_a_database_of_each_frozen_revision_becomes_what_an_empty_one_becomes(ne
 
 
 @pytest.mark.slow
-def test_the_next_revision_upgrades_a_dump_of_the_one_before(new_url, add_revision):
+def test_the_next_revision_upgrades_a_dump_of_the_one_before(new_database, add_revision):
     """Online as `ticker db upgrade` does it, and with the SQL of a Django migration."""
-    first = dump(new_url())
+    first = dump(new_database())
     assert "INSERT INTO ticker.ticker_version VALUES ('0001');" in first
     add_revision()
-    created, online, offline = new_url(), new_url(), new_url()
+    created, online, offline = new_database(), new_database(), new_database()
     migrations.upgrade(created)
     restore(first, online)
     assert migrations.problems(online) == [
@@ -106,16 +88,16 @@ def test_the_next_revision_upgrades_a_dump_of_the_one_before(new_url, add_revisi
         check_equal(one, new)
         check_equal(other, new)
         assert one.execute("SELECT note FROM ticker.tasks").fetchall() == [("",), ("",)]
-    second = dump(new_url(), first)
+    second = dump(new_database(), first)
     assert f"VALUES ('{migrations.newest()}');" in second and second.count("INSERT INTO ticker.tasks") == 2
 
 
 @pytest.mark.slow
-def test_an_edit_of_a_frozen_revision_does_not_become_what_its_dump_becomes(new_url, add_revision):
-    first = dump(new_url())
+def test_an_edit_of_a_frozen_revision_does_not_become_what_its_dump_becomes(new_database, add_revision):
+    first = dump(new_database())
     tasks = checks.VERSIONS / "0001_tables" / "2_tasks.sql"
     tasks.write_text(tasks.read_text() + NOTE)
-    edited, upgraded = new_url(), new_url()
+    edited, upgraded = new_database(), new_database()
     migrations.upgrade(edited)
     restore(first, upgraded)
     migrations.upgrade(upgraded)
@@ -124,9 +106,9 @@ def test_an_edit_of_a_frozen_revision_does_not_become_what_its_dump_becomes(new_
 
 
 @pytest.mark.slow
-def test_an_edit_of_a_revision_that_is_not_frozen_makes_another_revision(new_url, add_revision):
+def test_an_edit_of_a_revision_that_is_not_frozen_makes_another_revision(new_database, add_revision):
     add_revision()
-    url, before = new_url(), migrations.newest()
+    url, before = new_database(), migrations.newest()
     migrations.upgrade(url)
     (checks.VERSIONS / "0002_note" / "note.sql").write_text(NOTE.replace("prose", "words"))
     with pytest.raises(ConfigurationError, check=sentence("errors.is_at_revision", revision=f"'{before}'").within):

@@ -21,7 +21,7 @@ from rq.timeouts import JobTimeoutException
 
 import ticker
 from tests import plans
-from tests.conftest import admin, connect, of_database
+from tests.conftest import admin, connect
 from tests.factories import create_trace
 from tests.running import ROOT, until, work
 from tests.sentences import sentence
@@ -249,18 +249,14 @@ def test_a_task_is_due_an_interval_later_when_the_clocks_of_the_database_change(
 
 
 @pytest.mark.slow
-def test_settings_of_the_database_change_no_upgrade(servers: Servers, template: str) -> None:
-    admin(servers, f'CREATE DATABASE "{template}_odd"')
-    admin(servers, f"ALTER DATABASE \"{template}_odd\" SET default_transaction_isolation = 'repeatable read'")
-    admin(servers, f'ALTER DATABASE "{template}_odd" SET lock_timeout = 1')
-    url = of_database(servers.database_url, f"{template}_odd")
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            for done in [pool.submit(migrations.upgrade, url) for _ in range(4)]:
-                done.result()
-        assert migrations.problems(url) == []
-    finally:
-        admin(servers, f'DROP DATABASE "{template}_odd" WITH (FORCE)')
+def test_settings_of_the_database_change_no_upgrade(servers: Servers, new_database: Callable[[], str]) -> None:
+    name = conninfo_to_dict(url := new_database())["dbname"]
+    admin(servers, f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'repeatable read'")
+    admin(servers, f'ALTER DATABASE "{name}" SET lock_timeout = 1')
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(migrations.upgrade, url) for _ in range(4)]:
+            done.result()
+    assert migrations.problems(url) == []
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import click
 from tests.documents.markdown import cell, code, table
 from ticker.cli import main
 from ticker.cli.lazy import LazyCommand
+from ticker.tasks.fields import FIELDS
 
 FILE = Path(__file__).parents[2] / "docs/reference/cli.md"
 HEAD = """\
@@ -17,7 +18,8 @@ HEAD = """\
 `ticker COMMAND --help` prints the same text as this page, which `python -m tests.documents` writes from the code.
 
 A `TASK` is an id or a name. For an owner's task, add `--owner` to the name. Durations are written as `90`, `90s`, `5m`, `1h30m`, `1d` or
-`PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, with stable keys, except `top`.
+`PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, except `top`, and then prints one JSON
+document with stable keys.
 
 | exit code | meaning |
 |---|---|
@@ -74,9 +76,15 @@ def described(name: str, command: click.Command) -> str:
         return f"{words}\n{WORKER}{more}"
     given = " ".join(argument(one) for one in command.params if isinstance(one, click.Argument))
     usage = " ".join(filter(None, ["ticker", name, "[OPTIONS]" * bool(options(command)), given]))
-    rows = [(option(one), values(one), default(one), cell(one.help or "")) for one in options(command)]
+    fields = [one for one in options(command) if one.name in FIELDS and name in ("add", "edit")]
+    rows = [
+        (option(one), values(one), default(one), cell(one.help or ""))
+        for one in options(command)
+        if one not in fields and one.help != "Print one JSON document."
+    ]
+    further = "\nFurther options: the [fields of a task](fields.md).\n" if fields else ""
     listed = "\n" + table(("option", "values", "default", "meaning"), rows) if rows else ""
-    return f"{words}\n\n    {usage}\n{listed}{more}"
+    return f"{words}\n\n    {usage}\n{listed}{further}{more}"
 
 
 def argument(one: click.Argument) -> str:

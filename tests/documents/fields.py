@@ -1,8 +1,8 @@
 """Writes docs/reference/fields.md from `ticker.tasks.fields`: `python -m tests.documents.fields`."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
+from tests.documents.markdown import cell, code, table
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW
 from ticker.tasks.sorts import DURATION, INSTANT, TIME, Field
 
@@ -15,6 +15,7 @@ HEAD = """\
 field that is not passed has its default in a new task. The defaults of tolerance and box depend on the schedule. A duration is a
 string (`30s`, `1h30m`, `PT5M`), a number of seconds, or, in Python, a `timedelta`.
 """
+HEADINGS = ("field", "values", "default", "meaning", "CLI", "column")
 
 
 def text() -> str:
@@ -23,13 +24,11 @@ def text() -> str:
     alone = [field for field in FIELDS.values() if not field.group and field not in whose]
     groups = {"Function, name and owner": whose, "Schedule and arguments": alone}
     groups |= {group: [field for field in FIELDS.values() if field.group == group] for group in GROUPS}
-    return HEAD + "".join(f"\n## {title}\n\n{table(fields)}" for title, fields in groups.items())
+    return HEAD + "".join(f"\n## {title}\n\n{table(HEADINGS, map(row, fields))}" for title, fields in groups.items())
 
 
-def table(fields: Iterable[Field]) -> str:
-    rows = [(f"`{one.name}`", values(one), default(one), one.says, option(one), column(one)) for one in fields]
-    head = ("field", "values", "default", "meaning", "CLI", "column")
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
+def row(field: Field) -> tuple[str, ...]:
+    return code(field.name), values(field), default(field), cell(field.says), option(field), code(field.column)
 
 
 def values(field: Field) -> str:
@@ -52,12 +51,10 @@ def default(field: Field) -> str:
 
 
 def option(field: Field) -> str:
+    if field.name == "function":
+        return "`FUNCTION`"
     name = field.name.replace("_", "-")
-    return f"`{field.option or f'--{name}'}`" if field.name != "function" else "`FUNCTION`"
-
-
-def column(field: Field) -> str:
-    return f"`{field.column}`" if field.column else ""
+    return code(field.option or (f"--{name}/--no-{name}" if field.kind == "flag" else f"--{name}"))
 
 
 if __name__ == "__main__":

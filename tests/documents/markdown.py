@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"|{''.join(f' {cell} |' if cell else ' |' for cell in cells)}\n" for cells in lines)
+    """Returns the table without the columns in which no row has a text."""
+    columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
+    first, *others = ["".join(f" {cell} |" if cell else " |" for cell in line) for line in zip(*columns, strict=True)]
+    return "".join(f"|{line}\n" for line in (first, "---|" * len(columns), *others))
 
 
 def cell(text: str) -> str:

@@ -19,7 +19,7 @@ their causes.
 """
 KINDS = {
     RunKind.SCHEDULED: "an occurrence of the task's schedule",
-    RunKind.MANUAL: "requested by hand: `run_now`, `ticker run-now`, the page",
+    RunKind.MANUAL: "requested with `run_now` or `ticker run-now`, or on the page",
     RunKind.RETRY: "a further attempt of an occurrence that failed",
     RunKind.PIECE: "one of the [pieces](../guides/pieces.md) that another run created",
 }

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 import ticker
 from tests.drivers.doors import DOORS, Door
@@ -39,17 +40,18 @@ def test_a_task_is_registered_once_and_changed_by_what_is_new(door: Door, db: An
     assert [line.event.by for line in ticker.journal(db) if line.event] == [ODD[:20]]
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [{"every": "1h", "spread": True}, {"every": "1h", "starts": NINE + timedelta(days=9_000)}, {"cron": "0 9 * * *"},
-     {"cron": "0 9 * * *", "zone": "Europe/Berlin", "spread": True, "within": "1h"}, {"calendar": "Mon *-*-* 09:00"},
-     {"at": "2099-01-01T00:00:00Z"}, {"every": "1d", "first": NINE + timedelta(days=9_000), "max_runs": 3}],
-    ids=str,
-)  # fmt: skip
-def test_each_schedule_gets_its_first_time_in_utc(door: Door, db: Any, schedule: dict[str, Any]) -> None:
-    task = door("register", "poll", **schedule)
-    assert task == ticker.get(db, task) == door("get", task)
-    assert {time.tzinfo for time in times(task)} == {UTC}
+SCHEDULES: list[dict[str, Any]] = [
+    {"every": "1h", "spread": True}, {"every": "1h", "starts": NINE + timedelta(days=9_000)}, {"cron": "0 9 * * *"},
+    {"cron": "0 9 * * *", "zone": "Europe/Berlin", "spread": True, "within": "1h"}, {"calendar": "Mon *-*-* 09:00"},
+    {"at": "2099-01-01T00:00:00Z"}, {"every": "1d", "first": NINE + timedelta(days=9_000), "max_runs": 3},
+]  # fmt: skip
+
+
+def test_each_schedule_gets_its_first_time_in_utc(door: Door, db: Any) -> None:
+    for schedule in SCHEDULES:
+        task = door("register", "poll", name=str(schedule), **schedule)
+        assert task == ticker.get(db, task) == door("get", task)
+        assert {time.tzinfo for time in times(task)} == {UTC}, schedule
 
 
 def test_an_operator_edits_a_task(door: Door, db: Any) -> None:
@@ -147,15 +149,13 @@ def test_limits_are_declared_listed_and_removed(door: Door, db: Any) -> None:
     assert door("unlimit", "a*") == made and door("unlimit", "a*") is None and door("list_limits") == []
 
 
-@pytest.mark.parametrize("value", [None, "5", "abc", '"abc"', 5, [1, "2"], {"a": ODD}, "null", True], ids=str)
-def test_json_is_what_was_written(door: Door, db: Any, value: Any) -> None:
-    from psycopg.types.json import Jsonb
-
-    task = door("register", "poll", every="1m")
-    db.execute("UPDATE ticker.tasks SET cursor = %s", [Jsonb(value)])
-    run = a_run(db, task, result=Jsonb(value))
-    assert door("get", task).cursor == value
-    assert door("list_runs")[0].result == door("get_run", run).run.result == value
+def test_json_is_what_was_written(door: Door, db: Any) -> None:
+    for value in (None, "5", "abc", '"abc"', 5, [1, "2"], {"a": ODD}, "null", True):
+        task = door("register", "poll", name=repr(value), every="1m")
+        db.execute("UPDATE ticker.tasks SET cursor = %s", [Jsonb(value)])
+        run = a_run(db, task, result=Jsonb(value))
+        assert door("get", task).cursor == value
+        assert door("list_runs", task=task)[0].result == door("get_run", run).run.result == value
 
 
 def test_a_task_is_explained(door: Door, db: Any) -> None:

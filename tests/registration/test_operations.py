@@ -1,13 +1,12 @@
 """What applications call: in the caller's transaction, idempotent, and whole or not at all."""
 
 import asyncio
-import math
 import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import timedelta
 from threading import Barrier
 from types import SimpleNamespace
 
@@ -452,19 +451,6 @@ def test_an_owner_without_tasks_has_none_that_is_known(call, db):
         call(db, owner="t:2")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "call", [ticker.pause, ticker.resume, ticker.run_now, ticker.edit, ticker.unregister, ticker.get]
-)
-@pytest.mark.parametrize("ref", [None, True, 0, -1, 2**63, 1.5, b"a", "", "a\0b", "a" * 201, object()])
-def test_what_names_no_task_is_refused(call, ref, db):
-    task = poll(db)
-    with pytest.raises(BadInput) as caught:
-        call(db, ref)
-    assert caught.value.field == "task"
-    assert ticker.list_tasks(db) == [task]
-
-
 def test_an_edit_of_several_tasks_at_once_is_refused(db):
     tasks = [poll(db, name, owner="t:1") for name in "ab"]
     with pytest.raises(BadInput, check=sentence("errors.several_tasks", number=2).within):
@@ -572,89 +558,13 @@ def test_a_ticker_that_is_alive_is_the_one_that_warnings_go_by(db, store, queue)
     assert poll(db, every=10).warnings == (usual,)
 
 
-ENDLESS = {}
-ENDLESS["a"] = ENDLESS
-
-NO_TEXT = [5, b"x", True, print, ["x"], object()]
-NO_NAME = [*NO_TEXT, "", "a\0b", "a\nb", "\x1b[31mred", "\x7f", "\u2028", "\ud800", "x" * 201]
-NO_PROSE = [*NO_TEXT, "a\0b", "\x1b[31mred", "\ud800", "x" * 2001]
-NO_DURATION = [math.nan, math.inf, -math.inf, 1e308, -1e308, 2**63, 10**400, -(10**400), "٦٠", True, "5M", "", " ",
-               "x", "-1s", -1, "1s1h", "PT", "P1Y", "60\n", "1" * 50, "1e3", b"60", [60], print, timedelta(-1),
-               timedelta(days=367), "366d1ms", 1.0005, "1.0005s"]  # fmt: skip
-NO_TIME = [datetime(2026, 1, 1), "2026-01-01", date(2026, 1, 1), 0, datetime.min.replace(tzinfo=UTC),  # noqa: DTZ001
-           datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=timezone(timedelta(hours=-23)))]  # fmt: skip
-NO_OBJECT = [[], "x", 5, None, {1: 2}, {"a": object()}, {"a": print}, {"a": {1}}, {"a": b""}, {"a": math.nan},
-             {"a": [math.inf]}, {"a": "\0"}, {"\0": 1}, {"a": "\\\0"}, {"a": "\ud800"}, {"a": "x" * 65_536},
-             {"a": [1e308] * 1000}, {"a": 1e-308, "b": "x" * 65_500}, {"a": 10**5000}, ENDLESS,
-             nested(100_000)]  # fmt: skip
-NO_OWNER = ["x", 5, True, (), ("t",), ("", ""), ("t", 5), ("a\0b", "1"), ("t", ""), ("t", "x" * 201), object(),
-            MailChannel, MailChannel()]  # fmt: skip
-
-BAD_INPUT = [
-    ("every", [None, 0, 0.999, "0s", timedelta(0), *NO_DURATION]),
-    ("tolerance", [31, "56s", *NO_DURATION]),
-    ("box", [0, 0.099, 56, "1h", *NO_DURATION]),
-    ("function", [None, *NO_NAME]),
-    ("name", NO_NAME),
-    ("queue", NO_NAME),
-    ("subject", NO_PROSE),
-    ("description", NO_PROSE),
-    ("kwargs", [value for value in NO_OBJECT if value is not None]),
-    ("metadata", [value for value in NO_OBJECT if value is not None]),
-    ("first", NO_TIME),
-    ("owner", NO_OWNER),
-]
-
-
-def short(value):
-    try:
-        return ascii(value).split(" at 0x")[0][:30]  # an address would differ between parallel processes
-    except (RecursionError, ValueError):
-        return type(value).__name__
-
-
-def each(pairs):
-    return [pytest.param(field, value, id=f"{field}-{short(value)}") for field, values in pairs for value in values]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("field", "value"), each(BAD_INPUT))
-def test_a_value_that_cannot_be_taken_is_refused_in_one_sentence_and_nothing_is_written(field, value, db):
-    with pytest.raises(BadInput) as caught:
-        ticker.register(db, **{"function": "poll", "every": 60, field: value})
-    assert_names(caught.value, field)
-    assert ticker.list_tasks(db) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("field", "value"),
-    each([(field, [value for value in values if value is not None]) for field, values in BAD_INPUT[:2]])
-    + each([("enabled", [1, "yes"]), ("edit", ["first", "id", "owner_id; DROP TABLE"])]),
-)
-def test_the_same_holds_for_an_edit(field, value, db):
+@pytest.mark.parametrize(("field", "value"), [("enabled", 1), ("enabled", "yes"), ("first", NOW), ("id", 1)])
+def test_an_edit_of_what_cannot_be_edited_writes_nothing(field, value, db):
     task = poll(db)
     with pytest.raises(BadInput) as caught:
-        ticker.edit(db, task, **({value: 1} if field == "edit" else {field: value}))
-    assert_names(caught.value, field)
+        ticker.edit(db, task, **{field: value})
+    assert caught.value.field == (field if field == "enabled" else "edit")
     assert ticker.list_tasks(db) == [task]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("field", "value"), each([("by", NO_NAME), ("reason", NO_PROSE), ("until", NO_TIME)]))
-def test_the_same_holds_for_a_pause(field, value, db):
-    task = poll(db)
-    with pytest.raises(BadInput) as caught:
-        ticker.pause(db, task, **{field: value})
-    assert_names(caught.value, field)
-    assert ticker.list_tasks(db) == [task]
-
-
-def assert_names(error, field):
-    assert error.field == field or (field == "owner" and error.field in ("owner_type", "owner_id"))
-    sentence = str(error)
-    assert sentence.startswith(f"{error.field}: ")
-    assert sentence.isprintable() and len(sentence) < 300
 
 
 @pytest.mark.parametrize(
@@ -669,29 +579,30 @@ def test_arguments_are_kept_as_they_are_up_to_64_kb(kwargs, db):
 # --------------------------------------------------------------------------------------- rows that are edited by hand
 
 
+NONSENSE = [
+    *(f"{column} = '{value}'" for column in ("next_run", "last_run", "last_occurrence", "push_after")
+      for value in ("infinity", "-infinity", "294276-12-31T23:59:59Z", "0001-01-01T00:00:00Z")),
+    *(f"{column} = NULL" for column in ("name", "function", "kwargs", "kind", "every_ms", "tolerance_ms", "box_ms",
+                                        "grace_ms", "queue", "enabled", "owner_active", "waiting", "push_errors")),
+    *(f"{column} = ''" for column in ("name", "function", "queue", "kind")),
+    *(f"{column} = E'a\\nb'" for column in ("name", "function", "queue")),
+    *(f"name = repeat('x', {length})" for length in (201, 1_000_000)),
+    "kind = 'cron'", "every_ms = 0", "every_ms = -60000", "every_ms = 999", "every_ms = 9223372036854775807",
+    "tolerance_ms = -1", "tolerance_ms = 29001", "box_ms = 0", "box_ms = -1", "box_ms = 54001", "grace_ms = 0",
+    "grace_ms = 1001", "every_ms = 35999",
+    "kwargs = '[]'", "kwargs = 'null'", "kwargs = jsonb_build_object('a', repeat('x', 65536))",
+    "owner_type = 't'", "owner_id = '1'", "paused_reason = 'why'", "paused_until = now()",
+    "paused_by = 'me', paused_until = 'infinity'", "waiting = ARRAY[NULL]::timestamptz[]",
+    "waiting = ARRAY['infinity'::timestamptz]", "waiting = array_fill(now(), ARRAY[10001])",
+    "running_until = now()", "run_token = gen_random_uuid()",
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(f"{column} = '{value}'" for column in ("next_run", "last_run", "last_occurrence", "push_after")
-          for value in ("infinity", "-infinity", "294276-12-31T23:59:59Z", "0001-01-01T00:00:00Z")),
-        *(f"{column} = NULL" for column in ("name", "function", "kwargs", "kind", "every_ms", "tolerance_ms", "box_ms",
-                                            "grace_ms", "queue", "enabled", "owner_active", "waiting", "push_errors")),
-        *(f"{column} = ''" for column in ("name", "function", "queue", "kind")),
-        *(f"{column} = E'a\\nb'" for column in ("name", "function", "queue")),
-        *(f"name = repeat('x', {length})" for length in (201, 1_000_000)),
-        "kind = 'cron'", "every_ms = 0", "every_ms = -60000", "every_ms = 999", "every_ms = 9223372036854775807",
-        "tolerance_ms = -1", "tolerance_ms = 29001", "box_ms = 0", "box_ms = -1", "box_ms = 54001", "grace_ms = 0",
-        "grace_ms = 1001", "every_ms = 35999",
-        "kwargs = '[]'", "kwargs = 'null'", "kwargs = jsonb_build_object('a', repeat('x', 65536))",
-        "owner_type = 't'", "owner_id = '1'", "paused_reason = 'why'", "paused_until = now()",
-        "paused_by = 'me', paused_until = 'infinity'", "waiting = ARRAY[NULL]::timestamptz[]",
-        "waiting = ARRAY['infinity'::timestamptz]", "waiting = array_fill(now(), ARRAY[10001])",
-        "running_until = now()", "run_token = gen_random_uuid()",
-    ],
-)  # fmt: skip
-def test_the_table_itself_refuses_nonsense(change, db):
+def test_the_table_itself_refuses_nonsense(db):
     task = poll(db)
-    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation)):
-        db.execute(f"UPDATE ticker.tasks SET {change}")
+    for change in NONSENSE:
+        with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation)):
+            db.execute(f"UPDATE ticker.tasks SET {change}")
+            pytest.fail(change)
     assert ticker.list_tasks(db) == [task]

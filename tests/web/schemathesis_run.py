@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ticker
+from tests.running import servers_or_given
 from tests.web.serving import serving
-from ticker import embedded, migrations
+from ticker import migrations
 from ticker.db import connections
 
 LEFT_OUT = "positive_data_acceptance"
@@ -70,7 +71,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=20, help="requests of each operation in each phase")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with embedded.servers_or_given(os.environ) as servers:
+    with servers_or_given() as servers:
         os.environ |= {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
         migrations.upgrade(servers.database_url)
         found = ask(servers.database_url, examples=options.examples, seed=options.seed)

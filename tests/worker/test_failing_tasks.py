@@ -94,20 +94,6 @@ def test_under_a_second_it_is_not_made_and_counts_as_the_failure_of_its_occurren
         ).within(line.words)
 
 
-def test_none_is_planned_for_which_there_would_be_no_time_and_the_failed_run_says_so(play, task):
-    ticker.edit(play.db, task, box="45s")
-    play.run(0, lasts=54, reason="OSError: no route")
-    [run] = play.runs()
-    assert sentence("why.no_retry_no_time", error="OSError: no route", left="0 s").begins(run.reason)
-    assert (run.retried, play.task().failures, play.events()) == (False, 1, ["edited", "failed"])
-
-
-@pytest.mark.parametrize("outcome", ["timed_out", "killed", "lost"])
-def test_a_run_that_was_ended_from_outside_is_attempted_again_too(play, task, outcome):
-    play.run(0, outcome)
-    assert retry(play, 3).attempt == 2
-
-
 def test_a_run_whose_worker_is_gone_is_attempted_again_once_its_hold_is_over(play, task):
     play.tick()
     [taken] = play.take()
@@ -117,15 +103,6 @@ def test_a_run_whose_worker_is_gone_is_attempted_again_once_its_hold_is_over(pla
     assert (play.tick().swept.overdue, play.task().failures) == (1, 0)
     assert (retry(play, 20).attempt, play.runs()[0].outcome) == (2, "lost")
     assert play.end(taken, "succeeded") is False  # whoever was taken for dead changes nothing any more
-
-
-def test_a_run_by_hand_is_not_attempted_again(play, task):
-    play.run(0, "succeeded")
-    ticker.run_now(play.db, task)
-    play.run(10)
-    play.at(20)
-    play.tick()
-    assert (play.take(), play.task().failures, play.events()) == ([], 1, ["failed"])
 
 
 # ----------------------------------------------------------------------------------------- dropped, and passed by
@@ -160,14 +137,6 @@ def test_a_retry_whose_job_waited_behind_the_next_start_is_dropped(play, task):
     assert (started.kind, late.refusal, play.task().failures) == ("scheduled", Reason.NO_TIME, 0)
     play.tick()
     assert (play.task().failures, play.events()) == (1, ["failed"])
-
-
-def test_a_failure_that_a_tick_sees_behind_the_next_start_is_not_attempted_again(play, task):
-    play.fail_behind_the_next_push()
-    assert [taken.refusal for taken in play.take()] == [None]
-    play.tick()
-    assert play.runs()[0].reason == sentence("why.no_retry_newer")
-    assert play.task().failures == 1
 
 
 def test_a_retry_of_a_task_by_times_ends_before_the_next_time(play):
@@ -289,10 +258,3 @@ def test_with_overlap_skip_a_run_by_hand_that_waits_and_pieces_at_work_count_too
     )
     play.at(60)
     assert (play.tick().due.unpushed, [run.reason for run in play.runs() if run.occurrence]) == (1, [])
-
-
-def test_by_default_each_occurrence_has_its_job(play):
-    ticker.register(play.db, "poll", every="1m")
-    for seconds in (0, 60):
-        play.at(seconds)
-        assert play.tick().enqueued == 1

@@ -130,21 +130,6 @@ def test_a_piece_whose_last_attempt_fails_counts_once(traced, db, store, queue):
     assert len(ticker.list_runs(db)) == 6  # their run itself is not attempted again
 
 
-def test_a_run_is_as_complete_as_its_least_complete_piece(traced, db, store, queue):
-    tasks = {
-        "partial": in_pieces(db, "exhausts", 1, "nothing", name="partial", box="1s"),
-        "nothing_to_do": in_pieces(db, "nothing", "nothing", name="nothing"),
-        "succeeded": in_pieces(db, "nothing", 1, name="some"),
-    }
-    rounds(store, queue)
-    after = {outcome: ticker.get(db, task) for outcome, task in tasks.items()}
-    assert {outcome: str(task.last_outcome) for outcome, task in after.items()} == {
-        outcome: outcome for outcome in tasks
-    }
-    assert [task.last_worked_at is None for task in after.values()] == [False, True, False]
-    assert all(task.last_success_at for task in after.values())
-
-
 def test_the_pieces_of_an_occurrence_know_it_and_have_the_time_that_is_left_before_the_next_start(
     traced, db, store, queue
 ):
@@ -276,18 +261,6 @@ def test_pieces_of_a_task_that_is_disabled_meanwhile_are_dropped_and_their_run_e
     assert ended(parent(db)) == ("failed", "2 of 2 pieces dropped")
     after = ticker.get(db, task)
     assert (after.failures, after.failed, after.dropped) == (1, 1, 0)  # the run counts, and not each of its pieces
-
-
-def test_pieces_whose_jobs_redis_lost_are_pushed_again(traced, db, store, queue, redis):
-    in_pieces(db, 1, 2)
-    tick(store, queue)
-    work()
-    tick(store, queue)
-    redis.flushdb()
-    assert tick(store, queue).swept.repushed == 2
-    work()
-    tick(store, queue)
-    assert ended(parent(db)) == ("succeeded", "")
 
 
 def test_two_jobs_of_a_piece_are_one_start(traced, db, store, queue):

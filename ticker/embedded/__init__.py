@@ -25,7 +25,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -79,16 +79,6 @@ def servers(environ: Mapping[str, str] | None = None, *, syncs: bool = False) ->
     """
     with postgres(environ, syncs=syncs) as database, valkey(environ, syncs=syncs) as redis:
         yield Servers(database.url, redis.url)
-
-
-@contextmanager
-def servers_or_given(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
-    """Uses DATABASE_URL and REDIS_URL from `environ`. Starts a new server for each one that is missing or empty."""
-    environ = os.environ if environ is None else environ
-    with ExitStack() as started:
-        database_url = environ.get("DATABASE_URL") or started.enter_context(postgres(environ)).url
-        redis_url = environ.get("REDIS_URL") or started.enter_context(valkey(environ)).url
-        yield Servers(database_url, redis_url)
 
 
 @contextmanager

@@ -1,10 +1,9 @@
--- Tasks: what to run, when, and what became of it.
-
+-- What to run, how often, for which owner, and the state of each task.
 CREATE TABLE tasks (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     guid uuid DEFAULT gen_random_uuid() NOT NULL,
 
-    -- What to run, and for which owner. An empty owner is no owner.
+    -- What to run, and for which owner. Empty strings mean no owner.
     owner_type ticker_plain DEFAULT '' NOT NULL,
     owner_id ticker_plain DEFAULT '' NOT NULL,
     name ticker_named NOT NULL,
@@ -28,7 +27,7 @@ CREATE TABLE tasks (
     description ticker_prose DEFAULT '' NOT NULL,
     metadata ticker_object DEFAULT '{}' NOT NULL,
 
-    -- Three facts with separate writers.
+    -- Whether the task may run: three facts with separate writers.
     enabled boolean DEFAULT true NOT NULL,
     owner_active boolean DEFAULT true NOT NULL,
     paused_by ticker_prose,
@@ -42,13 +41,13 @@ CREATE TABLE tasks (
     push_errors ticker_count DEFAULT 0 NOT NULL,
     push_error ticker_prose DEFAULT '' NOT NULL,
 
-    -- Written by the start.
+    -- Written by the start of a run.
     last_run ticker_moment,
     last_occurrence ticker_moment,
     run_token uuid,
     running_until ticker_moment,
 
-    -- Written by the fenced end.
+    -- Written by the end of a run that still has its token.
     cursor ticker_readable,
     last_run_id bigint,
     last_outcome ticker_outcome,
@@ -60,7 +59,7 @@ CREATE TABLE tasks (
     created_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
 
-    -- The schedule's bounds, what becomes of missed times, and whether a single run that succeeded is removed.
+    -- The bounds of the schedule, what happens to missed times, and whether a task for a single time is deleted after its success.
     starts_at ticker_moment,
     ends_at ticker_moment,
     max_runs ticker_max_runs,
@@ -68,18 +67,18 @@ CREATE TABLE tasks (
     catch_up ticker_catch_up DEFAULT 'one' NOT NULL,
     remove boolean DEFAULT false NOT NULL,
 
-    -- What becomes of an occurrence that meets a job of its task, or fails.
+    -- What happens to an occurrence while another job of its task waits or runs, and after it fails.
     overlap ticker_overlap DEFAULT 'queue' NOT NULL,
     retries ticker_retries DEFAULT 0 NOT NULL,
     backoff ticker_short DEFAULT '10s..5m' NOT NULL,
 
-    -- What becomes of a task that keeps failing: its longest and its present interval; a pause and its end.
+    -- What happens to a task that keeps failing: its longest and its current interval, when it is paused, and when it is probed.
     stretch_ms ticker_span,
     stretched_ms ticker_span,
     pause_after ticker_limit,
     probe_ms ticker_span,
 
-    -- Alerts: after how many intervals without a success, when to check next, and what was notified last.
+    -- Alerts: the number of intervals without a success, the time of the next check, and what was notified last.
     dead_man ticker_intervals,
     alarm_at ticker_moment,
     told ticker_told DEFAULT '' NOT NULL,
@@ -96,26 +95,26 @@ CREATE TABLE tasks (
     failed ticker_total DEFAULT 0 NOT NULL,
     dropped ticker_total DEFAULT 0 NOT NULL,
 
-    -- Whether the task has a phase of its own.
+    -- Whether the task has its own phase.
     spread boolean DEFAULT false NOT NULL,
 
     -- The ids of jobs that carry waiting occurrences together with those of other tasks, by occurrence in microseconds
     -- since 1970.
     batch_jobs ticker_batch_jobs,
 
-    -- The window after each time of a spread task (for an interval task, the interval), and the task's phase in it: 28
-    -- bits of a hash, as a fraction. An interval is at most 2^35 ms, and a bigint has 63 bits.
+    -- The window of a spread task after each of its times, and its phase in that window. An interval task has no
+    -- `within_ms`: its window is the interval.
     within_ms ticker_span,
-    phase_ms bigint GENERATED ALWAYS AS (
+    phase_ms bigint GENERATED ALWAYS AS (  -- 28 bits of a hash: with an interval of at most 2^35 ms, a bigint is enough
         CASE WHEN spread THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint
             * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END) STORED,
 
-    -- Until when the task runs alone in its job, or with other suspects: up to `share` of them. The end of 9999 means:
-    -- until one of its runs has ended.
+    -- The time until which the task runs alone in its job, or with other suspects, up to `share` of them. The end of
+    -- the year 9999 means: until one of its runs has ended.
     alone_until ticker_moment,
     share ticker_batch,
 
-    -- One or two different keys, with whose other tasks the task shares limits.
+    -- One or two different keys, whose limits the task shares with other tasks.
     limits ticker_keys,
 
     -- The upper bound of an elastic interval, whose lower bound is `every_ms`, and the interval in force, if it is
@@ -153,7 +152,7 @@ CREATE TABLE tasks (
         AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting))
 )
 -- The end of a run touches no index. If the page has room, PostgreSQL writes the row's new version next to the old one
--- (HOT). That saves a third of all WAL (python -m tests.bench table). Autovacuum's defaults are enough.
+-- (HOT). That saves a third of all WAL. Autovacuum's defaults are enough.
 WITH (fillfactor = 85);
 
 -- The due query: a range on next_run, oldest first. With 1,000 due of 200,000 rows, the first row takes 0.06 ms.

@@ -25,12 +25,13 @@ CREATE TABLE runs (
     ended_at ticker_moment,
     created_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
 
-    -- The numbers by which the start was judged.
+    -- The values by which the start was decided. `checked_at` is null for a run that started: it was decided at `started_at`.
     checked_last_run ticker_moment,
     checked_at ticker_moment,
     every_ms ticker_duration,
     tolerance_ms ticker_duration,
 
+    -- What the function returned and printed, and where it ran.
     result ticker_readable,
     output ticker_output DEFAULT '' NOT NULL,
     error_output ticker_output DEFAULT '' NOT NULL,
@@ -40,13 +41,13 @@ CREATE TABLE runs (
     pid integer,
     job_id ticker_prose DEFAULT '' NOT NULL,
 
-    -- Whether the end leads to something more and no tick has handled it yet; whether a retry followed; how many pieces
-    -- of work the run made.
+    -- Whether the end needs a follow-up that no tick has made yet, whether a retry followed, and how many pieces the run
+    -- created.
     follow_up boolean DEFAULT false NOT NULL,
     retried boolean DEFAULT false NOT NULL,
     pieces integer,
 
-    -- Who asked first to stop the run, and when. A tick carries it out.
+    -- Who first requested to stop the run, and when. A tick stops it.
     stop_requested_by ticker_short,
     stop_requested_at ticker_moment,
 

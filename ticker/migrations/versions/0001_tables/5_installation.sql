@@ -1,6 +1,6 @@
 -- Owners' default tasks, workers' functions, tickers, and the installation.
 
--- The default tasks of a type of owner, as columns of a task. From them, a trigger makes the tasks of a new owner.
+-- The default tasks of a type of owner, as columns of a task. A trigger creates the tasks of a new owner from them.
 CREATE TABLE templates (
     owner_type ticker_named NOT NULL,
     name ticker_named NOT NULL,
@@ -19,12 +19,12 @@ CREATE TABLE functions (
     concurrency ticker_batch DEFAULT 1 NOT NULL,
     repeatable boolean DEFAULT false NOT NULL,
 
-    -- If full groups die again although no part of them did, how many tasks a job carries, and until when.
+    -- How many tasks a job carries after full groups died and their parts did not, and until when.
     halved_to ticker_batch,
     halved_until ticker_moment,
 
-    -- The queues of the workers that have announced the function. How long a run of it takes on average, in
-    -- milliseconds, by the last minutes in which some have ended.
+    -- The queues of the workers that have announced the function, and the average duration of its runs in milliseconds,
+    -- over the last minutes in which runs ended.
     queues ticker_queues DEFAULT '{}' NOT NULL,
     mean_ms bigint CONSTRAINT functions_mean_ms CHECK (mean_ms > 0)
 );

@@ -1,7 +1,7 @@
 -- Limits: how many runs of a key are active at the same time, and how many start per period, on all workers together. A
 -- key is a text that tasks share, such as a host or an account.
 
--- What people declare. A pattern applies to each key that it matches and that has no limit of its own; the longest
+-- Declared limits. A pattern applies to each key that it matches and that has no limit of its own; the longest pattern
 -- wins.
 CREATE TABLE limits (
     key ticker_key PRIMARY KEY,
@@ -42,8 +42,8 @@ CREATE TABLE limited_keys (
     CONSTRAINT limited_keys_rate CHECK ((burst IS NULL) = (token_us IS NULL))
 );
 
--- What the starts of a key take, and until when: a slot for each active run (`run`), and a token of the rate for each
--- start (`start`). The end of a run frees its slot; if that end is never written, the time does. A limit of N has at
+-- What the starts of a key use, and until when: a slot for each active run (`run`), and a token of the rate for each
+-- start (`start`). The end of a run frees its slot. If no end is written, it is free after that time. A limit of N has at
 -- most the rows 1 to N: up to 10 at first, and more as soon as a start finds none free. All 1,000 slots of each of
 -- 20,000 keys would take 2.7 GB. Rows above a lowered limit stay, but no start takes them.
 CREATE TABLE slots (
@@ -52,7 +52,7 @@ CREATE TABLE slots (
     n integer NOT NULL,
     token uuid,
     until ticker_moment,
-    -- How long its last run took. It tells how many runs of the key will end soon.
+    -- The duration of its last run, from which a tick estimates how many runs of the key end soon.
     took_ms integer,
     PRIMARY KEY (key, kind, n),
     CONSTRAINT slots_kind CHECK (kind IN ('run', 'start')),

@@ -1,10 +1,10 @@
 -- Pauses of many tasks: one row for all tasks, or for those of a group, a function, a queue, a type of owner, or a
 -- limit.
 
--- A pause is in force from its commit until it is resumed, or until `until`. Then the tasks that wait are let go, up to
--- `budget` in each tick (`granted_at`). It is done when none waits. It stays as a record of the past. A task carries
--- the marks of all scopes but that of limits. If the scope is `unknown`, a worker did not know the function `value` in
--- the queue `of_queue`: its tasks wait for one that does. The first start of the function there ends the wait.
+-- A pause is in force from its commit until it is resumed, or until `until`. Then its waiting tasks are pushed, up to
+-- `budget` in each tick (`granted_at`). It is done when no task waits for it, and its row is kept. If the scope is
+-- `unknown`, a worker did not know the function `value` in the queue `of_queue`: its tasks wait for a worker that does.
+-- The first start of the function there ends the wait.
 CREATE TABLE pauses (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     scope text NOT NULL,

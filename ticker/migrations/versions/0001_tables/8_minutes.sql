@@ -27,10 +27,10 @@ CREATE TABLE minutes (
     late integer[] DEFAULT '{}' NOT NULL,
     took integer[] DEFAULT '{}' NOT NULL,
 
-    -- What ticks saw of the queue, in a row of its own whose `outcome` is empty. Each number is added up over so many
-    -- `samples`: workers that listen to it, those of them that are busy, and waiting jobs. `needed`: how many workers
-    -- were enough at that time, if that was computed. `demand`, in the last such row: the average, and what each
-    -- function asks for.
+    -- What ticks measured of the queue, in a separate row whose `outcome` is empty. Each number is a sum over `samples`
+    -- measurements: workers that listen to the queue, busy ones, and waiting jobs. `needed` is the number of workers
+    -- that were enough at that time, if it was computed. `demand`, in the last such row, is the average number of busy
+    -- workers, and what each function contributes to it.
     samples integer DEFAULT 0 NOT NULL,
     listening bigint DEFAULT 0 NOT NULL,
     busy bigint DEFAULT 0 NOT NULL,

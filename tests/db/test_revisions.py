@@ -95,8 +95,8 @@ def test_the_next_revision_upgrades_a_dump_of_the_one_before(new_database, add_r
 @pytest.mark.slow
 def test_an_edit_of_a_frozen_revision_does_not_become_what_its_dump_becomes(new_database, add_revision):
     first = dump(new_database())
-    tasks = checks.VERSIONS / "0001_tables" / "2_tasks.sql"
-    tasks.write_text(tasks.read_text() + NOTE)
+    tables = checks.VERSIONS / "0001_tables" / "2_tables.sql"
+    tables.write_text(tables.read_text() + NOTE)
     edited, upgraded = new_database(), new_database()
     migrations.upgrade(edited)
     restore(first, upgraded)

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-PHASE = "ticker/schedules/phase.py"
+PHASE = "ticker/schedules/interval.py"
 
 CROWDS = (
     Mutant(

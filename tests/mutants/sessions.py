@@ -42,7 +42,7 @@ SESSIONS = (
     ),
     Mutant(
         "dead-connection-lent",
-        "ticker/db/pool.py",
+        "ticker/db/connections.py",
         "if (connection := self._spare.pop()).is_alive:",
         "if not (connection := self._spare.pop()).closed:",
         "The pool lends only living connections, whatever has ended the others between two ticks.",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.model import Alarm, DueTask, Kind
-from ticker.schedules import hours, kinds, phase, zones
+from ticker.schedules import hours, interval, kinds, zones
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -211,7 +211,7 @@ def test_a_task_with_a_phase_is_due_in_phase(pace):
     opening = MONDAY + DAY + 9 * HOUR
     for id_ in range(1, 50):
         due = hours.in_hours(due_task(id_, phase_ms=45_000, pace_ms=pace), MONDAY + 18 * HOUR)
-        assert phase.after(due, 60_000, 45_000) == 0
+        assert interval.since_phase(due, 60_000, 45_000) == 0
         assert opening <= due < opening + (30 * MINUTE if pace else MINUTE)
 
 
@@ -254,7 +254,7 @@ def test_the_nth_due_time_is_that_of_a_task_whose_runs_take_no_time(id_, every, 
     task = alarm(id_, every, during, since.replace(tzinfo=UTC))
     at = task.since
     for _ in range(count):
-        at = hours.in_hours(task, at + task.every_ms * phase.MILLISECOND)
+        at = hours.in_hours(task, at + task.every_ms * interval.MILLISECOND)
     found = hours.nth_due(task, count)
     assert found == at if count < 100 or every in ("1m", "7m") else abs(found - at) < (at - task.since) / 5
 

@@ -20,8 +20,8 @@ from ticker.engine import timing
 from ticker.engine.tick import TickOptions, tick
 from ticker.model import DueTask, Kind
 from ticker.read import forecast
+from ticker.schedules import interval as phases
 from ticker.schedules import kinds
-from ticker.schedules import phase as phases
 from ticker.tasks import definition
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from tests.running import until
 from tests.sentences import sentence
 from tests.web.asking import API
 from ticker.db import connections
-from ticker.db.pool import Pool
+from ticker.db.connections import Pool
 from ticker.errors import DatabaseUnavailable, Unavailable
 from ticker.read import health
 from ticker.read.health import CircuitBreaker

@@ -115,7 +115,7 @@ class Looker(Generic[T]):
         return State(self._answer, self._trouble or hangs, self._every_ms)
 
     def _go_on(self) -> None:
-        from ticker.db.pool import Pool
+        from ticker.db.connections import Pool
 
         pool = Pool(configured().require_database(), name="ticker-cli")
         try:

@@ -33,7 +33,7 @@ from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue, Staff
-from ticker.schedules import phase
+from ticker.schedules import interval
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
 from ticker.small_server import serving_probes
@@ -208,7 +208,7 @@ class TickJob:
         """
         last, self._last_pass = self._last_pass, clock.monotonic()
         tick_ms = self._settings.tick_ms
-        return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * phase.JITTER else 0
+        return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * interval.JITTER else 0
 
     def _log(self, report: Report) -> None:
         fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from ticker import clock
 from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
-from ticker.db.pool import Pool
+from ticker.db.connections import Pool
 from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch, OpenPauses, RunAtWork
 from ticker.errors import DatabaseUnavailable

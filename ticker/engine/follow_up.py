@@ -18,6 +18,7 @@ from ticker.errors import BadInput
 from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
 from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
+from ticker.schedules.interval import MILLISECOND
 
 LEAST_BOX = timing.span(retries.LEAST_BOX)
 PROBE = HOUR  # how long an automatic pause lasts by default
@@ -327,7 +328,7 @@ def nth_time(task: Alarm) -> datetime:
         return task.since
     if len(times) < computed or computed == task.dead_man:
         return times[-1]
-    return timing.later(task.since, (times[-1] - task.since) // kinds.MILLISECOND * task.dead_man // computed)
+    return timing.later(task.since, (times[-1] - task.since) // MILLISECOND * task.dead_man // computed)
 
 
 def no_success(task: Alarm) -> str:

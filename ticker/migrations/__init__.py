@@ -15,6 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
 from ticker.db import checks, tables
@@ -101,11 +102,24 @@ def run(folder: str) -> None:
     attributes = environment.config.attributes
     files = sorted((checks.VERSIONS / folder).glob("*.sql"))
     text = "\n\n".join(file.read_text(encoding="utf-8") for file in files)
+    text = text.replace("{tables}", _ddl_of_tables(attributes["schema"])) if "{tables}" in text else text
     text = text.replace("{schema}", f'"{attributes["schema"]}"').replace("{environment}", attributes["environment"])
     if environment.is_offline_mode():
         op.get_context().impl.static_output(text)
     else:
         op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
+
+
+def _ddl_of_tables(schema: str) -> str:
+    """Returns the DDL of the tables and their indexes. The types of their columns are our domains."""
+    statements: list[ExecutableDDLElement] = []
+    for table in tables.define(schema).sorted_tables:
+        for column in table.columns:
+            if domain := column.info.get("domain"):
+                column.type = DOMAIN(f"ticker_{domain}", column.type, create_type=False)
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        statements += [CreateTable(table), *map(CreateIndex, indexes)]
+    return "".join(f"{statement.compile(dialect=op.get_context().dialect)};\n".lstrip() for statement in statements)
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:

@@ -15,7 +15,7 @@ from ticker.model import EventKind, Kind, Reason, RunKind
 from ticker.read import formatting
 from ticker.read.explain import WAITS_BECAUSE, counted, reason, span, stopping, time_of_day
 from ticker.read.lateness import due_since
-from ticker.schedules import hours, kinds, phase, zones
+from ticker.schedules import hours, interval, kinds, zones
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
@@ -336,7 +336,7 @@ def off_phase(task: Task) -> str:
         or task.next_run == task.again_at
     ):
         return ""
-    every, away = task.every_ms, phase.after(task.next_run, task.every_ms, task.phase_ms)
+    every, away = task.every_ms, interval.since_phase(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:
         return f"its phase in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
     if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):

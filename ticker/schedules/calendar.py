@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.schedules import dst
+from ticker.schedules import zones
 from ticker.schedules.zones import zone as zone_named
 
 LONGEST = 200  # characters
@@ -40,7 +40,7 @@ class Calendar:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Returns the first time after `instant` (aware), in UTC, or None if there is none before the year 2200."""
-        return dst.gap_skipped_overlap_once(self.shown_after, instant, self.zone)
+        return zones.gap_skipped_overlap_once(self.shown_after, instant, self.zone)
 
     def words(self) -> str:
         """Returns the event in English, without its zone."""
@@ -73,7 +73,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
         raise BadInput(field, text, f"names a zone, but {zone.key} is also given; leave out one of them")
     normal = _normal(field, text, parts)
     try:
-        BaseIterator(normal, dst.ANY)
+        BaseIterator(normal, zones.ANY)
     except OnCalendarError as error:
         raise BadInput(field, text, f"{_HOW} ({str(error)[:1].lower()}{str(error)[1:]})") from None
     return Calendar(normal, named or zone or ZoneInfo("UTC"))
@@ -195,7 +195,7 @@ def _days(field: str, text: str, part: str) -> str:
         named[ends[0] : ends[-1] + 1] = [True] * (ends[-1] - ends[0] + 1)
     if all(named):
         return ""
-    return ",".join(_row(first, last) for first, last in _rows(named))
+    return rows(named, DAYS, "..")
 
 
 def _day(field: str, text: str, name: str) -> int:
@@ -206,17 +206,10 @@ def _day(field: str, text: str, name: str) -> int:
     raise BadInput(field, text, f"{_HOW} ({name[:20]!r} is not a weekday)")
 
 
-def _rows(named: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    first = None
-    for number, is_named in enumerate([*named, False]):
-        if is_named and first is None:
-            first = number
-        if not is_named and first is not None:
-            yield first, number - 1
-            first = None
-
-
-def _row(first: int, last: int) -> str:
-    if last - first >= 2:
-        return f"{DAYS[first]}..{DAYS[last]}"
-    return ",".join(DAYS[first : last + 1])
+def rows(named: Sequence[bool], days: Sequence[str], to: str) -> str:
+    """Returns the named days, with three or more in a row as a range."""
+    marks = "".join("x" if is_named else " " for is_named in named)
+    return ",".join(
+        f"{days[row.start()]}{to}{days[row.end() - 1]}" if len(row[0]) > 2 else ",".join(days[row.start() : row.end()])
+        for row in re.finditer("x+", marks)
+    )

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.schedules import dst
+from ticker.schedules import zones
 from ticker.schedules.zones import SECOND
 
 LONGEST = 200  # characters
@@ -55,7 +55,7 @@ class Cron:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Returns the first time after `instant` (aware), in UTC, or None if there is none before the year 2200."""
-        rule = dst.gap_skipped_overlap_twice if self.is_wildcard else dst.gap_at_the_change
+        rule = zones.gap_skipped_overlap_twice if self.is_wildcard else zones.gap_at_the_change
         return rule(self.shown_after, instant, self.zone)
 
     @property
@@ -104,7 +104,7 @@ def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime
         following = bisect_right(years, shown.year)
         if following == len(years):
             return
-        after = dst.ANY.replace(year=years[following]) - SECOND
+        after = zones.ANY.replace(year=years[following]) - SECOND
 
 
 def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
@@ -136,7 +136,7 @@ def _check_days(field: str, text: str, checked: list[str]) -> None:
     from cronsim import CronSimError
 
     try:
-        _times(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), dst.ANY)
+        _times(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), zones.ANY)
     except CronSimError:
         raise BadInput(field, text, "never fires: none of its months has a day with that number") from None
 

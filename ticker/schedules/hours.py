@@ -5,7 +5,7 @@ cron: at the change if the clocks skip it, and the first time if they show it tw
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from functools import lru_cache
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
-from ticker.model import Alarm, DueTask, Kind
-from ticker.schedules import phase, zones
+from ticker.model import Alarm, DueTask
+from ticker.schedules import interval, zones
+from ticker.schedules.calendar import rows
 from ticker.schedules.duration import MINUTE
-from ticker.schedules.interval import Interval
-from ticker.schedules.phase import MILLISECOND
+from ticker.schedules.interval import MILLISECOND, Interval
 
 if TYPE_CHECKING:
     from ticker.tasks.fields import Task
@@ -67,24 +67,12 @@ class Hours:
             monday += WEEK
 
 
-@dataclass(frozen=True, slots=True)
 class InHours:
     """An interval whose times are only within the hours of its task."""
 
-    schedule: Interval
-    task: "DueTask | Task | Alarm"
-
-    @property
-    def kind(self) -> Kind:
-        return self.schedule.kind
-
-    @property
-    def text(self) -> str:
-        return self.schedule.text
-
-    @property
-    def zone(self) -> ZoneInfo:
-        return zones.zone("zone", self.task.zone)
+    def __init__(self, schedule: Interval, task: "DueTask | Task | Alarm") -> None:
+        self.schedule, self.task = schedule, task
+        self.kind, self.text, self.zone = schedule.kind, schedule.text, zones.zone("zone", task.zone)
 
     def next_after(self, instant: datetime) -> datetime:
         return in_hours(self.task, self.schedule.next_after(instant))
@@ -109,7 +97,7 @@ def parse(field: str, value: object) -> Hours:
     if spans[0][1] - spans[0][0] >= A_WEEK:
         return Hours("", ((0, A_WEEK),))
     of_day = "" if ranges == [WHOLE_DAY] else ",".join(map(_text, ranges))
-    read = Hours(f"{of_day} {'' if all(days) else ','.join(_rows(days))}".strip(), spans)
+    read = Hours(f"{of_day} {'' if all(days) else rows(days, DAYS, '-')}".strip(), spans)
     if read.shortest < SHORTEST:
         raise BadInput(field, value, "is shorter than the minimum of 10m")
     return read
@@ -136,7 +124,7 @@ def in_hours(task: "DueTask | Task | Alarm", instant: datetime) -> datetime:
     last = current.ends - min((current.ends - current.begins) / 2, BEFORE_THE_END)
     if task.phase_ms is not None:
         whole = int(pace // every * share) * every * MILLISECOND
-        if (in_phase := phase.first_from(current.begins + whole, every, task.phase_ms)) <= last:
+        if (in_phase := interval.first_in_phase(current.begins + whole, every, task.phase_ms)) <= last:
             return in_phase
     return current.begins + min(pace * MILLISECOND, last - current.begins) * share
 
@@ -225,11 +213,3 @@ def _days(field: str, value: str, text: str) -> list[bool]:
         for day in range(begin, end + 1 + 7 * (end < begin)):
             named[day % 7] = True
     return named
-
-
-def _rows(days: Sequence[bool]) -> Iterator[str]:
-    """Yields the named days, with three or more in a row as a range."""
-    text = "".join("1" if is_named else "0" for is_named in days)
-    for row in re.finditer("1+", text):
-        first, last = row.start(), row.end() - 1
-        yield f"{DAYS[first]}-{DAYS[last]}" if last - first >= 2 else ",".join(DAYS[first : last + 1])

@@ -8,7 +8,6 @@ once       2026-05-01T09:00:00+02:00     a single time
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -17,15 +16,14 @@ from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
 from ticker.model import Alarm, DueTask, Kind
-from ticker.schedules import calendar, cron, duration, hours, interval, once, phase, zones
-from ticker.schedules.interval import Interval
+from ticker.schedules import calendar, cron, duration, hours, interval, once, zones
+from ticker.schedules.interval import MILLISECOND, Interval
 
 if TYPE_CHECKING:
     from ticker.tasks.fields import Task
 
 UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
-MILLISECOND = timedelta(milliseconds=1)
 LATE = timedelta(minutes=1)
 _HOW = (
     "is not a schedule; write an interval such as 15m, cron such as 0 9 * * 1-5, a calendar event such as "
@@ -52,24 +50,12 @@ class Schedule(Protocol):
         """Returns the schedule in English, without its zone."""
 
 
-@dataclass(frozen=True, slots=True)
 class Shifted:
     """A schedule whose times are all later by a fixed span."""
 
-    schedule: Schedule
-    by: timedelta
-
-    @property
-    def kind(self) -> Kind:
-        return self.schedule.kind
-
-    @property
-    def text(self) -> str:
-        return self.schedule.text
-
-    @property
-    def zone(self) -> ZoneInfo:
-        return self.schedule.zone
+    def __init__(self, schedule: Schedule, by: timedelta) -> None:
+        self.schedule, self.by = schedule, by
+        self.kind, self.text, self.zone = schedule.kind, schedule.text, schedule.zone
 
     def next_after(self, instant: datetime) -> datetime | None:
         unshifted = self.schedule.next_after(instant - self.by)
@@ -215,7 +201,7 @@ def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datet
         if task.phase_ms is None or task.interval_ms != task.every_ms:
             due = every.next_after(last)
         else:
-            due = phase.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
+            due = interval.next_in_phase(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
         result.append(hours.in_hours(task, due))
     return result[1:]
 
@@ -232,9 +218,9 @@ def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     elif task.phase_ms is None:
         due = in_force(task).next_after(now)
     elif task.pace_ms is not None:
-        due = phase.next_at_pace(now, task.every_ms, task.tolerance_ms, task.phase_ms, task.pace_ms)
+        due = interval.next_at_pace(now, task.every_ms, task.tolerance_ms, task.phase_ms, task.pace_ms)
     else:
-        due = phase.next_after(task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
+        due = interval.next_in_phase(task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick)
     # the end of the run may shorten a longer interval in force: the tick that finds the task due puts it off, if need be
     return bounded(task, due if due is None or task.pace_ms is not None else hours.in_hours(task, due))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
 from ticker.engine import timing
 from ticker.errors import BadInput, quoted
 from ticker.model import Kind
-from ticker.schedules import hours, kinds, phase
+from ticker.schedules import hours, interval, kinds
 from ticker.schedules.duration import figure, words
 from ticker.schedules.interval import UTC, Interval
 from ticker.schedules.kinds import Schedule
@@ -246,7 +246,7 @@ def warnings(task: Task, tick: int = timing.USUAL_TICK) -> tuple[str, ...]:
 
 def keeps_place(task: Task, tick: int) -> bool:
     """Returns whether the task can keep its phase with this tick and still run as often as its interval requires."""
-    return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
+    return task.spread and interval.keeps_phase(task.every_ms, task.tolerance_ms, tick)
 
 
 def rounded_up(every: int, tick: int = timing.USUAL_TICK) -> str:

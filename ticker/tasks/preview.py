@@ -16,7 +16,7 @@ from ticker.schedules.duration import words
 from ticker.schedules.hours import InHours
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
-from ticker.schedules.phase import EPOCH
+from ticker.schedules.once import EPOCH
 from ticker.tasks import checks, definition
 from ticker.tasks.fields import Task
 

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from ticker.db.connections import Connection
-from ticker.db.pool import Pool
+from ticker.db.connections import Connection, Pool
 from ticker.errors import Unavailable
 from ticker.read import explain, formatting, health, overview
 from ticker.read.entries import JournalEntry

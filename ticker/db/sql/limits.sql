@@ -7,7 +7,7 @@ LOCK TABLE {schema}.limits IN SHARE ROW EXCLUSIVE MODE
 -- name: declare_limit
 INSERT INTO {schema}.limits AS l (key, concurrency, rate, period_ms, burst, by, updated_at)
 SELECT %(key)s::text, %(concurrency)s::int, %(rate)s::int, %(period_ms)s::bigint, %(burst)s::int,
-    left(coalesce(%(by)s, nullif(current_setting('ticker.by', true), ''), session_user), 200), {now}
+    left(coalesce(%(by)s, {author}), 200), {now}
 ON CONFLICT (key) DO UPDATE SET concurrency = excluded.concurrency, rate = excluded.rate, period_ms = excluded.period_ms,
     burst = excluded.burst, by = excluded.by, updated_at = excluded.updated_at
 WHERE (l.concurrency, l.rate, l.period_ms, l.burst)

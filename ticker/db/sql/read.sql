@@ -1,12 +1,6 @@
--- name: list_tasks
--- Lists the tasks that match all filters that are not null, by id. With `state`, an index finds the `first` tasks in that
--- state, limited to the page if there is no other filter; the sub-selects of other states never run. A large state is
--- passed as `crowded` instead, because the walk by id finds its tasks soon enough.
--- Filters without an index are also in sub-selects. The planner must walk from `after` to `before`, but would read the
--- whole table for a value that it considers rare. Late tasks are read in order, because the planner expects a third of
--- all tasks to be late.
-WITH chosen AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
+-- rule: in_state
+-- The ids of the tasks in the state. An index finds them; the sub-selects of other states never run.
+SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     SELECT id FROM {late_tasks t} l WHERE %(state)s::text = 'late'
     UNION ALL
@@ -21,6 +15,16 @@ WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
+
+-- name: list_tasks
+-- Lists the tasks that match all filters that are not null, by id. With `state`, only the `first` tasks in that state are
+-- looked at, limited to the page if there is no other filter. A large state is passed as `crowded` instead, because the
+-- walk by id finds its tasks soon enough.
+-- Filters without an index are also in sub-selects. The planner must walk from `after` to `before`, but would read the
+-- whole table for a value that it considers rare. Late tasks are read in order, because the planner expects a third of
+-- all tasks to be late.
+WITH chosen AS MATERIALIZED (
+    {in_state t}
 )
 SELECT {task t} FROM {schema}.tasks t
 WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
@@ -43,21 +47,7 @@ LIMIT %(limit)s
 
 -- name: is_crowded
 -- Returns whether more than `most` tasks are in a state.
-SELECT count(*) > %(most)s AS is_crowded FROM (
-    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
-    UNION ALL
-    SELECT FROM {late_tasks t} l WHERE %(state)s::text = 'late'
-    UNION ALL
-    (SELECT FROM {schema}.tasks t WHERE %(state)s::text = 'limited' AND {held_back t} ORDER BY next_run LIMIT %(most)s + 1)
-    UNION ALL
-    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
-    UNION ALL
-    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
-    UNION ALL
-    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'unknown_function' AND {of_unknown_function}
-    UNION ALL
-    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
-    LIMIT %(most)s + 1) t
+SELECT count(*) > %(most)s AS is_crowded FROM ({in_state t} LIMIT %(most)s + 1) t
 
 -- name: task_behind
 -- Skips `count` tasks after an id, and returns the next one.

@@ -1,39 +1,3 @@
--- What happened to a task apart from its runs, such as who paused it, and since when it has failed. Events outlive
--- their task.
-CREATE TABLE events (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at ticker_moment DEFAULT clock_timestamp() NOT NULL,
-    task_id bigint NOT NULL,
-    task_name ticker_short DEFAULT '' NOT NULL,
-    function ticker_short DEFAULT '' NOT NULL,
-    owner_type ticker_short DEFAULT '' NOT NULL,
-    owner_id ticker_short DEFAULT '' NOT NULL,
-    what ticker_what NOT NULL,
-    by ticker_prose DEFAULT '' NOT NULL,
-    words ticker_words DEFAULT '' NOT NULL,
-    run_id bigint,
-    told boolean DEFAULT false NOT NULL,
-
-    -- How often it happened, and when last, if an event counts. Its `at` is the first time.
-    count integer,
-    until ticker_moment
-);
-
--- The events of a task.
-CREATE INDEX events_of_task ON events (task_id, id);
-
--- The journal: the last events.
-CREATE INDEX events_at ON events (at);
-
--- The ticker: events that have not been notified yet.
-CREATE INDEX events_untold ON events (id) WHERE NOT told;
-
--- One event for each function that no worker has announced, however many tickers there are.
-CREATE UNIQUE INDEX events_unknown_function ON events (function) WHERE what = 'unknown_function';
-
--- One event for each function and minute counts the jobs that ended or were lost before their start.
-CREATE UNIQUE INDEX events_expired ON events (function, at) WHERE what = 'expired';
-
 -- Three of the next triggers record all changes of `tasks`, including those by raw SQL. Each of their functions names
 -- its schema. If it wrote to the schema of its trigger's table, it could be made to write anywhere, with its definer's
 -- rights. pg_temp comes last in their search_path, because otherwise a caller's temporary objects would be found first.
@@ -95,8 +59,8 @@ END $$;
 CREATE TRIGGER tasks_guard_owner BEFORE INSERT OR UPDATE OF owner_type, owner_id ON tasks FOR EACH ROW
 WHEN (NEW.owner_type <> '') EXECUTE FUNCTION guard_owner();
 
--- Records the old and the new value of each edited field. Arguments and metadata may hold secrets: for them, it records
--- only that they changed. `told` is true, since edits and deletions are not notified.
+-- Records the old and the new value of each edited field that the trigger names. Arguments and metadata may hold
+-- secrets: for them, it records only that they changed. `told` is true, since edits and deletions are not notified.
 CREATE FUNCTION note_edit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
 DECLARE before jsonb := to_jsonb(OLD); after jsonb := to_jsonb(NEW);
@@ -111,12 +75,8 @@ BEGIN
                     nullif(v::bigint / 60000 % 60, 0) || 'm', nullif(v::bigint / 1000 % 60, 0) || 's',
                     nullif(v::bigint % 1000, 0) || 'ms') END, ''), 'none'), ' -> ' ORDER BY m)
             FROM (VALUES (1, before ->> field), (2, after ->> field)) AS one (m, v)) END, ', ' ORDER BY n)
-    FROM unnest(ARRAY[
-        'function', 'kwargs', 'kind', 'expression', 'zone', 'every_ms', 'tolerance_ms', 'box_ms', 'queue', 'starts_at',
-        'ends_at', 'max_runs', 'catch_up', 'remove', 'overlap', 'retries', 'backoff', 'stretch_ms', 'pause_after',
-        'probe_ms', 'dead_man', 'keep', 'submitter', 'group_name', 'priority', 'spread', 'subject', 'description',
-        'metadata', 'within_ms', 'limits', 'every_most_ms', 'during'
-    ]) WITH ORDINALITY AS f (field, n) WHERE before -> field <> after -> field;
+    FROM regexp_split_to_table(TG_ARGV[0], '\W+') WITH ORDINALITY AS f (field, n)
+    WHERE before -> field <> after -> field;
     RETURN NULL;
 END $$;
 
@@ -126,8 +86,9 @@ DECLARE columns text := 'function, kwargs, kind, expression, zone, every_ms, tol
     submitter, group_name, priority, spread, subject, description, metadata, within_ms, limits, every_most_ms, during';
 BEGIN
     EXECUTE format('CREATE TRIGGER tasks_note_edit AFTER UPDATE OF %s ON tasks FOR EACH ROW'
-        ' WHEN (ROW(%s) IS DISTINCT FROM ROW(%s)) EXECUTE FUNCTION note_edit()',
-        columns, regexp_replace(columns, '(\w+)', 'OLD.\1', 'g'), regexp_replace(columns, '(\w+)', 'NEW.\1', 'g'));
+        ' WHEN (ROW(%s) IS DISTINCT FROM ROW(%s)) EXECUTE FUNCTION note_edit(%L)',
+        columns, regexp_replace(columns, '(\w+)', 'OLD.\1', 'g'), regexp_replace(columns, '(\w+)', 'NEW.\1', 'g'),
+        columns);
 END $$;
 
 -- Records a deletion. Waiting occurrences end with their task, and runs continue. Planned pieces, of which there may be
@@ -159,16 +120,3 @@ FOR EACH STATEMENT EXECUTE FUNCTION note_deletion();
 
 -- Otherwise any role could use these functions in triggers on its own tables, with the rights of the schema's owner.
 REVOKE ALL ON FUNCTION note_change(), guard_owner(), note_edit(), note_deletion() FROM PUBLIC;
-
--- One event on its way through one channel (log, webhook, mail, ...), until it is delivered.
-CREATE TABLE notices (
-    event_id bigint NOT NULL,
-    channel text NOT NULL,
-    due_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
-    tries integer DEFAULT 0 NOT NULL,
-    error text DEFAULT '' NOT NULL,
-    PRIMARY KEY (event_id, channel)
-);
-
--- The ticker: notices that are due.
-CREATE INDEX notices_due ON notices (due_at);

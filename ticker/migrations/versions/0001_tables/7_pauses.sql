@@ -1,35 +1,6 @@
 -- Pauses of many tasks: one row for all tasks, or for those of a group, a function, a queue, a type of owner, or a
 -- limit.
 
--- A pause is in force from its commit until it is resumed, or until `until`. Then its waiting tasks are pushed, up to
--- `budget` in each tick (`granted_at`). It is done when no task waits for it, and its row is kept. If the scope is
--- `unknown`, a worker did not know the function `value` in the queue `of_queue`: its tasks wait for a worker that does.
--- The first start of the function there ends the wait.
-CREATE TABLE pauses (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    scope text NOT NULL,
-    value ticker_short DEFAULT '' NOT NULL,
-    of_queue ticker_short DEFAULT '' NOT NULL,
-    by ticker_short DEFAULT '' NOT NULL,
-    reason ticker_prose DEFAULT '' NOT NULL,
-    paused_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
-    until ticker_moment,
-    resumed_at ticker_moment,
-    resumed_by ticker_short DEFAULT '' NOT NULL,
-    budget integer,
-    granted_at ticker_moment,
-    done_at ticker_moment,
-    mark text GENERATED ALWAYS AS (CASE scope WHEN 'all' THEN scope
-        WHEN 'unknown' THEN scope || ' ' || of_queue::text || ' ' || value::text
-        ELSE scope || ' ' || value::text END) STORED NOT NULL,
-    CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit', 'unknown')),
-    CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = '')),
-    CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL)
-);
-CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value, of_queue) WHERE resumed_at IS NULL;
-CREATE INDEX pauses_open ON pauses (id) WHERE done_at IS NULL;
-CREATE INDEX pauses_ended ON pauses (mark, resumed_at);
-
 CREATE FUNCTION words_of_pause(scope text, value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE scope WHEN 'all' THEN 'all tasks' WHEN 'owner_type' THEN 'tasks of owners of type ' || value
     WHEN 'unknown' THEN 'tasks of the unknown function ' || value

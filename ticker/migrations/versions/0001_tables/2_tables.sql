@@ -1,0 +1,2 @@
+-- The tables and their indexes, as `ticker.db.tables` defines them.
+{tables}

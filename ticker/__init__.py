@@ -23,10 +23,9 @@ from ticker.errors import (
 if TYPE_CHECKING:
     from ticker.model import Kind, Outcome, Reason
     from ticker.read.entries import JournalEntry
+    from ticker.read.gates import LimitStatus, list_limits, list_pauses
     from ticker.read.journal import Drops, drops, journal, list_runs
-    from ticker.read.limits import LimitStatus, list_limits
     from ticker.read.owners import OwnerStatus, list_owners
-    from ticker.read.pauses import list_pauses
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_tasks
     from ticker.read.why import Why, why
     from ticker.registration.defaults import defaults
@@ -56,9 +55,8 @@ _HOMES = {
     "registration.stops": ("stop",),
     "registration.limits": ("limit", "unlimit", "release", "Limit"),
     "read.tasks": ("get", "list_tasks", "get_run", "RunRecord", "FullRun"),
-    "read.limits": ("list_limits", "LimitStatus"),
+    "read.gates": ("list_limits", "list_pauses", "LimitStatus"),
     "read.owners": ("list_owners", "OwnerStatus"),
-    "read.pauses": ("list_pauses",),
     "read.why": ("why", "Why"),
     "read.journal": ("journal", "drops", "list_runs", "Drops"),
     "read.entries": ("JournalEntry",),

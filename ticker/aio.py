@@ -5,10 +5,9 @@ await ticker.aio.register(session, "mail.fetch", owner=channel, every="1m")
 """
 
 from ticker.db.steps import asynchronous
+from ticker.read import gates as _gates
 from ticker.read import journal as _journal
-from ticker.read import limits as _limit_statuses
 from ticker.read import owners as _owners
-from ticker.read import pauses as _pause_list
 from ticker.read import tasks as _tasks
 from ticker.read import why as _why
 from ticker.registration import defaults as _defaults
@@ -34,8 +33,8 @@ release = asynchronous(_limits.release)
 get = asynchronous(_tasks.get)
 list_tasks = asynchronous(_tasks.list_tasks)
 list_owners = asynchronous(_owners.list_owners)
-list_limits = asynchronous(_limit_statuses.list_limits)
-list_pauses = asynchronous(_pause_list.list_pauses)
+list_limits = asynchronous(_gates.list_limits)
+list_pauses = asynchronous(_gates.list_pauses)
 list_runs = asynchronous(_journal.list_runs)
 get_run = asynchronous(_tasks.get_run)
 why = asynchronous(_why.why)

@@ -15,9 +15,9 @@ from tests.factories import SECOND, ticked
 from tests.harness import command as ticker
 from tests.running import ROOT, until
 from tests.sentences import sentence
-from ticker.cli.records import journal
+from ticker.cli import journal
 from ticker.errors import BadInput
-from ticker.read.past import past
+from ticker.read.journal import past
 
 pytestmark = pytest.mark.usefixtures("environ")
 
@@ -164,7 +164,6 @@ def test_a_journal_of_what_excludes_each_other_is_bad_input():
     assert sentence("errors.stands_beside_an_owner", field="owner_type", value="'a'").within(
         refused("runs", "--journal", "--owner", "a:1", "--owner-type", "a")
     )
-    assert "applies to drops" in refused("runs", "--journal", "--reason", "gone", "--outcome", "failed")
     assert sentence("errors.stands_beside_the_id", task=1).within(refused("runs", "--journal", "1", "--owner", "a:1"))
 
 
@@ -238,10 +237,7 @@ def test_a_count_that_is_cut_says_so(db, drop):
     assert ticker("runs", "--drops-by", "reason", "--limit", "10000")[1] == ""
 
 
-def test_a_task_and_an_owner_that_exclude_each_other_are_refused(drop):
-    assert refused("runs", "--journal", "1", "--owner-type", "feeds") == (
-        sentence("errors.does_not_go_with_task", field="owner_type", value="'feeds'", task=1, owner="mail_channels:5")
-    )
+def test_an_id_needs_no_owner_and_a_name_may_need_one(drop):
     assert sentence("errors.needs_no_owner").within(refused("runs", "1", "--owner", "mail_channels:6"))
     assert sentence("errors.remedy_owner", remedy="--owner type:id").within(refused("runs", "mail.fetch", code=1))
 

@@ -7,7 +7,7 @@ from tests.cli.answers import answer, refused
 from tests.factories import NINE, SECOND, a_run
 from tests.harness import command
 from tests.sentences import sentence
-from ticker.cli.records import stop
+from ticker.cli import stop
 
 pytestmark = pytest.mark.usefixtures("environ")
 

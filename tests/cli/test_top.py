@@ -25,9 +25,9 @@ from tests.running import PATIENCE, ROOT, until
 from tests.sentences import sentence
 from ticker import clock
 from ticker.cli import fit, render, watching
-from ticker.cli.records import top as screen
-from ticker.cli.records.top import look
+from ticker.cli import top as screen
 from ticker.cli.tasks import listing
+from ticker.cli.top import look
 
 SIZES = [(80, 24), (200, 50), (40, 12), (20, 3), (8, 1)]
 TOKEN = "00000000-0000-0000-0000-000000000001"
@@ -154,22 +154,6 @@ def test_of_several_tickers_it_names_the_one_that_was_heard_of_last(db):
     ticked(db, 30 * SECOND)
     ticked(db, SECOND)
     assert sentence("cli.top_tickers", number=2, pid=7, host="here", ago=re.compile(r"[1-9]s")).begins(drawn(db)[1])
-
-
-def test_silent_tickers_are_named_beside_the_living_ones(db):
-    ticked(db, SECOND)
-    ticked(db, 5 * MINUTE)
-    assert drawn(db)[1] == sentence(
-        "cli.top_one_silent",
-        number=1,
-        pid=7,
-        host="here",
-        ago=re.compile("[1-9]s"),
-        span=re.compile("5m[0-9]?s?"),
-        rest=re.compile(".*"),
-    )
-    ticked(db, 10 * MINUTE)
-    assert sentence("cli.top_silent_tickers", number=2, pid=7, host="here", span="5m").within(drawn(db)[1])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from ticker import settings
 from ticker.daemon.loop import TickJob
 from ticker.db import steps
 from ticker.metrics import standing
-from ticker.read import formatting, health, lateness, overview
+from ticker.read import formatting, health, overview, tasks
 
 AGO = "clock_timestamp() - interval '{}'"
 NOT_DUE = "next_run = clock_timestamp() + interval '1 m'"
@@ -33,7 +33,7 @@ def numbers(db):
     return [
         page.counts.late, len(page.late), owner.late, len(ticker.list_owners(db, late=True)), len(ticker.list_tasks(db, state="late")),
         health.look(settings.current()).late, int(steps.run(db, standing.tasks())["ticker_tasks_late"][()]),
-        sum(lateness.late_since(task, page.now) is not None for task in ticker.list_tasks(db)),
+        sum(tasks.late_since(task, page.now) is not None for task in ticker.list_tasks(db)),
     ]  # fmt: skip
 
 
@@ -139,5 +139,5 @@ def test_a_job_that_no_worker_takes_is_late_and_its_queue_is_the_cause(poll, db)
     look = health.look(settings.current())
     [task] = overview.overview(db).late
     assert sentence("cli.top_late_unattended", span="2m", queue="polling") == f"for 2m: {health.cause(task, look)}"
-    assert lateness.late_since(task, now) == task.waiting[0]
+    assert tasks.late_since(task, now) == task.waiting[0]
     assert sentence("health.late", tasks="1 task").within(command("health", code=1)[0])

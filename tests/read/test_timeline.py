@@ -12,7 +12,7 @@ import ticker
 from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event
 from tests.sentences import sentence
 from ticker import clock
-from ticker.read import svg, timeline
+from ticker.read import timeline
 
 pytestmark = pytest.mark.slow
 
@@ -50,17 +50,13 @@ def eventful(db, task):
     return task
 
 
-def shown(db, task, since, now=NINE):
-    return timeline.of(db, ticker.get(db, task), now, since=since)
-
-
 def drawn(db, task, since=10 * MINUTE):
     """Each track's marks as (row, kind, begin, end), in seconds from now, in the order of their begins."""
-    found = shown(db, task, since)
+    tracks = timeline.tracks(ticker.why(db, task.id, limit=100), NINE - since, NINE + since / 4)
     return {
-        track: sorted(((row, mark.kind, seconds(mark.begin), seconds(mark.end)) for row, mark in placed), key=lambda m: m[2:])
-        for track, placed in timeline.tracks(found).items()
-    }  # fmt: skip
+        track: [(row, mark.kind, seconds(mark.begin), seconds(mark.end)) for row, mark in timeline.rows(marks)]
+        for track, marks in tracks.items()
+    }
 
 
 def seconds(instant):
@@ -68,8 +64,8 @@ def seconds(instant):
 
 
 def words(db, task, kind, since=10 * MINUTE):
-    placed = timeline.tracks(shown(db, task, since)).values()
-    return [mark.words for track in placed for _, mark in track if mark.kind == kind]
+    tracks = timeline.tracks(ticker.why(db, task.id), NINE - since, NINE + since / 4)
+    return [mark.words for marks in tracks.values() for mark in marks if mark.kind == kind]
 
 
 # ------------------------------------------------------------------------------------------------------- the tracks
@@ -82,12 +78,6 @@ def test_each_lane_shows_its_part_of_what_became_of_the_occurrences(db, eventful
         "queue": [(0, "wait", -300, -270), (0, "wait", -120, -100), (0, "wait", -20, 0)],
         "worker": [(0, "run", -270, -240), (0, "bad", -180, -179), (0, "drop", -100, -100), (0, "run", -60, 0)],
     }  # fmt: skip
-
-
-def test_what_has_not_ended_goes_on(db, eventful):
-    tracks = timeline.tracks(shown(db, eventful, 10 * MINUTE))
-    goes_on = [(mark.kind, seconds(mark.begin)) for placed in tracks.values() for _, mark in placed if mark.goes_on]
-    assert goes_on == [("wait", -20), ("run", -60)]
 
 
 def test_a_mark_says_why(db, eventful):
@@ -104,10 +94,9 @@ def test_a_mark_says_why(db, eventful):
 
 def test_what_overlaps_stands_in_rows_below_each_other_of_which_there_are_few(db, task):
     for number in range(9):
-        a_run(db, task, kind="piece", item="1", occurrence=None, due_at=NINE - HOUR / 2, started_at=NINE - (20 - number) * MINUTE,
-              ended_at=NINE - 2 * MINUTE, state="ended", parent_id=7)  # fmt: skip
+        a_run(db, task, kind="manual", occurrence=None, due_at=NINE - HOUR / 2,
+              started_at=NINE - (20 - number) * MINUTE, ended_at=NINE - 2 * MINUTE, state="ended")  # fmt: skip
     assert [row for row, *_ in drawn(db, task, HOUR)["worker"]] == [0, 1, 2, 3, 4, 5, 5, 5, 5]
-    assert [kind for _, kind, *_ in drawn(db, task, HOUR)["due"] if kind == "due"] == []  # no occurrence of the task
 
 
 def test_a_drop_by_the_ticker_has_waited_in_no_queue_and_a_run_that_was_lost_before_its_start_went_wrong(db, task):
@@ -129,9 +118,13 @@ def test_only_what_reaches_into_the_stretch_is_drawn(db, eventful):
 # ------------------------------------------------------------------------------------------------------ what is ahead
 
 
+def ahead(db, task, since):
+    return [begin for _, kind, begin, _ in drawn(db, task, since)["due"] if kind == "next"]
+
+
 def test_what_is_paused_has_no_time_ahead(db, task):
     ticker.pause(db, task, by="anna", reason="moving house")
-    assert shown(db, task, HOUR).next == ()
+    assert ahead(db, task, HOUR) == []
 
 
 def test_a_task_that_is_late_is_due_since_then(db, task):
@@ -144,42 +137,23 @@ def test_a_task_that_is_late_is_due_since_then(db, task):
 
 def test_a_task_that_was_slowed_by_failures_is_drawn_with_its_longer_interval(db, task):
     db.execute("UPDATE ticker.tasks SET stretched_ms = 300000, stretch_ms = 600000")
-    assert [seconds(at) for at in shown(db, task, HOUR).next] == [12, 312, 612]
+    assert ahead(db, task, HOUR) == [12, 312, 612]
 
 
 def test_a_schedule_that_a_hand_has_spoilt_still_shows_when_it_is_due(db, task):
     db.execute("UPDATE ticker.tasks SET kind = 'cron', expression = 'never', every_ms = 0")
-    assert [seconds(at) for at in shown(db, task, HOUR).next] == [12]
-
-
-# ------------------------------------------------------------------------------------------------------- its limits
-
-
-def test_of_many_runs_the_newest_are_drawn_and_the_axis_begins_with_them(db, task, monkeypatch):
-    monkeypatch.setattr(timeline, "RUNS_AT_MOST", 3)
-    for minutes in range(1, 9):
-        a_run(db, task, occurrence=NINE - minutes * MINUTE)
-    found = shown(db, task, HOUR)
-    assert (seconds(found.begin), len(found.lines)) == (-180, 3)
-
-
-def test_another_instant_may_be_the_end_of_the_stretch(db, eventful):
-    found = shown(db, eventful, MINUTE, now=NINE + 10 * SECOND)
-    assert (seconds(found.begin), seconds(found.end)) == (-50, 25)
+    assert ahead(db, task, HOUR) == [12]
 
 
 # ------------------------------------------------------------------------------------------------------- the picture
 
 
 def picture(db, task, since=10 * MINUTE):
-    return ElementTree.fromstring(timeline.svg(shown(db, task, since)))
+    return ElementTree.fromstring(timeline.svg(ticker.why(db, task.id), since))
 
 
 def test_the_picture_has_each_mark_with_its_class_and_its_words(db, eventful):
-    marks = [
-        (group.get("class"), group[0].text) for group in picture(db, eventful).iter(f"{SVG}g")
-        if group.get("class") and group[0].tag == f"{SVG}title"
-    ]  # fmt: skip
+    marks = [(path.get("class"), path[0].text) for path in picture(db, eventful).iter(f"{SVG}path") if len(path)]
     assert [kind for kind, _ in marks].count("tl-next") == 4
     assert {kind for kind, _ in marks} == {"tl-due", "tl-next", "tl-wait", "tl-run", "tl-bad", "tl-drop"}
     [failed] = [told for kind, told in marks if kind == "tl-bad"]
@@ -209,15 +183,15 @@ def test_all_of_the_picture_lies_inside_of_it(db, eventful):
     root = picture(db, eventful, 2 * MINUTE)
     height = int(root.get("height"))
     for path in root.iter(f"{SVG}path"):
-        x, y = map(float, re.match(r"M([\d.]+) ([\d.]+)", path.get("d")).groups())
-        assert svg.LEFT - 5 <= x <= svg.WIDTH and 0 <= y <= height
-    for shape in root.iter(f"{SVG}rect"):
-        x, y, width = (float(shape.get(name)) for name in ("x", "y", "width"))
-        assert svg.LEFT <= x <= x + width <= svg.WIDTH and 0 <= y <= height
+        x, y, width = re.match(r"M([\d.]+) ([\d.]+)(?:m0 \dh([\d.]+))?", path.get("d")).groups(default="0")
+        right = float(x) + float(width)
+        assert timeline.LEFT <= float(x) <= right <= timeline.WIDTH and 0 <= float(y) <= height
     assert len(root.findall(f"{SVG}text")) > 10  # tracks, labels, the legend
 
 
-@pytest.mark.parametrize("since", [SECOND, MINUTE, HOUR, timedelta(days=1), timedelta(days=30), timedelta(days=366)])
+@pytest.mark.parametrize(
+    "since", [12 * SECOND, MINUTE, HOUR, timedelta(days=1), timedelta(days=30), timedelta(days=366)]
+)
 def test_every_stretch_has_a_few_labels_at_round_times(since, db, task):
     labels = [text.text for text in picture(db, task, since).iter(f"{SVG}text") if text.get("text-anchor") == "middle"]
     assert 3 <= len(labels) <= 11 and all(one != other for one, other in pairwise(labels))

@@ -18,7 +18,7 @@ from ticker.daemon import prune
 from ticker.db.connections import connect
 from ticker.db.steps import run
 from ticker.db.store import PostgresStore
-from ticker.read.limits import LimitStatus
+from ticker.read.gates import LimitStatus
 from ticker.registration import sync
 from ticker.settings import Settings
 from ticker.tasks.checks import MOST_AT_ONCE, MOST_PER_PERIOD

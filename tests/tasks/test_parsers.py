@@ -24,7 +24,7 @@ from ticker.engine import jobs
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import inspect
-from ticker.read.past import past
+from ticker.read.journal import past
 from ticker.schedules import calendar, cron, kinds, once, zones
 from ticker.settings import Settings
 from ticker.tasks import checks, identity, preview

@@ -28,10 +28,10 @@ GROUPS = {
     },
     "Runs": {
         "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),
-        "stop": ("records.stop:stop", "Stop RUN, and wait up to 5 s for its end."),
-        "runs": ("records.runs:runs", "List runs, drops and events, or show one run in full."),
-        "why": ("records.why:why", "Explain why TASK ran or did not run, and what happens next."),
-        "top": ("records.top:top", "Show late, failing, running and coming tasks, and drops."),
+        "stop": ("stop:stop", "Stop RUN, and wait up to 5 s for its end."),
+        "runs": ("runs:runs", "List runs, drops and events, or show one run in full."),
+        "why": ("why:why", "Explain why TASK ran or did not run, and what happens next."),
+        "top": ("top:top", "Show late, failing, running and coming tasks, and drops."),
     },
     "Pauses and limits": {
         "pause": ("tasks.commands:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),

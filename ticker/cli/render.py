@@ -17,7 +17,6 @@ from ticker.read.formatting import (
     details,
     last_failure,
     moment,
-    outcome,
     owner_of,
     schedule_now,
     state,
@@ -67,7 +66,7 @@ def print_tasks(tasks: Iterable[Task]) -> None:
 def task_row(task: Task) -> Row:
     return row(
         task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
-        moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)),
+        moment(task.last_run), task.last_outcome or "", state_in_words(task), style=colour(state(task)),
     )  # fmt: skip
 
 

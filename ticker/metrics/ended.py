@@ -55,9 +55,8 @@ class Ended:
         return counts | {name: {of: span.read() for of, span in series.items()} for name, series in self._spans.items()}
 
     def _ended(self, since: datetime, until: datetime) -> Steps[list[Row]]:
-        types = [row["owner_type"] for row in (yield query("owner_types"))]
         return (yield query(
-            "count_ended", owner_types=types, outcomes=ENDED, reasons=REASONS, since=since, until=until,
+            "count_ended", outcomes=ENDED, reasons=REASONS, since=since, until=until,
             delays=negated(DELAYS), durations=negated(DURATIONS), shares=negated(SHARES),
         ))  # fmt: skip
 

@@ -10,7 +10,6 @@ from ticker.queue.rq import RedisQueue
 from ticker.read import overview, workers
 from ticker.read import tasks as read_tasks
 from ticker.read.health import longest_silence
-from ticker.schedules.duration import SECOND
 from ticker.tasks.queries import query
 
 QUEUES_AT_MOST = LIMITS_AT_MOST = 200
@@ -50,8 +49,8 @@ def limits() -> Steps[Figures]:
 def tickers(tick_ms: int) -> Steps[Figures]:
     """Returns the figures of tickers. After the clock has been set back, a heartbeat 5 s ahead counts as 5 s old."""
     beats = yield from read_tasks.tickers.steps(ended=True)
-    most = longest_silence(tick_ms) / SECOND
-    ages = [abs(beat.age) for beat in beats if beat.age is not None and not beat.has_ended]
+    most = longest_silence(tick_ms)
+    ages = [abs(beat.age_ms) for beat in beats if beat.age_ms is not None and not beat.has_ended]
     newest = [beat.last_tick_at for beat in beats if beat.last_tick_at is not None]
     return {
         "ticker_tickers_alive": {(): sum(age <= most for age in ages)},

@@ -1,7 +1,7 @@
 """Turns a run, a drop or an event into a line: its time, its outcome, and its numbers in words."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,13 +10,34 @@ from ticker.db.steps import Steps, reads
 from ticker.errors import UnknownTask
 from ticker.model import EventKind
 from ticker.read import explain, tasks
-from ticker.read.explain import ExplainContext, Pieces
-from ticker.read.forecast import Event, event_words
+from ticker.read.explain import ExplainContext, Pieces, time_of_day
 from ticker.read.tasks import RunRecord
 from ticker.tasks import rows
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref, id_or_name
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry in a task's history other than a run, such as a pause with its author, or a first failure.
+
+    An event that counts (`unpushed`) has happened `count` times, first at `at`, and last at `until`.
+    """
+
+    id: int
+    at: datetime
+    task_id: int
+    task_name: str
+    function: str
+    owner_type: str
+    owner_id: str
+    what: EventKind
+    by: str
+    words: str
+    run_id: int | None
+    count: int | None
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +60,7 @@ class JournalEntry:
     event: Event | None = None
 
     def __str__(self) -> str:
-        return f"{explain.time_of_day(self.at, self.at)}  {self.what}  {self.words}".rstrip()
+        return f"{time_of_day(self.at, self.at)}  {self.what}  {self.words}".rstrip()
 
     @property
     def owner(self) -> str:
@@ -54,11 +75,6 @@ def line_of_run(run: RunRecord, context: ExplainContext) -> JournalEntry:
     )  # fmt: skip
 
 
-def at_its_end(line: JournalEntry) -> JournalEntry:
-    assert line.run is not None
-    return replace(line, at=line.run.ended_at or line.at)
-
-
 def line_of_event(event: Event) -> JournalEntry:
     return JournalEntry(
         event.at, event.what, event_words(event), event.task_id, event.task_name, event.owner_type, event.owner_id,
@@ -66,9 +82,21 @@ def line_of_event(event: Event) -> JournalEntry:
     )  # fmt: skip
 
 
+def event_words(event: Event) -> str:
+    """Returns the author and the reason, which follow the event's name."""
+    if event.count is not None and event.until is not None:
+        several = (
+            f"{event.count} occurrences from {time_of_day(event.at, event.until)}"
+            if event.count > 1
+            else "1 occurrence"
+        )
+        return f"{several} to {time_of_day(event.until, event.until)}: {event.words}"
+    author = "" if event.by in ("", "ticker") else f"by {event.by}"
+    return ": ".join(part for part in (author, event.words) if part)
+
+
 def event_from(row: Row) -> Event:
-    values = {name: row[name] for name in Event.__slots__}
-    return Event(**(values | {"what": EventKind(row["what"])}))
+    return Event(**{**row, "what": EventKind(row["what"])})
 
 
 instant = reads(rows.instant)

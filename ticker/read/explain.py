@@ -248,13 +248,13 @@ def duplicate(run: "RunRecord") -> str:
 
 
 def too_early(run: "RunRecord") -> str:
-    last, now, every, tolerance = run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms
-    if last is None or now is None or every is None or tolerance is None:
+    last, now, earliest = run.checked_last_run, run.checked_at, run.earliest
+    if last is None or now is None or earliest is None:
         return "its numbers were not recorded"
-    earliest = timing.earliest_start(last, every, tolerance)
     return (
         f"{span(now - last)} after the last start at {time_of_day(last, now)}, {span(earliest - now)} too early"
-        f" ({span(every)} interval, {span(tolerance)} tolerance: not before {time_of_day(earliest, now)})"
+        f" ({span(run.every_ms or 0)} interval, {span(run.tolerance_ms or 0)} tolerance:"
+        f" not before {time_of_day(earliest, now)})"
     )
 
 

@@ -6,15 +6,16 @@ owner. Between two events, the earlier one applies. Before the first event, its 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
 from ticker.errors import BadInput, start_worker
 from ticker.model import EventKind, Kind, Reason, RunKind
 from ticker.read import formatting
+from ticker.read.entries import Event, event_words
 from ticker.read.explain import WAITS_BECAUSE, counted, reason, span, stopping, time_of_day
-from ticker.read.lateness import due_since
+from ticker.read.tasks import due_since
 from ticker.schedules import hours, interval, kinds, zones
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
@@ -25,28 +26,6 @@ if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An entry in a task's history other than a run, such as a pause with its author, or a first failure.
-
-    An event that counts (`unpushed`) has happened `count` times, first at `at`, and last at `until`.
-    """
-
-    id: int
-    at: datetime
-    task_id: int
-    task_name: str
-    function: str
-    owner_type: str
-    owner_id: str
-    what: EventKind
-    by: str
-    words: str
-    run_id: int | None
-    count: int | None
-    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +42,6 @@ FAMILIES = (
     Family("disabled", frozenset({EventKind.DISABLED}), EventKind.ENABLED),
     Family("its owner was inactive", frozenset({EventKind.OWNER_INACTIVE}), EventKind.OWNER_ACTIVE),
 )
-
-
-def event_words(event: Event) -> str:
-    """Returns the author and the reason, which follow the event's name."""
-    if event.count is not None and event.until is not None:
-        several = (
-            f"{event.count} occurrences from {time_of_day(event.at, event.until)}"
-            if event.count > 1
-            else "1 occurrence"
-        )
-        return f"{several} to {time_of_day(event.until, event.until)}: {event.words}"
-    author = "" if event.by in ("", "ticker") else f"by {event.by}"
-    return ": ".join(part for part in (author, event.words) if part)
 
 
 # ------------------------------------------------------------------------------------------------ at another time
@@ -179,10 +145,10 @@ def following(
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
     """Says when a ticker last ticked. A missing ticker is the most common reason why a due task does not run."""
-    ages = [timedelta(seconds=ticker.age) for ticker in tickers if ticker.age is not None and not ticker.has_ended]
+    ages = [ticker.age_ms for ticker in tickers if ticker.age_ms is not None and not ticker.has_ended]
     age = min(ages, key=abs, default=None)
-    if age is not None and age <= timing.span(SILENT):
-        yield f"a ticker ticked {span(max(age, timedelta(0)) // timedelta(seconds=1) * SECOND)} ago"
+    if age is not None and age <= SILENT:
+        yield f"a ticker ticked {span(max(age, 0) // SECOND * SECOND)} ago"
         return
     silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(age)}"
     yield f"{formatting.last_stop(tickers) or silent}: nothing is pushed; start one: ticker run"

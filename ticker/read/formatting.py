@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ticker.engine import timing
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Kind, Outcome, Reason
@@ -26,11 +25,12 @@ from ticker.tasks.sorts import Field
 if TYPE_CHECKING:
     from ticker.db.sql import Row
     from ticker.read.entries import JournalEntry
-    from ticker.read.limits import LimitStatus
+    from ticker.read.gates import LimitStatus
     from ticker.read.tasks import RunRecord, TickerStatus
     from ticker.registration.limits import Limit
 
 
+MILLISECOND = timedelta(milliseconds=1)
 IN_WORDS = {
     "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
     "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
@@ -89,12 +89,6 @@ def run_data(run: "RunRecord") -> dict[str, Any]:
 def planned_data(planned: "Sequence[Row]") -> dict[str, Any]:
     """Describes manual runs that were planned, and those that the call joined, because they had not started."""
     return {"run_ids": [run["id"] for run in planned], "joined": [run["id"] for run in planned if run["has_joined"]]}
-
-
-def ticker_data(ticker: "TickerStatus") -> dict[str, Any]:
-    data = {**plain_data(ticker), "age_ms": age(ticker)}
-    del data["age"]
-    return data
 
 
 def line_data(line: "JournalEntry") -> dict[str, Any]:
@@ -175,10 +169,6 @@ def rate(limit: "Limit | LimitStatus") -> str:
     return "" if limit.rate is None or limit.period_ms is None else f"{limit.rate}/{words(limit.period_ms)}"
 
 
-def outcome(task: Task) -> str:
-    return task.last_outcome or ""
-
-
 def owner_of(run: "RunRecord") -> str:
     return f"{run.owner_type}:{run.owner_id}" if run.owner_type else ""
 
@@ -187,16 +177,14 @@ def took(run: "RunRecord") -> int | None:
     """Returns how long a run took, in milliseconds. None while it runs, and for a lost run, whose end is not known."""
     if run.started_at is None or run.ended_at is None or run.outcome == Outcome.LOST:
         return None
-    return _ms((run.ended_at - run.started_at).total_seconds())
+    return round((run.ended_at - run.started_at) / MILLISECOND)
 
 
 def early(run: "RunRecord") -> int | None:
     """Returns by how many milliseconds a job was too early: last_run + interval - tolerance - checked_at."""
-    if run.reason != Reason.TOO_EARLY or None in (run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms):
+    if run.reason != Reason.TOO_EARLY or run.earliest is None or run.checked_at is None:
         return None
-    assert run.checked_last_run and run.checked_at and run.every_ms is not None and run.tolerance_ms is not None
-    earliest = timing.earliest_start(run.checked_last_run, run.every_ms, run.tolerance_ms)
-    return _ms((earliest - run.checked_at).total_seconds())
+    return round((run.earliest - run.checked_at) / MILLISECOND)
 
 
 def why(run: "RunRecord") -> str:
@@ -210,18 +198,13 @@ def why(run: "RunRecord") -> str:
     return run.reason
 
 
-def age(ticker: "TickerStatus") -> int | None:
-    """Returns the milliseconds since the last tick, by the database's clock."""
-    return None if ticker.age is None else _ms(ticker.age)
-
-
 def last_stop(tickers: Iterable["TickerStatus"]) -> str:
     """Says after which tick the last ticker stopped. Empty if a ticker that has not ended ticked later, or none ticked."""
     ticked = [(one.last_tick_at, one) for one in tickers if one.last_tick_at is not None]
     last_tick, last = max(ticked, key=lambda pair: pair[0], default=(None, None))
     if last_tick is None or last is None or not last.has_ended:
         return ""
-    now = last_tick + timedelta(seconds=last.age or 0)
+    now = last_tick + timedelta(milliseconds=last.age_ms or 0)
     return f"the last ticker stopped after its tick at {time_of_day(last_tick.replace(microsecond=0), now)}"
 
 
@@ -232,10 +215,6 @@ def at(instant: datetime | None) -> str:
 def moment(instant: datetime | None) -> str:
     """Formats a time in whole seconds. The column's heading says that it is UTC."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else ""
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 def details(task: Task) -> dict[str, Any]:
@@ -250,7 +229,7 @@ def details(task: Task) -> dict[str, Any]:
         "phase": phase(task),
         "runs alone": definition.alone(task, at(task.alone_until)) if task.alone_until else "",
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.runs_next) or f"none: {state_in_words(task)}",
-        "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
+        "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": task.last_outcome,
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
         "last work": at(task.last_worked_at),
         "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),

@@ -16,7 +16,7 @@ from ticker.engine.functions import unknown_queue
 from ticker.errors import ConfigurationError, Unavailable, start_worker
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
-from ticker.read import entries, formatting, overview, pauses, tasks, workers
+from ticker.read import entries, formatting, gates, overview, tasks, workers
 from ticker.read.explain import counted, span
 from ticker.read.tasks import TickerStatus
 from ticker.read.workers import Need
@@ -157,7 +157,7 @@ def data(health: Health) -> dict[str, Any]:
     return {
         "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
         "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
-        "tickers": [formatting.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
+        "tickers": [formatting.plain_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
         "late": None if health.database_error else health.late,
         "leased": health.leased, "warnings": list(health.warnings), "pauses": formatting.plain_data(health.pauses),
     }  # fmt: skip
@@ -168,8 +168,7 @@ def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
 
     An age is negative if the clock was set back after the heartbeat. Only its absolute value counts.
     """
-    ages = [age for age in map(formatting.age, tickers) if age is not None]
-    return any(abs(age) <= most for age in ages)
+    return any(abs(ticker.age_ms) <= most for ticker in tickers if ticker.age_ms is not None)
 
 
 def silence(tickers: Sequence[TickerStatus], most: int, last_stop: str) -> str:
@@ -182,16 +181,15 @@ def silence(tickers: Sequence[TickerStatus], most: int, last_stop: str) -> str:
 
 def silent_ms(ticker: TickerStatus, most: int) -> int:
     """Returns how many milliseconds ago the ticker last ticked, or 0 if that is at most `most`."""
-    age = abs(formatting.age(ticker) or 0)
+    age = abs(ticker.age_ms or 0)
     return age if age > most else 0
 
 
 def last_tick(ticker: TickerStatus) -> str:
-    age = formatting.age(ticker)
-    if age is None:
+    if ticker.age_ms is None:
         return "has not ticked yet"
-    text = words(abs(age) // SECOND * SECOND)
-    return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
+    text = words(abs(ticker.age_ms) // SECOND * SECOND)
+    return f"ticked {text} ago" if ticker.age_ms >= 0 else f"ticked {text} ahead of the database's clock"
 
 
 def cause(task: Task, look: Health) -> str:
@@ -221,7 +219,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
-            pauses=tuple(pauses.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.held_too_long(db), late=overview.late(db),
+            pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.held_too_long(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 

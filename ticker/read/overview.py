@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from ticker import clock
-from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.engine.functions import unknown_function
 from ticker.model import NO_FAILURE, Outcome
@@ -17,8 +16,7 @@ from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
-from ticker.read.lateness import late_ms
-from ticker.read.tasks import RunRecord, TickerStatus
+from ticker.read.tasks import RunRecord, TickerStatus, late_ms
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 from ticker.tasks.rows import tasks_from
@@ -108,9 +106,9 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     late = {"now": clock.now(), "late_ms": late_ms()}
     return Overview(
         now, (yield from counts.steps()),
-        next=_tasks((yield query("next_tasks", **late, limit=most))),
-        late=_tasks((yield query("late_tasks", **late, most=COUNTED_AT_MOST, limit=most))),
-        failing=_tasks((yield query("failing_tasks", limit=most))),
+        next=tuple(tasks_from((yield query("next_tasks", **late, limit=most)))),
+        late=tuple(tasks_from((yield query("late_tasks", **late, most=COUNTED_AT_MOST, limit=most)))),
+        failing=tuple(tasks_from((yield query("failing_tasks", limit=most)))),
         running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
         drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
         tickers=tuple((yield from read_tasks.tickers.steps())),
@@ -196,7 +194,3 @@ def waiting_queues(queues: Iterable[str]) -> Steps[list[str]]:
     """Returns the given queues in which jobs of tasks are waiting, by name."""
     names = [*queues]
     return [row["queue"] for row in (yield query("waiting_queues", queues=names))] if names else []
-
-
-def _tasks(rows: Iterable[Row]) -> tuple[Task, ...]:
-    return tuple(tasks_from(rows))

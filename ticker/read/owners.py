@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ticker import clock
 from ticker.db.steps import Steps, reads
-from ticker.errors import BadInput
-from ticker.read.lateness import late_ms
+from ticker.read.tasks import late_ms, limited
 from ticker.tasks import checks
 from ticker.tasks.queries import query
 
-AT_MOST = 10_000  # rows of one answer
 CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by a walk through all tasks, by owner
 
 
@@ -55,19 +52,12 @@ def list_owners(
     and id. `after` is the last owner of the previous page. An owner whose trouble began or ended since then may appear
     twice or not at all.
     """
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
-        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
+    is_filtered = failing or late or paused
+    rank = 0 if after is None or is_filtered or after.in_trouble else 1  # a filtered list has no second half
     rows = yield query(
         "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
-        failing=failing, late=late, paused=paused, late_ms=late_ms(), crowd=CROWD, limit=limit,
-        **_after(after, failing or late or paused),
+        failing=failing or not is_filtered, late=late or not is_filtered, paused=paused, is_filtered=is_filtered,
+        late_ms=late_ms(), crowd=CROWD, limit=limited(limit), after_rank=rank,
+        after_type=after.owner_type if after else "", after_id=after.owner_id if after else "",
     )  # fmt: skip
-    return [OwnerStatus(**{name: row[name] for name in OwnerStatus.__slots__}) for row in rows]
-
-
-def _after(after: OwnerStatus | None, filtered: bool) -> dict[str, Any]:
-    """Returns where the page begins: in which half of the list, and after which owner. A filtered list is not split."""
-    if after is None:
-        return {"after_rank": 0, "after_type": "", "after_id": ""}
-    rank = 0 if filtered or after.in_trouble else 1
-    return {"after_rank": rank, "after_type": after.owner_type, "after_id": after.owner_id}
+    return [OwnerStatus(**row) for row in rows]

@@ -1,4 +1,4 @@
-"""Reads tasks and runs as they are now, and the heartbeats of the tickers."""
+"""Reads tasks and runs as they are now, says which tasks are late, and reads the heartbeats of the tickers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ticker import clock
+from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
+from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import TASK_STATES, Outcome, RunKind
-from ticker.read.lateness import late_ms
+from ticker.schedules.duration import SECOND
 from ticker.tasks import identity, reference
 from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
@@ -23,6 +24,8 @@ READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters of `list_tasks` that no index serves without an owner."""
 CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
 SEARCHED = 100_000  # tasks through which one page of a list searches
+LEAST_WAIT = 30 * SECOND
+LEAST_GRACE = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,13 @@ class RunRecord:
     stop_requested_at: datetime | None
     queue: str
 
+    @property
+    def earliest(self) -> datetime | None:
+        """The earliest start that its spacing allowed, if the numbers were recorded."""
+        if self.checked_last_run is None or self.every_ms is None or self.tolerance_ms is None:
+            return None
+        return timing.earliest_start(self.checked_last_run, self.every_ms, self.tolerance_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
@@ -102,7 +112,7 @@ class FullRun:
 
 @dataclass(frozen=True, slots=True)
 class TickerStatus:
-    """The heartbeat of one ticker. `age` is in seconds, by the database's clock, and None before its first tick."""
+    """The heartbeat of one ticker. `age_ms` is by the database's clock, and None before its first tick."""
 
     id: UUID
     host: str
@@ -110,7 +120,7 @@ class TickerStatus:
     started_at: datetime
     last_tick_at: datetime | None
     last_report: dict[str, Any]
-    age: float | None
+    age_ms: int | None
 
     @property
     def has_ended(self) -> bool:
@@ -162,9 +172,10 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[T
     wanted = yield from _wanted(**filters)
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if _is_search(wanted) else []
     before = beyond[0]["id"] if beyond else None
-    listed = yield from _listed(wanted, after=after, before=before, limit=limited(limit) + 1)
-    if len(listed) > limit:
-        return TaskPage(tuple(listed[:limit]), listed[limit - 1].id, None)
+    most = limited(limit)
+    listed = yield from _listed(wanted, after=after, before=before, limit=most + 1)
+    if len(listed) > most:
+        return TaskPage(tuple(listed[:most]), listed[most - 1].id, None)
     return TaskPage(tuple(listed), before and before - 1, before and SEARCHED)
 
 
@@ -209,16 +220,6 @@ def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
     return tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))
 
 
-def newest_runs(task: Ref, outcome: Outcome | None, before: int | None, limit: int) -> Steps[list[RunRecord]]:
-    ref = id_or_name(task)
-    if isinstance(ref, str):
-        raise BadInput("task", ref, "is a name; pass the task or its id")
-    wanted = {"outcome": outcome, "before": before, "limit": limited(limit)}
-    if ref is None:
-        return [_run(row) for row in (yield query("list_runs", **wanted))]
-    return (yield from runs_by_id((yield query("runs_of_task", task_id=ref, **wanted))))[::-1]
-
-
 @reads
 def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[FullRun]:
     """Returns one run or drop with all of its records, and up to `pieces` pieces with ids over `after`.
@@ -229,17 +230,21 @@ def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[Full
     rows = yield query("read_run", id=ref)
     if not rows:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")
-    run, texts = _run(rows[0]), rows[0]
-    made = yield query("runs_of_parents", parents=[run.id], kind=RunKind.PIECE, after=after, limit=limited(pieces) + 1)
+    row = dict(rows[0])
+    output, error_output = row.pop("output"), row.pop("error_output")
+    run = run_from(row)
+    most = limited(pieces)
+    made = yield query("runs_of_parents", parents=[run.id], kind=RunKind.PIECE, after=after, limit=most + 1)
     return FullRun(
-        run, texts["output"], texts["error_output"], tuple((yield from _attempts(run))),
-        tuple((yield from runs_by_id(made[:pieces]))), made[pieces - 1]["id"] if len(made) > pieces else None,
+        run, output, error_output, tuple((yield from _attempts(run))), tuple((yield from runs_by_id(made[:most]))),
+        made[most - 1]["id"] if len(made) > most else None,
     )  # fmt: skip
 
 
 def runs_by_id(rows: Iterable[Row]) -> Steps[list[RunRecord]]:
     """Returns the runs whose ids are in the rows, by id. Deleted runs are left out."""
-    return [_run(row) for row in (yield query("runs_by_id", ids=[row["id"] for row in rows]))]
+    ids = [row["id"] for row in rows]
+    return [run_from(row) for row in (yield query("runs_by_id", ids=ids))] if ids else []
 
 
 def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
@@ -267,14 +272,41 @@ def tick_ms() -> Steps[int | None]:
     return row["tick_ms"]  # type: ignore[no-any-return]
 
 
-def _run(row: Row) -> RunRecord:
-    values = {name: row[name] for name in RunRecord.__slots__}
-    values["kind"] = RunKind(row["kind"])
-    values["outcome"] = Outcome(row["outcome"]) if row["outcome"] else None
-    return RunRecord(**values)
+def run_from(row: Row) -> RunRecord:
+    outcome = Outcome(row["outcome"]) if row["outcome"] else None
+    return RunRecord(**{**row, "kind": RunKind(row["kind"]), "outcome": outcome})
 
 
 def limited(limit: int) -> int:
+    """Returns the number of rows that an answer may have, checked. Raises BadInput."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
     return limit
+
+
+# ---------------------------------------------------------------------------------------------------------- lateness
+
+
+def late_ms() -> int:
+    """Returns after how many milliseconds a task that has not started is late, not counting its grace: a tick, but at
+    least 30 s.
+
+    The grace is the task's tolerance, but at least 5 s: for the tick, and for a worker that takes the job.
+    """
+    return max(LEAST_WAIT, settings.current().tick_ms)
+
+
+def due_since(next_run: datetime, task: Task) -> datetime:
+    """Returns since when the task has been due. Time during which it was paused or disabled does not count."""
+    return max(next_run, task.resumed_at or next_run)
+
+
+def late_since(task: Task, now: datetime) -> datetime | None:
+    """Returns since when the task has been due without a start, whether a job of it waits or not; None if it is not
+    late. The rule `late` (ticker/db/sql/rules.sql) says the same.
+    """
+    if not task.is_runnable:
+        return None
+    bound = now - timing.span(late_ms() + max(task.tolerance_ms, LEAST_GRACE))
+    due = (*task.waiting[:1], *([due_since(task.next_run, task)] if task.next_run and not task.is_held_back else []))
+    return min((since for since in due if since < bound), default=None)

@@ -1,146 +1,98 @@
-"""Draws a task over a span of time as SVG: when it was due, waited, ran and was dropped, and its next times.
+"""Draws what `why` says about a task as SVG: when it was due, waited, ran and was dropped, and its next times. Pure.
 
-    timeline.svg(timeline.of(db, task, now, since=timedelta(hours=1)))
-
-`db` is any connection that `register` accepts. Nothing is written or locked.
+The picture uses attributes instead of a style sheet, so that a page with a strict Content-Security-Policy may include
+it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from xml.sax.saxutils import escape
 
-from ticker.db.steps import Steps, reads
-from ticker.errors import BadInput
-from ticker.model import NO_FAILURE, Outcome, Reason, RunKind
-from ticker.read import explain, formatting, journal, tasks
-from ticker.read import why as read_why
+from ticker.errors import BadInput, escaped
+from ticker.model import NO_FAILURE, Outcome, Reason
+from ticker.read import explain, formatting
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
-from ticker.read.svg import Chart, Mark, Paint, label, marked, packed, picture, step
-from ticker.read.tasks import RunRecord
+from ticker.read.why import Why
 from ticker.tasks import preview
 from ticker.tasks.fields import Task
 
-RUNS_AT_MOST = 500  # the newest; earlier runs are not drawn
 NEXT_AT_MOST = 100
 ROWS_AT_MOST = 6  # of one track; marks that need more rows share the last one
 AHEAD = 4  # after now, the axis continues for a quarter of the span that it shows before now
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """A task from `begin` to `end`, with `now` in between.
+class Mark(NamedTuple):
+    """A mark in a track, from `begin` to `end`, which may be equal. Pointing at it shows `words`."""
 
-    `lines` are its runs, drops and waiting occurrences, oldest first, and `next` its next times before `end`. If there
-    were more runs than are drawn, `begin` is where the drawn runs begin.
-    """
-
-    task: Task
+    kind: str
     begin: datetime
-    now: datetime
     end: datetime
-    lines: tuple[JournalEntry, ...]
-    next: tuple[datetime, ...]
-
-
-# ---------------------------------------------------------------------------------------------------- what is drawn
-
-
-@reads
-def of(task: Task, now: datetime, *, since: timedelta) -> Steps[Timeline]:
-    """Returns what became of the task's occurrences in the last `since`, and when it is due next."""
-    runs, is_cut = yield from _runs(task, now - since)
-    lines = yield from _lines(task, runs, now)
-    begin, end = _begin(lines, now - since) if is_cut else now - since, now + since / AHEAD
-    return Timeline(task, begin, now, end, tuple(lines), tuple(_ahead(task, now, end)))
-
-
-def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark]]]:
-    """Returns the marks of each track, by the track's name, each mark with its row. A mark's `words` are its whole
-    line.
-
-    Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed or was killed.
-    """
-    due = [*_dues(shown), *(Mark("next", at, at, _words_ahead(at, shown.now)) for at in shown.next)]
-    waits = [mark for line in shown.lines for mark in _wait(line, shown)]
-    runs = [mark for line in shown.lines for mark in _outcome(line, shown)]
-    return {"due": [(0, mark) for mark in due], "queue": _rows(waits), "worker": _rows(runs)}
-
-
-def _runs(task: Task, since: datetime) -> Steps[tuple[list[RunRecord], bool]]:
-    """Returns the runs that ended after `since` or have not ended, by id, and whether there were more."""
-    keys = yield from journal.keys(journal.Wanted(task_id=task.id, events=False), since, RUNS_AT_MOST + 1)
-    ended = yield from tasks.runs_by_id({"id": id_} for _, _, id_ in keys[-RUNS_AT_MOST:])
-    newest = yield from read_why.last_occurrences(task.id, read_why.LOOKED_AT)
-    by_id = {run.id: run for run in [*ended, *(yield from read_why.open_runs(newest))]}
-    return [by_id[id_] for id_ in sorted(by_id)], len(keys) > RUNS_AT_MOST
-
-
-def _lines(task: Task, runs: Sequence[RunRecord], now: datetime) -> Steps[list[JournalEntry]]:
-    lines = yield from read_why.run_lines(task, runs, (yield from read_why.last_events(task.id)), now)
-    return sorted([*lines, *read_why.waiting(task, now)], key=lambda line: line.at)
-
-
-def _ahead(task: Task, now: datetime, end: datetime) -> list[datetime]:
-    """Returns the task's next times, or none if something keeps it from being pushed."""
-    if task.runs_next is None:
-        return []
-    try:
-        times = preview.of_task(task, now, NEXT_AT_MOST).times
-    except BadInput:  # a row edited by hand: the push reports the error
-        times = (task.runs_next,)
-    return [at for at in times if at <= end]
-
-
-def _begin(lines: Sequence[JournalEntry], since: datetime) -> datetime:
-    """Returns where the drawn runs begin: at the first line of an ended run, or at `since` if that is later."""
-    return max(since, min(line.at for line in lines if line.run and line.run.ended_at))
+    words: str
 
 
 # ------------------------------------------------------------------------------------------------------- the tracks
 
 
-def _dues(shown: Timeline) -> Iterator[Mark]:
-    """Yields the instants for which runs were meant. Pieces have no such instant."""
-    for line in shown.lines:
-        if line.run is not None and line.run.kind == RunKind.PIECE:
-            continue
-        due = explain.planned_for(line.run) if line.run else line.due or line.at
-        ahead = due > shown.now
-        if due >= shown.begin:
-            words = _words_ahead(due, shown.now) if ahead else f"due at {time_of_day(due, shown.now)}"
-            yield Mark("next" if ahead else "due", due, due, words)
+def tracks(why: Why, begin: datetime, end: datetime) -> dict[str, Sequence[Mark]]:
+    """Returns the marks of each track. Their kinds are those of `PAINTS`. `bad` is a run that failed or was killed."""
+    lines = [line for line in why.lines if line.event is None]
+    return {
+        "due": [mark for mark in _dues(why, lines, end) if mark.begin >= begin],
+        "queue": [mark for line in lines for mark in _wait(line, why.now) if mark.end >= begin],
+        "worker": [mark for line in lines for mark in _outcome(line, why.now) if mark.end >= begin],
+    }
 
 
-def _wait(line: JournalEntry, shown: Timeline) -> Iterator[Mark]:
+def _dues(why: Why, lines: Iterable[JournalEntry], end: datetime) -> Iterator[Mark]:
+    """Yields the instants for which runs were meant, and the task's next times."""
+    for line in lines:
+        due = explain.planned_for(line.run) if line.run else line.at
+        if due > why.now:
+            yield Mark("next", due, due, _words_ahead(due, why.now))
+        else:
+            yield Mark("due", due, due, f"due at {time_of_day(due, why.now)}")
+    for at in _ahead(why.task, why.now):
+        if at <= end:
+            yield Mark("next", at, at, _words_ahead(at, why.now))
+
+
+def _ahead(task: Task | None, now: datetime) -> Sequence[datetime]:
+    """Returns the task's next times, or none if something keeps it from being pushed."""
+    if task is None or task.runs_next is None:
+        return ()
+    try:
+        return preview.of_task(task, now, NEXT_AT_MOST).times
+    except BadInput:  # a row edited by hand: the push reports the error
+        return (task.runs_next,)
+
+
+def _wait(line: JournalEntry, now: datetime) -> Iterator[Mark]:
     """Yields the wait from the push, or the due time, until a worker took the job. A planned run does not wait yet."""
     run = line.run
     if run is None:
-        yield Mark("wait", line.at, shown.now, _words(line, shown), goes_on=True)
+        yield Mark("wait", line.at, now, _words(line, now))
     elif run.state != "planned" and not (run.outcome == Outcome.DROPPED and run.reason == Reason.MISSED):
         begin = run.pushed_at or explain.planned_for(run)
-        taken = run.started_at or run.checked_at or run.ended_at
-        until = taken or shown.now
-        if begin < until and until >= shown.begin:
-            words = f"waited {explain.span(until - begin)}, from {time_of_day(begin, shown.now)}"
-            yield Mark("wait", begin, until, words, goes_on=taken is None)
+        until = run.started_at or run.checked_at or run.ended_at or now
+        if begin < until:
+            yield Mark("wait", begin, until, f"waited {explain.span(until - begin)}, from {time_of_day(begin, now)}")
 
 
-def _outcome(line: JournalEntry, shown: Timeline) -> Iterator[Mark]:
+def _outcome(line: JournalEntry, now: datetime) -> Iterator[Mark]:
     run = line.run
     if run is None:
         return
     if run.outcome == Outcome.DROPPED:
-        yield Mark("drop", line.at, line.at, _words(line, shown))
-    elif run.started_at is not None:
-        kind = "run" if run.outcome is None or run.outcome in NO_FAILURE else "bad"
-        yield Mark(kind, run.started_at, run.ended_at or shown.now, _words(line, shown), goes_on=run.ended_at is None)
-    elif run.ended_at is not None:
-        yield Mark("bad", run.ended_at, run.ended_at, _words(line, shown))
+        yield Mark("drop", line.at, line.at, _words(line, now))
+    elif begin := run.started_at or run.ended_at:
+        kind = "run" if run.started_at and (run.outcome is None or run.outcome in NO_FAILURE) else "bad"
+        yield Mark(kind, begin, run.ended_at or now, _words(line, now))
 
 
-def _words(line: JournalEntry, shown: Timeline) -> str:
-    return f"{time_of_day(line.at, shown.now)} {line.what}: {line.words}"
+def _words(line: JournalEntry, now: datetime) -> str:
+    return f"{time_of_day(line.at, now)} {line.what}: {line.words}"
 
 
 def _words_ahead(at: datetime, now: datetime) -> str:
@@ -149,45 +101,122 @@ def _words_ahead(at: datetime, now: datetime) -> str:
     return f"due at {time_of_day(at, now)}, in {explain.span(at - now)}"
 
 
-def _rows(marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
-    """Returns the marks with their rows. Marks that overlap in time are in different rows, up to `ROWS_AT_MOST`."""
-    placed = packed((mark.begin.timestamp(), mark.end.timestamp(), mark) for mark in marks)
-    return [(min(row, ROWS_AT_MOST - 1), mark) for row, mark in placed]
+def rows(marks: Iterable[Mark]) -> Iterator[tuple[int, Mark]]:
+    """Yields the marks in the order in which they begin, each with the first row that is free for its whole span."""
+    free: list[datetime] = []
+    for mark in sorted(marks, key=lambda mark: mark.begin):
+        row = next((number for number, since in enumerate(free) if since <= mark.begin), len(free))
+        free[row : row + 1] = [mark.end]
+        yield min(row, ROWS_AT_MOST - 1), mark
 
 
 # ------------------------------------------------------------------------------------------------------ the picture
 
+WIDTH, LEFT, RIGHT = 960, 70, 32  # pixels, as are all lengths below; the tracks end before `RIGHT`
+TOP, ROW, GAP = 34, 20, 8  # TOP of the first track
 LABELS_AT_MOST = 10
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+STEPS = [
+    *(timedelta(seconds=seconds) for seconds in (1, 2, 5, 10, 15, 30)),
+    *(MINUTE * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(HOUR * hours for hours in (1, 2, 3, 6, 12)),
+    *(DAY * days for days in (1, 2, 4, 7, 14, 30, 60)),
+]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+AXIS = 'class="tl-axis" stroke="currentColor"'
+TEXT = 'class="tl-text" fill="currentColor"'
+HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" class="tl" width="{WIDTH}" height="{{height}}" viewBox="0 0 {WIDTH} \
+{{height}}" role="img" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12">"""
+BAR = "m0 1h{width}v16h-{width}z"
 
-# The contrast is at least 3:1 on white and on black, so that one picture serves both. Text and axis have the page's colour.
+
+class Paint(NamedTuple):
+    """The look of one kind of mark, and its name in the legend. `shape` is a path from the mark's begin and its row's
+    top.
+    """
+
+    legend: str
+    shape: str
+    attributes: str
+
+
+# Kinds differ in shape, so that colour is never the only difference. The contrast is at least 3:1 on white and on
+# black, so that one picture serves both. Text and axis have the page's colour.
 PAINTS = {
-    "due": Paint("line", 'class="tl-due" stroke="currentColor" stroke-width="2"', "due"),
-    "wait": Paint("strip", 'class="tl-wait" fill="#7b8794"', "waits"),
-    "run": Paint("bar", 'class="tl-run" fill="#2f8f46"', "runs"),
-    "bad": Paint("bar", 'class="tl-bad" fill="#d6403a"', "goes wrong", sign="!"),
-    "drop": Paint("cross", 'class="tl-drop" fill="none" stroke="#c2660c" stroke-width="3"', "is dropped"),
-    "next": Paint("ring", 'class="tl-next" fill="none" stroke="#2b7fd4" stroke-width="2"', "due next"),
+    "due": Paint("due", "m0 3v12", 'stroke="currentColor" stroke-width="2"'),
+    "wait": Paint("waits", "m0 6h{width}v6h-{width}z", 'fill="#7b8794"'),
+    "run": Paint("runs", BAR, 'fill="#2f8f46"'),
+    "bad": Paint("goes wrong", BAR, 'fill="#d6403a" fill-opacity="0.2" stroke="#d6403a" stroke-width="3"'),
+    "drop": Paint("is dropped", "m-5 4l10 10m0-10l-10 10", 'stroke="#c2660c" stroke-width="3"'),
+    "next": Paint("due next", "m-4 9a4 4 0 1 0 8 0a4 4 0 1 0-8 0", 'fill="none" stroke="#2b7fd4" stroke-width="2"'),
 }
 
 
-def svg(shown: Timeline) -> str:
-    """Returns a picture without styles, for a page with a strict CSP. Pointing at a mark shows its line.
+def svg(why: Why, since: timedelta) -> str:
+    """Returns a picture of the last `since`. Pointing at a mark shows its line.
 
     Its classes are `tl-due`, `tl-next`, `tl-wait`, `tl-run`, `tl-bad`, `tl-drop`, `tl-axis` and `tl-text`.
     """
-    every = step(shown.end - shown.begin, LABELS_AT_MOST)
-    labels = [(at, label(at, every)) for at in marked(shown.begin, shown.end, every)]
-    drawn = {
-        track: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # drawn last, on top
-        for track, placed in tracks(shown).items()
-    }
-    now = (shown.now, f"now: {time_of_day(shown.now, shown.now)} UTC")
-    return picture(Chart(shown.begin, shown.end, labels, drawn, now), PAINTS, title=title(shown))
+    begin, end = why.now - since, why.now + since / AHEAD
+
+    def x(at: datetime) -> float:
+        part = (min(max(at, begin), end) - begin) / (end - begin)
+        return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
+
+    drawn, bottom = list[str](), TOP
+    for name, marks in tracks(why, begin, end).items():
+        drawn.append(_text(GAP, bottom + 14, name))
+        placed = [*rows(marks)]
+        drawn += [_path(mark.kind, x(mark.begin), bottom + row * ROW, x(mark.end), mark.words) for row, mark in placed]
+        bottom += ROW * (1 + max((row for row, _ in placed), default=0)) + GAP
+    drawn += _axis({x(at): words for at, words in labels(begin, end)}, x(why.now), bottom)
+    drawn += _legend(bottom + 2)
+    return "\n".join([HEAD.format(height=bottom + ROW), _title(title(why, begin, end)), *drawn, "</svg>", ""])
 
 
-def title(shown: Timeline) -> str:
+def title(why: Why, begin: datetime, end: datetime) -> str:
     """Returns the task and its owner, the schedule in words, and the span of time."""
-    task = shown.task
-    name = f"{task.name}{f' of {task.owner}' if task.owner else ''}"
-    span = f"from {time_of_day(shown.begin, shown.now)} to {time_of_day(shown.end, shown.now)} UTC"
-    return f"{name}, {formatting.in_words(task) or formatting.schedule(task)}, {span}"
+    assert why.task is not None
+    name = f"{why.task.name}{f' of {why.task.owner}' if why.task.owner else ''}"
+    span = f"from {time_of_day(begin, why.now)} to {time_of_day(end, why.now)} UTC"
+    return f"{name}, {formatting.in_words(why.task) or formatting.schedule(why.task)}, {span}"
+
+
+def labels(begin: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+    """Yields the round times in UTC that have labels, from begin to end. The label of midnight is a date."""
+    every = next((step for step in STEPS if end - begin <= LABELS_AT_MOST * step), STEPS[-1])
+    at = EPOCH + -(-(begin - EPOCH) // every) * every
+    while at <= end:
+        is_date = every >= DAY or (every >= MINUTE and at.time() == EPOCH.time())
+        yield at, f"{at:%d %b}" if is_date else f"{at:%H:%M}" if every >= MINUTE else f"{at:%H:%M:%S}"
+        at += every
+
+
+def _axis(labels: dict[float, str], now: float, bottom: int) -> Iterator[str]:
+    yield f'<path {AXIS} d="M{LEFT} {TOP - 11}H{WIDTH - RIGHT}"/>'
+    for x, words in labels.items():
+        yield f'<path {AXIS} opacity="0.2" d="M{x} {TOP - 11}V{bottom}"/>'
+        yield _text(x, TOP - 18, words, ' text-anchor="middle"')
+    yield f'<path {AXIS} stroke-dasharray="4 3" d="M{now} {TOP - 11}V{bottom}"/>'
+
+
+def _legend(top: int) -> Iterator[str]:
+    for number, (kind, paint) in enumerate(PAINTS.items()):
+        x = LEFT + (WIDTH - LEFT) // len(PAINTS) * number
+        yield _path(kind, x, top, x + 14, "")
+        yield _text(x + 26, top + 12, paint.legend)
+
+
+def _path(kind: str, left: float, top: int, right: float, words: str) -> str:
+    paint = PAINTS[kind]
+    shape = paint.shape.format(width=max(round(right - left, 1), 2))
+    return f'<path class="tl-{kind}" {paint.attributes} d="M{left} {top}{shape}">{_title(words)}</path>'
+
+
+def _text(x: float, y: int, words: str, attributes: str = "") -> str:
+    return f'<text {TEXT} x="{x}" y="{y}"{attributes}>{words}</text>'
+
+
+def _title(words: str) -> str:
+    """Returns the words as XML allows them: escaped, and without control characters."""
+    return f"<title>{escape(escaped(words))}</title>" if words else ""

@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import Any
 
 from ticker.db.steps import Steps, reads
-from ticker.engine import timing
 from ticker.errors import UnknownTask
 from ticker.model import EventKind, Reason, RunKind
-from ticker.read import explain, pauses, tasks
+from ticker.read import explain, gates, tasks
 from ticker.read.entries import (
+    Event,
     JournalEntry,
     event_from,
     instant,
@@ -26,11 +26,10 @@ from ticker.read.entries import (
     pieces_of,
 )
 from ticker.read.explain import ExplainContext
-from ticker.read.forecast import Event, following, held, stopped, then
-from ticker.read.keys import waits
-from ticker.read.past import Past, past
+from ticker.read.forecast import following, held, stopped, then
+from ticker.read.gates import waits
+from ticker.read.journal import Past, past
 from ticker.read.tasks import AT_MOST, RunRecord
-from ticker.schedules.duration import HOUR
 from ticker.tasks.fields import Task
 from ticker.tasks.pauses import pause_from
 from ticker.tasks.queries import query
@@ -66,9 +65,15 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
     task_id, row = yield from look_up(task, owner)  # first, because it may flush a pending owner
     now = yield from instant.steps()
     at = past("at", at, now)
-    events = yield from last_events(task_id)
-    newest = yield from last_occurrences(task_id, max(tasks.limited(limit), LOOKED_AT))
-    first = newest[-limit:] if at is None else (yield from occurrences_around(task_id, row, at, limit))
+    newest_first = yield query("last_events", task_id=task_id, limit=EVENTS_AT_MOST)
+    events = [event_from(event) for event in newest_first[::-1]]
+    limit = tasks.limited(limit)
+    last = yield query("last_occurrences", task_id=task_id, limit=max(limit, LOOKED_AT))
+    newest = yield from tasks.runs_by_id(last)
+    first = newest[-limit:]
+    if at is not None:
+        rows = yield query("occurrences_around", task_id=task_id, at=at, limit=limit)
+        first = yield from tasks.runs_by_id(rows)
     runs = yield from with_retries(first)
     if row is None and not runs and not events:
         raise UnknownTask(f"there is no task {task_id}, and no record of one")
@@ -77,45 +82,23 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
     tickers = yield from tasks.tickers.steps(ended=True)
     paused = (yield query("pauses_at", task_id=task_id, at=at, now=now)) if at else []
-    still_open = yield from open_runs(newest)
+    still_open = [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
     halved = (yield query("halved", function=row.function, now=now)) if row else []
     limited = yield from waits(row, now)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
-        (*map(pauses.then, map(pause_from, paused)), *then(row, events, runs, tickers, at)) if at else (),
+        (*map(gates.then, map(pause_from, paused)), *then(row, events, runs, tickers, at)) if at else (),
         tuple(following(row, still_open, tickers, now, halved=[one["words"] for one in halved], waits=limited)) if row
         else (gone(runs, events, now),),
     )  # fmt: skip
 
 
-def last_events(task_id: int) -> Steps[list[Event]]:
-    """Returns the newest events of a task, oldest first."""
-    rows = yield query("last_events", task_id=task_id, limit=EVENTS_AT_MOST)
-    return [event_from(row) for row in rows[::-1]]
-
-
-def last_occurrences(task_id: int, limit: int) -> Steps[list[RunRecord]]:
-    return (yield from tasks.runs_by_id((yield query("last_occurrences", task_id=task_id, limit=limit))))
-
-
-def occurrences_around(task_id: int, task: Task | None, at: datetime, limit: int) -> Steps[list[RunRecord]]:
-    late = timing.expiry(task.every_ms if task else 0) + HOUR
-    rows = yield query("occurrences_around", task_id=task_id, at=at, late=late, limit=limit)
-    return (yield from tasks.runs_by_id(rows))
-
-
 def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
     """Returns the runs, followed by the further attempts of their occurrences."""
     failed = [run.id for run in runs if run.retried]
-    if not failed:
-        return list(runs)
-    rows = yield query("runs_of_parents", parents=failed, kind=RunKind.RETRY, after=0, limit=AT_MOST)
+    given = {"parents": failed, "kind": RunKind.RETRY, "after": 0, "limit": AT_MOST}
+    rows = (yield query("runs_of_parents", **given)) if failed else []
     return [*runs, *(yield from tasks.runs_by_id(rows))]
-
-
-def open_runs(newest: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
-    """Returns the runs among a task's newest occurrences, and their retries, that have not ended."""
-    return [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
 
 
 def run_lines(

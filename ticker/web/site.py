@@ -11,11 +11,11 @@ from ticker.db.connections import Connection, Pool
 from ticker.errors import Unavailable
 from ticker.read import explain, formatting, health, overview
 from ticker.read.entries import JournalEntry
+from ticker.read.gates import list_pauses
 from ticker.read.health import POSTGRESQL, CircuitBreaker, Health
 from ticker.read.journal import Drops
 from ticker.read.overview import Overview
 from ticker.read.owners import OwnerStatus
-from ticker.read.pauses import list_pauses
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 from ticker.settings import Settings

@@ -18,7 +18,7 @@ from ticker.engine.functions import unknown_function
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import checks as start
 from ticker.queue.rq import RedisQueue
-from ticker.read import health, overview, pauses
+from ticker.read import gates, health, overview
 from ticker.read.explain import counted
 from ticker.registration import owner_checks
 from ticker.settings import Settings
@@ -69,7 +69,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         for row in execute("missing_functions", now=None):
             if warning := unknown_function(row["function"], announced):
                 yield f"{warning}; {remedy(row['function'], row['declared_in'])}"
-        yield from (Advice(pauses.sentence(pause)) for pause in pauses.list_pauses(db))
+        yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
         counts = overview.counts(db)
         if counts.failing:
             yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")

@@ -107,8 +107,8 @@ def health(max_age: str | None, as_json: bool) -> None:
     All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker.
     Ages are measured by the database's clock. The command is suitable for container health checks.
     """
+    from ticker.read import gates
     from ticker.read import health as health_check
-    from ticker.read import pauses
 
     most = None if max_age is None else milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
     status = health_check.look(configured(), max_age_ms=most)
@@ -122,7 +122,7 @@ def health(max_age: str | None, as_json: bool) -> None:
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
         render.warn(status.warnings)
         for pause in status.pauses:
-            render.say(pauses.sentence(pause))
+            render.say(gates.sentence(pause))
         if status.late:
             render.say(f"late: {counted(status.late, 'task')}; ticker top says why")
     if not status.ok:

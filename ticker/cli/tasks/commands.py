@@ -183,14 +183,14 @@ def run_now(task: str | None, owner: str | None, once_within: str | None, as_jso
 
     With --once-within, an elastic interval returns to its lower bound.
     """
-    from ticker.read import pauses as read_pauses
+    from ticker.read import gates
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
 
     named = ref(task, owner)
     with owner_hint(named, owner), database() as db:
         planned = operations.plan_runs(db, named, owner=owner, once_within=once_within)
-        paused = [one for one in read_pauses.list_pauses(db) if one.scope == "all" and one.in_force]
+        paused = [one for one in gates.list_pauses(db) if one.scope == "all" and one.in_force]
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json(formatting.planned_data(planned))
@@ -200,7 +200,7 @@ def run_now(task: str | None, owner: str | None, once_within: str | None, as_jso
             new = f"planned run {run['id']}; {'it waits for the pause' if paused else then}"
             render.say(f"joined run {run['id']}, which has not started" if run["has_joined"] else new)
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
-    render.warn([read_pauses.sentence(one) for one in paused])
+    render.warn([gates.sentence(one) for one in paused])
 
 
 @click.command()

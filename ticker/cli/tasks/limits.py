@@ -13,7 +13,7 @@ from ticker.read import formatting
 from ticker.read.explain import counted
 
 if TYPE_CHECKING:
-    from ticker.read.limits import LimitStatus
+    from ticker.read.gates import LimitStatus
     from ticker.registration.limits import Limit
 
 
@@ -73,10 +73,10 @@ def limit(
 
 
 def list_all(limit: int, as_json: bool) -> None:
-    from ticker.read import limits as read_limits
+    from ticker.read import gates as read_gates
 
     with database() as db:
-        statuses = read_limits.list_limits(db, limit=min(limit + 1, options.MOST_ROWS))
+        statuses = read_gates.list_limits(db, limit=min(limit + 1, options.MOST_ROWS))
     render.print_rows(statuses[:limit], as_json, formatting.plain_data, show, "no limits")
     if len(statuses) > limit:
         render.warn([f"there are more than {limit} limits; see --limit"])

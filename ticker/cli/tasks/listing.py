@@ -42,8 +42,7 @@ def list_(task: str | None, limit: int, watch: bool, interval: str, as_json: boo
 
     With TASK, also says why its last run failed, if it did.
     """
-    from ticker.read import overview
-    from ticker.read import pauses as read_pauses
+    from ticker.read import gates, overview
     from ticker.read import tasks as read_tasks
 
     if task is not None:
@@ -58,12 +57,12 @@ def list_(task: str | None, limit: int, watch: bool, interval: str, as_json: boo
         return
     with database() as db:
         tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
-        paused = read_pauses.list_pauses(db)
+        paused = gates.list_pauses(db)
         ends = overview.last_ends(db, tasks[:limit] if as_json else [])
     render.print_rows(
         tasks[:limit], as_json, lambda task: formatting.task_data(task, ends), render.print_tasks, "no tasks"
     )
-    render.warn([read_pauses.sentence(pause) for pause in paused])
+    render.warn([gates.sentence(pause) for pause in paused])
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, and --help for the filters"])
 

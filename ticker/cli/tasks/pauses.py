@@ -62,11 +62,11 @@ def pause_many(scope: Scope, *, by: str, reason: str, until: str | None, as_json
 
 def drain(wait: str, *, by: str, reason: str, until: str | None, as_json: bool) -> None:
     """Pauses all tasks, unless they are paused and there is no new reason, and waits until no run is active."""
-    from ticker.read import pauses as read_pauses
+    from ticker.read import gates
 
     wait_ms = milliseconds("--wait", wait, least=SECOND, most=DAY)
     with database() as db:
-        in_force = [pause for pause in read_pauses.list_pauses(db) if pause.scope == "all" and pause.in_force]
+        in_force = [pause for pause in gates.list_pauses(db) if pause.scope == "all" and pause.in_force]
     is_new = reason or until is not None or not in_force
     paused = begin({}, by=by, reason=reason or "drain", until=until) if is_new else in_force[0]
     active = await_ends(wait_ms / SECOND)
@@ -109,23 +109,23 @@ def warn_if_unused(pause: "Pause") -> None:
     """Warns if the pause is for no task, as after a misspelled name. The pause has been committed: an error does not
     matter.
     """
-    from ticker.read import pauses
+    from ticker.read import gates
 
     with suppress(DatabaseUnavailable), database() as db:
-        if not pauses.has_tasks(db, pause):
+        if not gates.has_tasks(db, pause):
             render.warn([f"there are no {pause.words}; the pause is in force anyway"])
 
 
 def list_all(as_json: bool) -> None:
     """Lists the pauses of many tasks, also those that are over but for which tasks still wait for their turn."""
-    from ticker.read import pauses as read_pauses
+    from ticker.read import gates
 
     def show(found: "Sequence[Pause]") -> None:
         for pause in found:
-            render.say(read_pauses.sentence(pause))
+            render.say(gates.sentence(pause))
 
     with database() as db:
-        found = read_pauses.list_pauses(db)
+        found = gates.list_pauses(db)
     none = "no pauses of many tasks; ticker list shows tasks with a pause of their own"
     render.print_rows(found, as_json, formatting.plain_data, show, none)
 

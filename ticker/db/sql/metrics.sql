@@ -9,8 +9,8 @@
 -- lasts as long as its pieces, and the end of a lost run is unknown: neither has a duration. `until` of a run is the end
 -- of its grace, which the record itself does not contain.
 -- OFFSET 0 keeps each query to the range of one owner type and one outcome in the index, however many rows there are.
-WITH ended AS MATERIALIZED (
-    SELECT r.* FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+{types_of_owners}, ended AS MATERIALIZED (
+    SELECT r.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
         SELECT function, outcome, pushed_at, started_at, until, ended_at,
             CASE kind WHEN 'scheduled' THEN occurrence ELSE due_at END AS due,
             pieces IS NULL AND outcome <> 'lost' AS is_timed,
@@ -19,7 +19,7 @@ WITH ended AS MATERIALIZED (
         WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped'
           AND ended_at >= %(since)s::timestamptz AND ended_at < %(until)s::timestamptz OFFSET 0) r
 ), dropped AS MATERIALIZED (
-    SELECT d.* FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+    SELECT d.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
         SELECT function, reason FROM {schema}.runs
         WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped'
           AND ended_at >= %(since)s::timestamptz AND ended_at < %(until)s::timestamptz OFFSET 0) d

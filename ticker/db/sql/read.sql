@@ -136,54 +136,47 @@ SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: list_owners
 -- Lists owners and counts their tasks: those in trouble (failing, or late) first, then the others, each by type and id.
--- With `failing`, `late` or `paused`, lists only owners with such tasks. The indexes of such tasks find them. If these
--- indexes hold a `crowd`, and for the other owners, the statement walks the tasks' key, which is in that order. The
--- other owners are only read if the first part does not fill the page. A walk filters whole owners (HAVING), so that the
--- planner does not sort rows that it can walk.
-WITH asked AS MATERIALIZED (
-    SELECT %(failing)s OR NOT (%(late)s OR %(paused)s) AS failing, %(late)s OR NOT (%(failing)s OR %(paused)s) AS late,
-        %(paused)s::boolean AS paused
-), suspects AS MATERIALIZED (
+-- `failing`, `late` and `paused` say what counts as trouble. If the list `is_filtered`, it has only such owners. The
+-- indexes of such tasks find them. If these indexes hold a `crowd`, and for the other owners, the statement walks the
+-- tasks' key, which is in that order. The other owners are only read if the first part does not fill the page. A walk
+-- filters whole owners (HAVING), so that the planner does not sort rows that it can walk.
+WITH suspects AS MATERIALIZED (
     (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE failures > 0 AND (SELECT failing FROM asked) ORDER BY failures DESC, id LIMIT %(crowd)s)
+     WHERE failures > 0 AND %(failing)s ORDER BY failures DESC, id LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks t
-     WHERE {late_due t} AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+     WHERE {late_due t} AND %(late)s ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks t
-     WHERE {late_limited t} AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+     WHERE {late_limited t} AND %(late)s ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks t
-     WHERE {late_in_queue t} AND (SELECT late FROM asked) LIMIT %(crowd)s)
+     WHERE {late_in_queue t} AND %(late)s LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE {is_paused} AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+     WHERE {is_paused} AND %(paused)s ORDER BY id LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE {inactive} AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+     WHERE {inactive} AND %(paused)s ORDER BY id LIMIT %(crowd)s)
 ), crowded AS MATERIALIZED (
     SELECT count(*) >= %(crowd)s AS yes FROM suspects
-), few AS MATERIALIZED (
-    SELECT DISTINCT owner_type, owner_id FROM suspects
-    WHERE NOT (SELECT yes FROM crowded) AND owner_type <> ''
-      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
-      AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
-    ORDER BY owner_type, owner_id LIMIT %(limit)s
-), many AS MATERIALIZED (
-    SELECT owner_type, owner_id FROM {schema}.tasks t
-    WHERE (SELECT yes FROM crowded) AND owner_type <> ''
-      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
-      AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
-    GROUP BY owner_type, owner_id
-    HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
-        OR ({late t} AND (SELECT late FROM asked))
-        OR (({is_paused} OR {inactive}) AND (SELECT paused FROM asked)))
-    ORDER BY owner_type, owner_id LIMIT %(limit)s
 ), first AS MATERIALIZED (
-    SELECT 0 AS rank, * FROM few UNION ALL SELECT 0 AS rank, * FROM many
+    (SELECT DISTINCT 0 AS rank, owner_type, owner_id FROM suspects
+     WHERE NOT (SELECT yes FROM crowded) AND owner_type <> ''
+       AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
+     ORDER BY owner_type, owner_id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT 0, owner_type, owner_id FROM {schema}.tasks t
+     WHERE (SELECT yes FROM crowded) AND owner_type <> ''
+       AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
+     GROUP BY owner_type, owner_id
+     HAVING bool_or(failures > 0 AND %(failing)s OR {late t} AND %(late)s OR ({is_paused} OR {inactive}) AND %(paused)s)
+     ORDER BY owner_type, owner_id LIMIT %(limit)s)
 ), others AS MATERIALIZED (
     SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks t
-    WHERE NOT (%(failing)s OR %(late)s OR %(paused)s) AND (SELECT count(*) FROM first) < %(limit)s
+    WHERE NOT %(is_filtered)s AND (SELECT count(*) FROM first) < %(limit)s
       AND owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
       AND (%(after_rank)s::int = 0 OR (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text))
     GROUP BY owner_type, owner_id
@@ -290,7 +283,7 @@ WHERE t.push_errors > 0 AND {runnable t} ORDER BY t.id LIMIT 1
 
 -- name: tickers
 SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
-    extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age
+    round(1000 * extract(epoch FROM clock_timestamp() - last_tick_at))::bigint AS age_ms
 FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
 
 -- name: pieces_of
@@ -309,28 +302,21 @@ WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: occurrences_around
--- Returns the last occurrences of a task that were due at that time, and the first one after it. Starts that were due
--- `late` before and after it bound the walk through the task's runs: what was due at the time was recorded in between.
-WITH bounds AS MATERIALIZED (
-    SELECT coalesce((
-        SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
-            AND occurrence < %(at)s::timestamptz - %(late)s * interval '1 millisecond'
-        ORDER BY occurrence DESC LIMIT 1), 0) AS first, coalesce((
-        SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
-            AND occurrence > %(at)s::timestamptz + %(late)s * interval '1 millisecond'
-        ORDER BY occurrence LIMIT 1), 9223372036854775807) AS last
-), before AS MATERIALIZED (
+-- Returns the last occurrences of a task that were due at that time, the first one after it, and the manual runs that
+-- were recorded between these.
+WITH before AS MATERIALIZED (
     SELECT id FROM {schema}.runs
-    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND id <= (SELECT last FROM bounds)
-      AND coalesce(occurrence, due_at, created_at) <= %(at)s::timestamptz
-    ORDER BY id DESC LIMIT %(limit)s
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND occurrence <= %(at)s::timestamptz
+    ORDER BY occurrence DESC LIMIT %(limit)s
 ), after AS MATERIALIZED (
-    SELECT id, coalesce(occurrence, due_at, created_at) AS due FROM {schema}.runs
-    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
-      AND id BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
-      AND coalesce(occurrence, due_at, created_at) > %(at)s::timestamptz
+    SELECT id FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND occurrence > %(at)s::timestamptz
+    ORDER BY occurrence LIMIT 1
 )
-SELECT id FROM before UNION ALL (SELECT id FROM after ORDER BY due, id LIMIT 1)
+SELECT id FROM before UNION ALL SELECT id FROM after UNION ALL
+(SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'manual'
+   AND id >= coalesce((SELECT min(id) FROM before), 0) AND id <= coalesce((SELECT id FROM after), 9223372036854775807)
+ ORDER BY id DESC LIMIT %(limit)s)
 
 -- name: last_events
 SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s
@@ -353,34 +339,38 @@ WITH RECURSIVE types_of_runs AS (
     FROM types_of_drops d WHERE d.owner_type IS NOT NULL
 )
 
--- name: owner_types
--- Lists the types of owners in the record.
-{types_of_owners}
-SELECT owner_type FROM types_of_runs WHERE owner_type IS NOT NULL
-UNION SELECT owner_type FROM types_of_drops WHERE owner_type IS NOT NULL
+-- rule: in_page
+-- The entry t of the journal is from `since` on, and before the end of the page.
+t.ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+    AND t.ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+    AND (t.ended_at, t.id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+
+-- rule: of_outcomes
+-- The run t has one of the outcomes, or is a drop for one of the reasons.
+(t.outcome = ANY (%(outcomes)s::text[]) OR (t.outcome = 'dropped' AND t.reason = ANY (%(reasons)s::text[])))
+
+-- rule: of_owner
+-- The row belongs to the owner, or to an owner of the type, if one is given.
+(%(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s)
+    AND (%(owner_id)s::text IS NULL OR t.owner_id = %(owner_id)s)
 
 -- name: journal
--- Lists the newest ended runs and drops of owners of these types. Finds the newest of each type and outcome (for a drop,
--- its reason), and returns the newest of these. `before` is where the previous page ends.
-SELECT f.id, f.ended_at AS at FROM (
-    SELECT r.id, r.ended_at
-    FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+-- Lists the newest ended runs and drops. Finds the newest of each type of owner and outcome (for a drop, its reason),
+-- and returns the newest of these. `before` is where the previous page ends.
+{types_of_owners}
+SELECT id, ended_at AS at FROM (
+    SELECT r.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
         SELECT id, ended_at FROM {schema}.runs
-        WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped'
-          AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-          AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
-          AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+        WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped' AND {in_page}
         ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) r
+    WHERE %(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s
     UNION ALL
-    SELECT d.id, d.ended_at
-    FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+    SELECT d.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
         SELECT id, ended_at FROM {schema}.runs
-        WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped'
-          AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-          AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
-          AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+        WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped' AND {in_page}
         ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) d
-) f ORDER BY f.ended_at DESC, f.id DESC LIMIT %(limit)s
+    WHERE %(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s) f
+ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_task
 -- Does the same for one task, among its newest runs by creation, because an end follows soon. The same applies to its
@@ -389,36 +379,24 @@ SELECT f.id, f.ended_at AS at FROM (
 WITH heads AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND state = 'ended'
-      AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
-      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-      AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
-      AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+      AND {of_outcomes} AND {in_page}
     ORDER BY id DESC LIMIT %(limit)s + 1000
 ), further AS MATERIALIZED (
     SELECT id, parent_id FROM {schema}.runs
     WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('retry', 'piece') AND state = 'ended'
-      AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
-      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-      AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
-      AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+      AND {of_outcomes} AND {in_page}
     ORDER BY id DESC LIMIT %(limit)s + 1000
 )
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE id = ANY (ARRAY(SELECT id FROM heads UNION SELECT id FROM further UNION SELECT parent_id FROM further))
-  AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
-  AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-  AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
-  AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+  AND {of_outcomes} AND {of_owner} AND {in_page}
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owner
 -- Does the same for one owner, its deleted tasks included.
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
-  AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-  AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
-  AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
-  AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+  AND {of_outcomes} AND {in_page}
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_events
@@ -426,32 +404,22 @@ SELECT id, at FROM {schema}.events
 WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
   AND at <= coalesce(%(before)s::timestamptz, 'infinity')
   AND (at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_event)s::bigint)
-  AND (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
-  AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
-  AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
+  AND (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s) AND {of_owner}
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: drops
--- Counts the drops from `since` on and before `until` in groups (`by`), with the newest drop of each group as an example. First finds the
--- existing pairs of an owner's type and a reason, each after the previous one. The index is then read from `since` on
--- for each pair.
-WITH RECURSIVE pairs AS (
-    (SELECT owner_type, reason FROM {schema}.runs WHERE outcome = 'dropped' ORDER BY owner_type, reason LIMIT 1)
-    UNION ALL
-    SELECT n.owner_type, n.reason FROM pairs p, LATERAL (
-        SELECT owner_type, reason FROM {schema}.runs
-        WHERE outcome = 'dropped' AND (owner_type, reason) > (p.owner_type, p.reason)
-        ORDER BY owner_type, reason LIMIT 1) n
-)
+-- Counts the drops from `since` on and before `until` in groups (`by`), with the newest drop of each group as an
+-- example. Reads only their range of the index, for each type of owner and reason.
+{types_of_owners}
 SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
-FROM pairs p, LATERAL (
+FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
     SELECT id, task_id, function, owner_id, ended_at FROM {schema}.runs
-    WHERE outcome = 'dropped' AND owner_type = p.owner_type AND reason = p.reason
+    WHERE outcome = 'dropped' AND owner_type = t.owner_type AND reason = o.reason
       AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') AND ended_at < coalesce(%(until)s::timestamptz, 'infinity')
     OFFSET 0) r, LATERAL (
-    SELECT CASE %(by)s WHEN 'reason' THEN p.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text
-        ELSE concat_ws(':', nullif(p.owner_type, ''), nullif(r.owner_id, '')) END AS key) k
-GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
+    SELECT CASE %(by)s WHEN 'reason' THEN o.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text
+        ELSE concat_ws(':', nullif(t.owner_type, ''), nullif(r.owner_id, '')) END AS key) k
+GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s
 
 -- name: deleted_tasks
 -- Returns the deleted ones of these tasks, named as in their newest record (those of `gone` may lack a name) or their

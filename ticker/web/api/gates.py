@@ -3,9 +3,9 @@
 from typing import Any
 
 from ticker.errors import quoted
-from ticker.read.limits import LimitStatus
-from ticker.read.limits import list_limits as read_limits
-from ticker.read.pauses import list_pauses as read_pauses
+from ticker.read.gates import LimitStatus
+from ticker.read.gates import list_limits as read_limits
+from ticker.read.gates import list_pauses as read_pauses
 from ticker.registration import limits
 from ticker.registration import pauses as operations
 from ticker.registration.limits import Limit

@@ -1,6 +1,5 @@
 """Lists runs, drops and events, returns one run in full, stops a run, and counts drops."""
 
-from dataclasses import replace
 from typing import Any
 
 from ticker.model import Outcome, Reason
@@ -68,7 +67,7 @@ def ended(
     db: Any, *, events: bool, limit: int, since: Any = None, until: Any = None, before: Any = None, **filters: Any
 ) -> Page:
     wanted = read_journal.select(db, **filters)
-    wanted = replace(wanted, events=wanted.events and events)
+    wanted = wanted._replace(events=wanted.events and events)
     return read_journal.page(db, wanted, since=since, until=until, before=before, limit=limit)
 
 

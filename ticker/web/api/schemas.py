@@ -8,11 +8,10 @@ from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from ticker.read.entries import JournalEntry
-from ticker.read.forecast import Event
+from ticker.read.entries import Event, JournalEntry
+from ticker.read.gates import LimitStatus
 from ticker.read.health import Health
 from ticker.read.journal import Drops
-from ticker.read.limits import LimitStatus
 from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import FullRun, RunRecord, TickerStatus
@@ -63,10 +62,10 @@ def of(kind: Any) -> Schema:
     return one_of(*kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else PLAIN[kind]
 
 
-def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **more: Any) -> dict[str, Any]:
+def shown(kind: Any, hidden: Iterable[str] = (), **more: Any) -> dict[str, Any]:
     """Returns the schema of a dataclass: its fields, which may be null if they can be hidden, and the derived fields."""
     hints = get_type_hints(kind)
-    kinds = {field.name: hints[field.name] for field in fields(kind) if field.name not in without}
+    kinds = {field.name: hints[field.name] for field in fields(kind)}
     return object_of(**kinds | {name: kinds[name] | None for name in hidden if name in kinds} | more)
 
 
@@ -81,11 +80,12 @@ def task_schema(hidden: Collection[str]) -> Schema:
 
 def components() -> dict[str, Any]:
     """Returns the named schemas."""
-    return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why, Limit, LimitStatus, Pause)} | {
+    plain = (Event, Drops, Function, Counts, Preview, Why, Limit, LimitStatus, Pause, TickerStatus)
+    return {NAMES[kind]: shown(kind) for kind in plain} | {
         "Task": task_schema(OF_TASKS),
         "Run": shown(RunRecord, OF_RUNS, owner=str, took_ms=int | None, early_ms=int | None),
         "FullRun": FULL_RUN, "JournalEntry": shown(JournalEntry, owner=str), "Owner": shown(OwnerStatus, owner=str),
-        "Ticker": shown(TickerStatus, without=["age"], age_ms=int | None), "Health": HEALTH, "Problem": PROBLEM,
+        "Health": HEALTH, "Problem": PROBLEM,
     }  # fmt: skip
 
 

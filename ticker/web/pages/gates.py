@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from ticker.errors import BadInput, Unavailable
 from ticker.read import entries
-from ticker.read.limits import KeyUser, list_limits, users_of_keys
-from ticker.read.pauses import has_tasks
+from ticker.read.gates import KeyUser, has_tasks, list_limits, users_of_keys
 from ticker.tasks.pauses import SCOPES
 from ticker.web.api import gates
 from ticker.web.api.tasks import PAUSE

@@ -11,8 +11,8 @@ from ticker.queue import inspect
 from ticker.queue.inspect import Attendance
 from ticker.read import entries, health, journal
 from ticker.read import overview as read_overview
-from ticker.read.lateness import late_since
 from ticker.read.overview import Overview, last_failures, overview
+from ticker.read.tasks import late_since
 from ticker.schedules.duration import SECOND
 from ticker.web.api.fields import AFTER_OWNER, NAME, one_of
 from ticker.web.api.tasks import list_owners

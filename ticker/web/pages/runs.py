@@ -13,7 +13,7 @@ from ticker.read import entries, journal, tasks, why
 from ticker.read.journal import Wanted
 from ticker.tasks.identity import Owner
 from ticker.web.api import runs as api
-from ticker.web.api.fields import AFTER_ID, BEFORE_KEY, ID, integer, one_of
+from ticker.web.api.fields import AFTER_ID, BEFORE_KEY, ID, one_of
 from ticker.web.api.operation import text_in
 from ticker.web.pages.screen import ROWS, Form, Shown, asked, change, done, filters, id_of, paging, screen
 from ticker.web.site import Site
@@ -31,28 +31,21 @@ def runs(here: Site, request: Request) -> Shown:
         chosen = select(db, task=task, **given)
         page = journal.page(db, chosen, before=before, limit=ROWS)
         now, deleted = entries.instant(db), journal.deleted(db, [line.task_id for line in page.lines])
-    is_ownerless = is_name(task) and "owner" not in given
     return {
         "lines": page.lines, "now": now, "deleted": deleted,
-        "task_id": chosen.task_id, "is_ownerless": is_ownerless,
         "outcomes": list(Outcome), "reasons": list(Reason),
     } | paging(request, "before", api.following(page))  # fmt: skip
 
 
 def select(db: Any, *, task: str | None, owner: Owner | None = None, **others: Any) -> Wanted:
     """Returns the selection that the filter describes. Suggests an owner if no task without an owner has the name."""
-    named = text_in("task", ID, task) if task and not is_name(task) else task
+    named = text_in("task", ID, task) if task and task.isdecimal() else task
     try:
         return journal.select(db, task=named, owner=owner, **others)
     except UnknownTask as error:
         if owner is not None:
             raise UnknownTask(f"{error} now; a deleted one is found by its id, or by its owner alone") from None
         raise UnknownTask(f"{error} without an owner; for an owner's task, add its owner or use its id") from None
-
-
-def is_name(task: str | None) -> bool:
-    """Returns whether this is a name. A string of digits is an id."""
-    return task is not None and not task.isdecimal()
 
 
 @screen("run.html")
@@ -86,12 +79,11 @@ def texts(here: Site, request: Request) -> Shown:
 @screen("drops.html")
 def drops(here: Site, request: Request) -> Shown:
     by, hours = asked(request, "by") or "reason", asked(request, "hours", one_of(*HOURS)) or "24"
-    offset = asked(request, "after", integer(journal.AFTER_AT_MOST)) or 0
     with here.database.reading() as db:
         now = entries.instant(db)
-        counted = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=offset)
+        counted = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS)
         deleted = journal.deleted(db, [one.example.task_id for one in counted if one.example])
     return {
-        "counted": counted[:DROPS], "now": now, "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
-        "offset": offset,
-    } | paging(request, "after", offset + DROPS if len(counted) > DROPS else None)  # fmt: skip
+        "counted": counted, "now": now, "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours,
+        "spans": HOURS, "is_full": len(counted) == DROPS,
+    }  # fmt: skip

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ticker.errors import BadInput
-from ticker.read import entries, formatting, pauses
+from ticker.read import entries, formatting, gates
 from ticker.schedules import duration, once
 from ticker.web.access import SAFE
 from ticker.web.api.fields import TEXT, Schema
@@ -93,7 +93,7 @@ def templates() -> Environment:
         "moment": formatting.moment, "words": duration.words, "schedule": phrases.schedule, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
         "lateness": phrases.lateness, "took": formatting.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
-        "status": phrases.status, "first_line": phrases.first_line, "rate": formatting.rate, "paused": pauses.sentence,
+        "status": phrases.status, "first_line": phrases.first_line, "rate": formatting.rate, "paused": gates.sentence,
         "owner_of": formatting.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
     }  # fmt: skip
     return made

@@ -1,7 +1,7 @@
 """Shows the list of tasks, and one task, and applies actions to one or many: pause, resume, run and others."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from ticker.model import TASK_STATES
 from ticker.read import entries, forecast, formatting, journal, overview, timeline
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
-from ticker.read.lateness import late_since
+from ticker.read.tasks import late_since
 from ticker.read.why import why as read_why
 from ticker.registration import operations
 from ticker.tasks.fields import Task
@@ -27,7 +27,7 @@ from ticker.web.site import HIDDEN, Site
 
 TIMES = 10
 RUNS = 20
-LEAST, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart
+STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: without an interval, and at most
 MANY = 1000  # tasks of one request
 
 
@@ -62,9 +62,8 @@ def task(here: Site, request: Request) -> Shown:
         if why.task is None:
             gone = journal.deleted(db, [wanted])[wanted]
             return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}
-        drawn = timeline.of(db, why.task, why.now, since=stretch(why.task))
         warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
-    chart = timeline.svg(replace(drawn, lines=here.hide(drawn.lines)))
+    chart = timeline.svg(here.hide(why), stretch(why.task))
     return {
         "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now, tick), "warnings": warnings,
         "details": details(here, why.task), "chart": Markup(chart),
@@ -84,7 +83,7 @@ def stretch(task: Task) -> timedelta:
     every = timedelta(milliseconds=task.interval_ms)
     if not every and task.next_run and task.last_run:
         every = task.next_run - task.last_run
-    return min(max(12 * every, LEAST), MOST)
+    return min(12 * every or STRETCH, MOST)
 
 
 def details(here: Site, task: Task) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def runs(
     --journal lists ended runs, drops and events. Events are changes to a task, such as a pause or a first failure;
     --outcome and --reason exclude them. With --json, each entry is one document on its own line.
     """
-    from ticker.cli.records import journal
+    from ticker.cli import journal
 
     if run_id is not None:
         if any(filters.values()) or as_journal or follow or drops_by:

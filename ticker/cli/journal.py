@@ -3,16 +3,15 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database
+from ticker.cli.connection import database
 from ticker.cli.options import owner_hint, ref
-from ticker.errors import DatabaseUnavailable
+from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.read import formatting
 
 if TYPE_CHECKING:
@@ -71,21 +70,19 @@ def print_new(tail: "Tail", as_json: bool) -> None:
 
 
 def new_lines(tail: "Tail") -> "Iterator[list[JournalEntry]]":
-    from ticker.db import connections
-
-    url, pause, reported = configured().require_database(), threading.Event(), False
+    pause, reported = threading.Event(), False
     while True:
+        pause.wait(EVERY)
         try:
-            with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
-                while True:
-                    pause.wait(EVERY)
-                    yield tail.more(db)
-                    reported = False
-        except DatabaseUnavailable as error:
+            with database() as db:
+                lines = tail.more(db)
+        except (ConfigurationError, DatabaseUnavailable) as error:
             if not reported:
                 render.say(f"{error}; retrying every second", err=True)
             reported = True
-            pause.wait(EVERY)
+        else:
+            yield lines
+            reported = False
 
 
 # ----------------------------------------------------------------------------------------------------------- output

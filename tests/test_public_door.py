@@ -4,7 +4,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
@@ -151,3 +151,61 @@ def test_no_module_imports_a_test_module():
     files = sorted((ROOT / "tests").rglob("*.py"))
     test_modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if file.match("test_*.py")}
     assert [(file, name) for file in files for name in imports_of(file) if name in test_modules] == []
+
+
+# ----------------------------------------------------------------------------------------------------------- circles
+
+KNOWN_CIRCLES: list[list[str]] = [["ticker.tasks.django_models", "ticker.tasks.identity", "ticker.tasks.mapped"]]
+"""Circles that still stand. None is added."""
+
+
+@pytest.mark.slow
+def test_no_files_import_each_other_in_a_circle():
+    assert circles(ROOT / "ticker", ROOT / "wrappers") == KNOWN_CIRCLES
+
+
+def test_a_circle_is_found_through_imports_in_functions_but_not_through_those_for_types(tmp_path):
+    texts = {
+        "__init__": "from package.first import name",
+        "first": "from package import second",
+        "second": "def load():\n    from package.third import name",
+        "third": "import package.first\nfrom package import typed",
+        "typed": "if TYPE_CHECKING:\n    from package import third",
+    }
+    (tmp_path / "package").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "package" / f"{name}.py").write_text(text)
+    assert circles(tmp_path / "package") == [["package.first", "package.second", "package.third"]]
+
+
+def circles(*packages: Path) -> list[list[str]]:
+    """The groups of files that import each other, directly or through others. Imports for types alone do not count."""
+    files = {
+        ".".join(file.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): file
+        for package in packages
+        for file in package.rglob("*.py")
+    }
+    direct = {name: {*loaded_by(file, files.keys())} for name, file in files.items()}
+
+    def reached(name: str, seen: set[str]) -> set[str]:
+        for other in direct[name] - seen:
+            seen.add(other)
+            reached(other, seen)
+        return seen
+
+    beyond = {name: reached(name, set()) for name in files}
+    groups = {frozenset(other for other in beyond[name] if name in beyond[other]) for name in files}
+    return sorted(sorted(group) for group in groups if group)
+
+
+def loaded_by(file: Path, modules: Set[str]) -> Iterator[str]:
+    """The modules of ours that a file imports at run time: `from a import b` imports a.b if that is a module, or a."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    for_types = {part for block in blocks for part in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and node not in for_types:
+            yield from modules & {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node not in for_types:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from modules & {name if name in modules else node.module for name in names}

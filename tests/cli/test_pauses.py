@@ -10,7 +10,7 @@ from tests.doubles import NOW
 from tests.factories import a_run
 from tests.harness import command
 from tests.sentences import sentence
-from ticker.cli.tasks import pauses
+from ticker.cli import connection, pauses
 
 pytestmark = pytest.mark.usefixtures("environ")
 ANY = re.compile(r"[-0-9T: ]+(Z|\+00:00)")
@@ -134,7 +134,7 @@ def test_a_pause_that_waits_says_how_many_runs_have_not_ended(db, poll, monkeypa
 
 def test_it_waits_until_a_start_that_was_requested_before_it_cannot_begin(db, poll, monkeypatch):
     waited = []
-    monkeypatch.setattr(pauses.threading.Event, "wait", lambda self, seconds: waited.append(seconds))
-    monkeypatch.setattr(pauses.clock, "monotonic", lambda: 0.5 * len(waited))
+    monkeypatch.setattr(connection.threading.Event, "wait", lambda self, seconds: waited.append(seconds))
+    monkeypatch.setattr(connection.clock, "monotonic", lambda: 0.5 * len(waited))
     command("pause", "--all", "--wait", "10m")
     assert 0.5 * len(waited) >= pauses.LATEST_START > 2.0  # `SLOWEST_ANSWER` of a start

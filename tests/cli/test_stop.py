@@ -7,7 +7,7 @@ from tests.cli.answers import answer, refused
 from tests.factories import NINE, SECOND, a_run
 from tests.harness import command
 from tests.sentences import sentence
-from ticker.cli import stop
+from ticker.cli import runs
 
 pytestmark = pytest.mark.usefixtures("environ")
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("environ")
 @pytest.fixture
 def at_work(db, monkeypatch):
     """A run that no worker will stop."""
-    monkeypatch.setattr(stop, "PATIENCE", 0.1)
+    monkeypatch.setattr(runs, "PATIENCE", 0.1)
     task = ticker.register(db, "poll", every="1m")
     return a_run(
         db, task, state="running", outcome=None, ended_at=None, started_at=NINE, until=NINE + 31 * SECOND, worker="w1",
@@ -34,16 +34,16 @@ def test_a_worker_that_does_not_answer_is_named_with_the_end_of_the_box(db, at_w
 
 def test_an_end_is_printed(db, at_work, monkeypatch):
     """It ends while the command waits for it."""
-    monkeypatch.setattr(stop, "PATIENCE", 60.0)
-    awaited = stop.awaited
+    monkeypatch.setattr(runs, "PATIENCE", 60.0)
+    awaited = runs.awaited
 
-    def first_its_end(run):
+    def first_its_end(*how):
         db.execute(
             "UPDATE ticker.runs SET state = 'ended', outcome = 'interrupted', reason = 'stopped by ann', ended_at = now()"
         )
-        return awaited(run)
+        return awaited(*how)
 
-    monkeypatch.setattr(stop, "awaited", first_its_end)
+    monkeypatch.setattr(runs, "awaited", first_its_end)
     assert (
         sentence("cli.run_has_ended", run=at_work, outcome="interrupted", reason="stopped by ann")
         == command("stop", str(at_work))[0]

@@ -8,7 +8,7 @@ import click
 
 from tests.documents.markdown import cell, code, table
 from ticker.cli import main
-from ticker.cli.lazy import LazyCommand
+from ticker.cli.exits import LazyCommand
 from ticker.tasks.fields import FIELDS
 
 FILE = Path(__file__).parents[2] / "docs/reference/cli.md"

@@ -165,7 +165,7 @@ def test_without_the_library_the_option_says_how_to_install_it(environ):
 
 @pytest.mark.slow
 def test_without_the_option_the_library_is_not_loaded():
-    program = "import sys, ticker.cli.processes.run, ticker.daemon.loop, ticker.web; print('prometheus_client' in sys.modules)"
+    program = "import sys, ticker.cli.run, ticker.daemon.loop, ticker.web; print('prometheus_client' in sys.modules)"
     assert command("-c", program).stdout == "False\n"
 
 

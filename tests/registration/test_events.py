@@ -11,7 +11,7 @@ from tests.harness import events
 from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main
-from ticker.cli.tasks.commands import user
+from ticker.cli.connection import user
 
 EVENT = "what, by, words, told"
 

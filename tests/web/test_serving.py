@@ -26,7 +26,7 @@ from tests.web.conftest import Serve
 from tests.web.serving import in_thread, refused, serving
 from ticker import clock
 from ticker.cli import main
-from ticker.cli.processes.web import prepared
+from ticker.cli.web import prepared
 from ticker.errors import EXIT_CONFIGURATION
 from ticker.read import health
 from ticker.read.health import Health

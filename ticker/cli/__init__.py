@@ -5,46 +5,45 @@ A command's module is imported when the command is called. Large dependencies ar
 
 import click
 
-from ticker.cli.exits import Commands
-from ticker.cli.lazy import LazyCommand
+from ticker.cli.exits import Commands, LazyCommand
 
 GROUPS = {
     "Processes": {
-        "run": ("processes.run:run", "Run the ticker until SIGTERM or SIGINT."),
-        "tick": ("processes.run:tick", "Run one tick and report it."),
-        "worker": ("processes.worker:worker", "Run a worker. Accepts every option of `rq worker`."),
-        "web": ("processes.web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
-        "demo": ("processes.demo:demo", "Poll simulated mailboxes and show what happens."),
+        "run": ("run:run", "Run the ticker until SIGTERM or SIGINT."),
+        "tick": ("run:tick", "Run one tick and report it."),
+        "worker": ("run:worker", "Run a worker. Accepts every option of `rq worker`."),
+        "web": ("web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
+        "demo": ("run:demo", "Poll simulated mailboxes and show what happens."),
     },
     "Tasks": {
-        "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
-        "edit": ("tasks.commands:edit", "Change TASK as an operator."),
-        "list": ("tasks.listing:list_", "List tasks, or show TASK with all its fields."),
-        "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
-        "sync": ("tasks.sync:sync", "Synchronize tasks and limits with their declarations in code."),
-        "owners": ("tasks.owners:owners", "List owners with their task counts."),
-        "spread": ("tasks.spread:spread", "Give each interval task its own phase within its interval."),
-        "next": ("tasks.schedules:next_", "Explain EXPRESSION or TASK, and show its next times."),
+        "add": ("tasks:add", "Register a task that runs FUNCTION."),
+        "edit": ("tasks:edit", "Change TASK as an operator."),
+        "list": ("tasks:list_", "List tasks, or show TASK with all its fields."),
+        "remove": ("tasks:remove", "Delete TASK, or all tasks of --owner."),
+        "sync": ("sync:sync", "Synchronize tasks and limits with their declarations in code."),
+        "owners": ("owners:owners", "List owners with their task counts."),
+        "spread": ("schedules:spread", "Give each interval task its own phase within its interval."),
+        "next": ("schedules:next_", "Explain EXPRESSION or TASK, and show its next times."),
     },
     "Runs": {
-        "run-now": ("tasks.commands:run_now", "Run TASK, or all tasks of --owner, once."),
-        "stop": ("stop:stop", "Stop RUN, and wait up to 5 s for its end."),
+        "run-now": ("tasks:run_now", "Run TASK, or all tasks of --owner, once."),
+        "stop": ("runs:stop", "Stop RUN, and wait up to 5 s for its end."),
         "runs": ("runs:runs", "List runs, drops and events, or show one run in full."),
-        "why": ("why:why", "Explain why TASK ran or did not run, and what happens next."),
+        "why": ("runs:why", "Explain why TASK ran or did not run, and what happens next."),
         "top": ("top:top", "Show late, failing, running and coming tasks, and drops."),
     },
     "Pauses and limits": {
-        "pause": ("tasks.commands:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),
-        "resume": ("tasks.commands:resume", "Resume TASK, all tasks of --owner, or many paused tasks."),
-        "limit": ("tasks.limits:limit", "List limited keys, or limit the runs of tasks that have KEY."),
+        "pause": ("pauses:pause", "Pause TASK, all tasks of --owner, or many tasks at once."),
+        "resume": ("pauses:resume", "Resume TASK, all tasks of --owner, or many paused tasks."),
+        "limit": ("limits:limit", "List limited keys, or limit the runs of tasks that have KEY."),
     },
     "Operation": {
-        "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
-        "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
-        "workers": ("processes.workers:workers", "Show how many workers each queue needs, and why."),
-        "notify": ("processes.notify:notify", "List undelivered notices, or send a test notice."),
-        "prune": ("database.prune:prune", "Delete old records of runs, drops and events."),
-        "db": ("database.db:db", "Create, upgrade, check or adopt the tables."),
+        "health": ("health:health", "Exit with 0 if all is well, otherwise with 1."),
+        "doctor": ("doctor:doctor", "Check whether all is well, and if not, say what to do."),
+        "workers": ("health:workers", "Show how many workers each queue needs, and why."),
+        "notify": ("notify:notify", "List undelivered notices, or send a test notice."),
+        "prune": ("db:prune", "Delete old records of runs, drops and events."),
+        "db": ("db:db", "Create, upgrade, check or adopt the tables."),
     },
 }
 """Maps each command to its module and function, and to its summary, which fits 80 columns."""

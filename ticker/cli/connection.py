@@ -1,19 +1,28 @@
-"""Reads the settings of a command and opens its database transaction."""
+"""Reads the settings of a command, opens its database transaction, and names its user."""
 
+import getpass
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ticker import settings
-from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker import clock, settings
+from ticker.cli.options import ref
+from ticker.errors import ConfigurationError, DatabaseUnavailable, UnknownTask
+from ticker.read import entries
+from ticker.schedules import once
 from ticker.settings import Settings
 
 if TYPE_CHECKING:
     from ticker.db.connections import Connection
+    from ticker.db.store import PostgresStore
+
+T = TypeVar("T")
+EVERY = 0.25  # seconds between two queries of `awaited`
 
 
 def configured(**options: str | None) -> Settings:
@@ -49,8 +58,57 @@ def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connect
         yield connection
 
 
-def now(db: Any) -> datetime:
-    """Returns the current time by the database's clock."""
-    from ticker.read import entries
+@contextmanager
+def on_task(task: str | None, owner: str | None) -> "Iterator[tuple[Connection, Any]]":
+    """Begins a transaction, and yields it with the id or the name of the task. Suggests --owner if no task without an
+    owner has the name.
+    """
+    named = ref(task, owner)
+    try:
+        with database() as db:
+            yield db, named
+    except UnknownTask as error:
+        if isinstance(named, str) and owner is None:
+            raise UnknownTask(f"{error} without an owner; for an owner's task, add --owner type:id") from None
+        raise
 
-    return entries.instant(db)
+
+def require_answer() -> None:
+    """Raises ConfigurationError if the database server does not answer."""
+    with database():
+        pass
+
+
+def awaited(look: Callable[[Any], T], is_over: Callable[[T, float], bool]) -> T:
+    """Repeats `look(db)` until `is_over(answer, waited)` is true of its answer, and returns that. `waited` is in seconds,
+    up to the beginning of the query.
+    """
+    began, pause = clock.monotonic(), threading.Event()
+    while True:
+        waited = clock.monotonic() - began
+        with database() as db:
+            answer = look(db)
+        if is_over(answer, waited):
+            return answer
+        pause.wait(EVERY)
+
+
+@contextmanager
+def store(settings: Settings) -> "Iterator[PostgresStore]":
+    from ticker.db.store import PostgresStore
+
+    with closing(PostgresStore(settings.require_database(), settings.schema)) as opened:
+        yield opened
+
+
+def instant(db: Any, option: str, text: str | None) -> datetime | None:
+    """Returns the value of an option: a time, or a duration from now by the database's clock."""
+    return None if text is None else once.instant(option, text, lambda: entries.instant(db))
+
+
+def user() -> str:
+    """Returns the name of the user who runs this process, or the uid if the user has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid {os.getuid()}"

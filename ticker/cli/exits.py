@@ -1,4 +1,6 @@
-"""Turns errors into exit codes and messages. An error is one sentence on standard error.
+"""Imports a command when it is called, and turns errors into exit codes and messages.
+
+`ticker --help` imports no command's module. An error is one sentence on standard error.
 
 0     done
 1     refused or failed: no such task, unhealthy, the tables do not fit, a server went away
@@ -11,11 +13,12 @@ import io
 import os
 import sys
 import traceback
+from importlib import import_module
+from itertools import groupby
 from typing import Any, NoReturn
 
 import click
 
-from ticker.cli.lazy import LazyGroup
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, TickerError, escaped
 
 NOT_SO = 1
@@ -23,8 +26,38 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-class Commands(LazyGroup):
-    """The outermost group. It turns every error into a sentence and an exit code."""
+class LazyCommand(click.Command):
+    """A placeholder for a command that has not been called yet, with its summary and the title of its group in the
+    help.
+    """
+
+    def __init__(self, name: str, home: str, summary: str, title: str) -> None:
+        super().__init__(name, help=summary)
+        self._home, self.title = home, title
+
+    def load(self) -> click.Command:
+        module, _, attribute = self._home.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+class Commands(click.Group):
+    """The outermost group. It lists its commands in named groups, imports only the one that is called, and turns every
+    error into a sentence and an exit code.
+    """
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lazy = [command for command in self.commands.values() if isinstance(command, LazyCommand)]
+        widest = max(len(str(command.name)) for command in lazy)
+        for title, commands in groupby(lazy, key=lambda command: command.title):
+            with formatter.section(title):
+                room = formatter.width - 6 - widest
+                rows = [(str(one.name).ljust(widest), one.get_short_help_str(room)) for one in commands]
+                formatter.write_dl(rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        return command.load() if isinstance(command, LazyCommand) else command
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         if isinstance(sys.stdout, io.TextIOWrapper):

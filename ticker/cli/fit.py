@@ -1,7 +1,6 @@
 """Fits rows to a screen: each row takes one line, columns are aligned, and text that does not fit is cut."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
@@ -12,11 +11,10 @@ LAST_AT_LEAST = 20  # cells for the last column, which gives the reason
 NARROW = 19  # cells, the width of a time; on a narrow screen, a column's limit, unless a fifth of the width is more
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The cells from left to right, safe to print on a terminal. `style` applies to the whole line."""
 
-    cells: tuple[str, ...]
+    cells: Sequence[str]
     style: str = ""
 
 
@@ -36,12 +34,14 @@ def line(text: str, width: int, style: str = "") -> Line:
 
 def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Line]:
     """Returns one line for each row. Omits `spare` columns (given by number, in this order) until the others fit."""
-    if not rows:
-        return []
     widths = [max(map(size, column)) for column in zip(*(row.cells for row in rows), strict=True)]
     if sum(widths) + GAP * len(widths) > width:
         widths = [min(cells, max(NARROW, width // 5)) for cells in widths]
-    columns = _fitting(widths, width, spare)
+    columns = [*range(len(widths))]
+    for column in spare:
+        if sum(widths[number] + GAP for number in columns[:-1]) + LAST_AT_LEAST <= width:
+            break
+        columns.remove(column)
     return [_line(row, columns, widths, width) for row in rows]
 
 
@@ -83,15 +83,6 @@ def shares(wanted: Sequence[int], room: int) -> list[int]:
                 given[number] += 1
                 room -= 1
     return given
-
-
-def _fitting(widths: Sequence[int], width: int, spare: Sequence[int]) -> list[int]:
-    columns = [*range(len(widths))]
-    for column in spare:
-        if sum(widths[number] + GAP for number in columns[:-1]) + LAST_AT_LEAST <= width:
-            break
-        columns.remove(column)
-    return columns
 
 
 def _line(row: Row, columns: Sequence[int], widths: Sequence[int], width: int) -> Line:

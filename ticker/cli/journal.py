@@ -4,19 +4,18 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database
-from ticker.cli.options import owner_hint, ref
+from ticker.cli.connection import database, on_task
+from ticker.cli.fit import row
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.read import formatting
-
-if TYPE_CHECKING:
-    from ticker.read.entries import JournalEntry
-    from ticker.read.journal import Drops, Tail
+from ticker.read import journal as read_journal
+from ticker.read.entries import JournalEntry
+from ticker.read.journal import Drops, Tail
 
 EVERY = 1.0  # seconds between two queries of --follow
 
@@ -29,47 +28,40 @@ def print_journal(
     until: str | None,
     limit: int,
     follow: bool,
-    as_json: bool,
     **filters: Any,
 ) -> None:
     """Prints the entries, newest last. A deleted task is found by its id or its owner."""
-    from ticker.read import journal as read_journal
-
     if follow and until is not None:
         raise click.UsageError("--follow and --until cannot be combined; leave out one of them")
-    named = ref(task, owner if task is not None else None)
-    with owner_hint(named, owner), database() as db:
+    with on_task(task, owner if task is not None else None) as (db, named):
         wanted = read_journal.select(db, task=named, owner=owner, **filters)
         tail = read_journal.Tail(wanted)
         lines = tail.begin(db, since, until, limit)
-    show(lines, as_json)
+    show(lines)
     if follow:
-        print_new(tail, as_json)
+        print_new(tail)
 
 
-def count_drops(by: str, since: str | None, until: str | None, limit: int, as_json: bool) -> None:
-    from ticker.read import journal as read_journal
-
+def count_drops(by: str, since: str | None, until: str | None, limit: int) -> None:
     with database() as db:
         groups = read_journal.drops(db, by=by, since=since, until=until, limit=min(limit + 1, options.MOST_ROWS))
-    render.print_rows(groups[:limit], as_json, drops_data, partial(print_drops, by), "no drops")
-    if len(groups) > limit:
-        render.warn([f"there are more than {limit} groups; see --limit, --since and --until"])
+    fewer = "groups; see --limit, --since and --until"
+    render.print_rows(groups, partial(print_drops, by), "no drops", drops_data, limit, fewer)
 
 
 # -------------------------------------------------------------------------------------------------------- following
 
 
-def print_new(tail: "Tail", as_json: bool) -> None:
+def print_new(tail: Tail) -> None:
     """Prints new entries every second until interrupted. Retries if the server goes away."""
     try:
         for lines in new_lines(tail):
-            show(lines, as_json, quiet=True)
+            show(lines, quiet=True)
     except KeyboardInterrupt:
         return
 
 
-def new_lines(tail: "Tail") -> "Iterator[list[JournalEntry]]":
+def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
     pause, reported = threading.Event(), False
     while True:
         pause.wait(EVERY)
@@ -88,8 +80,8 @@ def new_lines(tail: "Tail") -> "Iterator[list[JournalEntry]]":
 # ----------------------------------------------------------------------------------------------------------- output
 
 
-def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> None:
-    if as_json:
+def show(lines: list[JournalEntry], *, quiet: bool = False) -> None:
+    if render.is_json():
         for line in lines:
             click.echo(json.dumps(formatting.line_data(line)))
     elif lines:
@@ -98,14 +90,14 @@ def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> 
         render.say("nothing was recorded")
 
 
-def drops_data(one: "Drops") -> dict[str, Any]:
+def drops_data(one: Drops) -> dict[str, Any]:
     return {**formatting.plain_data(one), "example": None if one.example is None else formatting.line_data(one.example)}
 
 
-def print_drops(by: str, counted: "Sequence[Drops]") -> None:
-    table = render.columns("count", by, "newest (UTC)", "such as")
+def print_drops(by: str, counted: Sequence[Drops]) -> None:
+    rows = []
     for one in counted:
         example = one.example
         such = f"{example.task_id} {example.task_name}: {example.words}" if example else ""
-        render.add(table, one.count, one.key or "-", formatting.moment(one.newest), such)
-    render.print_table(table)
+        rows.append(row(one.count, one.key or "-", formatting.moment(one.newest), such))
+    render.print_table(("count", by, "newest (UTC)", "such as"), rows)

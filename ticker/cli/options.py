@@ -1,17 +1,20 @@
 """Defines the options that several commands share, and parses their values."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
 from ticker import numbers
-from ticker.errors import BadInput, UnknownTask
+from ticker.errors import BadInput
 from ticker.model import LARGEST_ID
 from ticker.tasks.checks import plain
 
 MOST_ROWS = 10_000
+JSON = "ticker.json"  # the key in a context's `meta`
+
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
 
 
 def _owner(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -24,14 +27,9 @@ def printable(_context: click.Context, option: click.Parameter, text: str | None
     return None if text is None else plain(str(option.name), text)
 
 
-owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
-owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="Only owners of this type.")
-function = click.option("--function", metavar="NAME", callback=printable, help="Only tasks that run this function.")
-since = click.option(
-    "--since", metavar="TIME", help="Begin at this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z."
-)
-until = click.option("--until", metavar="TIME", help="End before this time, written as for --since.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def text(name: str, metavar: str, words: str) -> Option:
+    """Returns an option whose value is one line of printable characters."""
+    return click.option(name, metavar=metavar, callback=printable, help=words)
 
 
 class Integer(click.IntRange):
@@ -47,10 +45,43 @@ class Integer(click.IntRange):
         return super().convert(value, param, ctx)
 
 
-def limit(default: int) -> Callable[[Any], Any]:
+task_or_owner = click.argument("task", required=False)
+owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
+owner_type = text("--owner-type", "TYPE", "Only owners of this type.")
+function = text("--function", "NAME", "Only tasks that run this function.")
+since = click.option(
+    "--since", metavar="TIME", help="Begin at this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z."
+)
+until = click.option("--until", metavar="TIME", help="End before this time, written as for --since.")
+
+
+def json_flag(words: str) -> Option:
+    """Returns the option --json, which `render.is_json` reads. It is no argument of the command."""
+    return click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help=words)
+
+
+def _set_json(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    context.meta[JSON] = is_given
+
+
+as_json = json_flag("Print one JSON document.")
+
+
+def limit(default: int) -> Option:
     return click.option(
         "--limit", type=Integer(1, MOST_ROWS), default=default, show_default=True, help="Maximum number of rows."
     )
+
+
+def several(options: Iterable[Option]) -> Option:
+    """Adds several options, which the help shows in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(list(options)):  # click shows the options from the outermost decorator to the innermost
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def ref(task: str | None, owner: str | None) -> int | str | None:
@@ -66,14 +97,3 @@ def ref(task: str | None, owner: str | None) -> int | str | None:
     if len(task) > 19 or not 1 <= int(task) <= LARGEST_ID:
         raise BadInput("task", task, f"is not an id: ids are whole numbers from 1 to {LARGEST_ID}")
     return int(task)
-
-
-@contextmanager
-def owner_hint(task: int | str | None, owner: str | None) -> Iterator[None]:
-    """Suggests --owner if no task without an owner has the name."""
-    try:
-        yield
-    except UnknownTask as error:
-        if isinstance(task, str) and owner is None:
-            raise UnknownTask(f"{error} without an owner; for an owner's task, add --owner type:id") from None
-        raise

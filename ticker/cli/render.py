@@ -3,13 +3,12 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ticker.cli import fit
+from ticker.cli import fit, options
 from ticker.cli.fit import Line, Row, row
 from ticker.errors import escaped
 from ticker.model import Outcome
@@ -18,9 +17,11 @@ from ticker.read.formatting import (
     last_failure,
     moment,
     owner_of,
+    plain_data,
     schedule_now,
     state,
     state_in_words,
+    task_data,
     took,
     why,
 )
@@ -42,25 +43,43 @@ TASK_COLUMNS = (
 )  # fmt: skip
 
 
+def is_json() -> bool:
+    """Returns whether the command was called with --json."""
+    return bool(click.get_current_context().meta.get(options.JSON))
+
+
 def print_json(value: Any) -> None:
     """Prints one document in ASCII, which every terminal and encoding can show."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(plain_data(value), indent=2))
+
+
+def answer(data: Any, *sentences: str) -> None:
+    """Prints the data as JSON if --json was given, otherwise the sentences."""
+    if is_json():
+        print_json(data)
+    else:
+        for sentence in sentences:
+            say(sentence)
 
 
 def print_rows(
-    rows: Sequence[T], as_json: bool, data: Callable[[T], Any], show: Callable[[Sequence[T]], None], none: str
-) -> None:
-    """Prints the JSON data of each row, or the rows with `show`, or the sentence `none` if there are no rows."""
-    if as_json:
-        print_json([data(row) for row in rows])
-    elif rows:
-        show(rows)
+    rows: Sequence[T], show: Callable[[Sequence[T]], None], none: str, data: Callable[[T], Any] = plain_data,
+    limit: int = options.MOST_ROWS, fewer: str = "",
+) -> None:  # fmt: skip
+    """Prints up to `limit` rows with `show`, or the sentence `none` if there are no rows, or the JSON data of each row.
+    Warns if there are more rows. `fewer` names them, and says how to get fewer.
+    """
+    shown = rows[:limit]
+    if shown and not is_json():
+        show(shown)
     else:
-        say(none)
+        answer([*map(data, shown)], none)
+    if len(rows) > limit:
+        warn([f"there are more than {limit} {fewer}"])
 
 
 def print_tasks(tasks: Iterable[Task]) -> None:
-    print_table(Table(TASK_COLUMNS, [*map(task_row, tasks)]))
+    print_table(TASK_COLUMNS, map(task_row, tasks))
 
 
 def task_row(task: Task) -> Row:
@@ -70,39 +89,53 @@ def task_row(task: Task) -> Row:
     )  # fmt: skip
 
 
-def print_task(task: Task, last: "RunRecord | None") -> None:
-    """Prints all fields of a task. `last` is its run that ended last."""
-    table = columns("", "")
-    for name, value in {**details(task), "last failure": last_failure(last)}.items():
-        if value not in ("", None):
-            add(table, name, value)
-    print_table(table)
+def print_task(task: Task, ends: "Mapping[int, RunRecord]") -> None:
+    """Prints all fields of a task. `ends` has the last ends of tasks, by their ids."""
+    if is_json():
+        print_json(task_data(task, ends))
+    else:
+        print_fields({**details(task), "last failure": last_failure(ends.get(task.id))})
+    warn(task.warnings)
+
+
+def print_done(verb: str, tasks: Sequence[Task], ends: "Mapping[int, RunRecord]") -> None:
+    """Says for each task what was done with it."""
+    done = [f"{verb} {task.id} {task.name}" + (f" of {task.owner}" if task.owner else "") for task in tasks]
+    answer([task_data(task, ends) for task in tasks], *(done or [f"nothing was {verb}"]))
+
+
+def print_fields(values: Mapping[str, object]) -> None:
+    """Prints a line for each name and its value, unless the value is empty."""
+    given = {name: value for name, value in values.items() if value not in ("", None)}
+    print_table((), [row(*item, style=colour(item[1]) if item[0] == "outcome" else "") for item in given.items()])
 
 
 def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = True) -> None:
     """Prints one line for each entry. `whose` adds the entry's task."""
     names = ("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
-    table = columns(*(name if head else "" for name in names))
     longest = max(map(len, Outcome))  # so that columns stay aligned while --follow prints a few lines at a time
+    rows = []
     for line in lines:
         name, run = [line.task_id, line.task_name, line.owner] * whose, line.run.id if line.run else ""
-        add(table, moment(line.at), line.what.ljust(longest), *name, line.words, run, style=colour(line.what))
-    print_table(table)
+        cells = moment(line.at), line.what.ljust(longest), *name, line.words, run
+        rows.append(row(*cells, style=colour(line.what)))
+    print_table(names if head else (), rows)
 
 
 def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
     """Prints one line for each run. With `items`, the runs are pieces of one run, and each shows its item instead of
     its task.
     """
-    whose = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
-    table = columns("id", *whose, "when (UTC)", "took", "outcome", "why")
+    names = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
+    rows = []
     for run in runs:
-        cells = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else (
-            run.task_id, run.task_name, owner_of(run), run.kind)  # fmt: skip
+        task = (run.task_id, run.task_name, owner_of(run), run.kind)
+        whose = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else task
         when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
-        lasted = took(run)
-        add(table, run.id, *cells, moment(when), "" if lasted is None else words(lasted), run.outcome or run.state, why(run), style=colour(run.outcome))  # fmt: skip
-    print_table(table)
+        lasted = "" if (ms := took(run)) is None else words(ms)
+        cells = run.id, *whose, moment(when), lasted, run.outcome or run.state, why(run)
+        rows.append(row(*cells, style=colour(run.outcome)))
+    print_table(("id", *names, "when (UTC)", "took", "outcome", "why"), rows)
 
 
 def say(sentence: str, *, err: bool = False) -> None:
@@ -114,28 +147,13 @@ def warn(sentences: Sequence[str]) -> None:
         say(f"warning: {sentence}", err=True)
 
 
-def colour(word: str | None) -> str:
+def colour(word: object) -> str:
     return "red" if word in RED else "yellow" if word in YELLOW else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    names: tuple[str, ...]
-    rows: list[Row] = field(default_factory=list)
-
-
-def columns(*names: str) -> Table:
-    return Table(names)
-
-
-def add(table: Table, *cells: object, style: str = "") -> None:
-    """Adds a row. Cells are converted to text."""
-    table.rows.append(row(*cells, style=style))
-
-
-def print_table(table: Table) -> None:
+def print_table(names: Sequence[str], rows: Iterable[Row]) -> None:
     """Prints each row as one uncut line, in colour on a terminal. Rich is not imported."""
-    for line in fit.lines([*[Row(table.names, "bold")] * any(table.names), *table.rows], WIDE):
+    for line in fit.lines([*[Row(names, "bold")] * bool(names), *rows], WIDE):
         click.echo(painted(line) if is_screen() else line.plain.rstrip())
 
 

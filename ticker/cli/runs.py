@@ -1,23 +1,27 @@
-"""`ticker runs`: lists runs and drops, or shows one of them in full. `journal` has its other forms."""
+"""`ticker runs | why | stop`: lists runs and drops, shows one in full, explains why a task ran or did not, stops a run.
+
+`journal` has the other forms of `ticker runs`.
+"""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ticker.cli import options, render
-from ticker.cli.connection import database
-from ticker.cli.options import as_json, owner_hint, ref
-from ticker.errors import escaped
+from ticker.cli import journal, options, render
+from ticker.cli.connection import awaited, database, on_task, user
+from ticker.cli.exits import NOT_SO
+from ticker.errors import UnknownTask, escaped
 from ticker.model import GOOD, LARGEST_ID, Outcome, Reason
-from ticker.read import formatting
+from ticker.read import explain, formatting, overview, tasks
+from ticker.read import journal as read_journal
+from ticker.read import why as read_why
+from ticker.read.tasks import FullRun, RunRecord
+from ticker.registration import stops
 from ticker.schedules.duration import words
 
-if TYPE_CHECKING:
-    from ticker.read.tasks import FullRun, RunRecord
-
-
 FEW, MANY = 20, 100  # rows
+PATIENCE = 5.0  # seconds for which `stop` waits for the end of the run
 
 
 @click.command()
@@ -41,9 +45,9 @@ FEW, MANY = 20, 100  # rows
 @click.option(
     "--limit", type=options.Integer(1, options.MOST_ROWS), help="Maximum number of rows: 20, and 100 of the journal."
 )
-@as_json
+@options.as_json
 def runs(
-    run_id: int | None, as_journal: bool, follow: bool, drops_by: str | None, limit: int | None, as_json: bool,
+    run_id: int | None, as_journal: bool, follow: bool, drops_by: str | None, limit: int | None,
     **filters: Any,
 ) -> None:  # fmt: skip
     """List runs, drops and events, or show one run in full.
@@ -55,33 +59,26 @@ def runs(
     --journal lists ended runs, drops and events. Events are changes to a task, such as a pause or a first failure;
     --outcome and --reason exclude them. With --json, each entry is one document on its own line.
     """
-    from ticker.cli import journal
-
     if run_id is not None:
         if any(filters.values()) or as_journal or follow or drops_by:
             raise click.UsageError("--id names one run; leave out TASK and all filters")
-        show(run_id, as_json)
+        show(run_id)
     elif drops_by:
         if as_journal or follow or any(value for name, value in filters.items() if name not in ("since", "until")):
             raise click.UsageError(
                 "--drops-by counts all drops; leave out all options but --since, --until and --limit"
             )
-        journal.count_drops(drops_by, filters["since"], filters["until"], limit or FEW, as_json)
+        journal.count_drops(drops_by, filters["since"], filters["until"], limit or FEW)
     elif as_journal or follow:
-        journal.print_journal(**filters, limit=limit or MANY, follow=follow, as_json=as_json)
+        journal.print_journal(**filters, limit=limit or MANY, follow=follow)
     else:
-        list_all(**filters, limit=limit or FEW, as_json=as_json)
+        list_all(**filters, limit=limit or FEW)
 
 
-def list_all(
-    *, task: str | None, owner: str | None, outcome: str | None, limit: int, as_json: bool, **filters: Any
-) -> None:
-    from ticker.read import journal, tasks
-
-    named = ref(task, owner if task is not None else None)
-    with owner_hint(named, owner), database() as db:
+def list_all(*, task: str | None, owner: str | None, outcome: str | None, limit: int, **filters: Any) -> None:
+    with on_task(task, owner if task is not None else None) as (db, named):
         task_id = tasks.get(db, named, owner=owner).id if isinstance(named, str) else named
-        records = journal.list_runs(
+        records = read_journal.list_runs(
             db,
             task=task_id,
             owner=owner if task_id is None else None,
@@ -91,15 +88,13 @@ def list_all(
         )
         if task_id is not None and not records:
             tasks.get(db, task_id)  # raises UnknownTask if there is neither a task nor a record
-    render.print_rows(records, as_json, formatting.run_data, render.print_runs, "no runs")
+    render.print_rows(records, render.print_runs, "no runs", formatting.run_data)
 
 
-def show(run_id: int, as_json: bool) -> None:
-    from ticker.read import tasks
-
+def show(run_id: int) -> None:
     with database() as db:
         full = tasks.get_run(db, run_id)
-    if not as_json:
+    if not render.is_json():
         print_full(full)
         return
     data = formatting.run_data(full.run) | {"output": full.output, "error_output": full.error_output}
@@ -107,14 +102,10 @@ def show(run_id: int, as_json: bool) -> None:
     render.print_json(data | {name: [formatting.run_data(run) for run in runs] for name, runs in others.items()})
 
 
-def print_full(full: "FullRun") -> None:
+def print_full(full: FullRun) -> None:
     """Prints one run in full: its fields, its other attempts and its pieces, then its output line by line."""
     run = full.run
-    table = render.columns("", "")
-    for name, value in (run_details(run) | {"pieces": pieces(full)}).items():
-        if value not in ("", None):
-            render.add(table, name, value, style=render.colour(run.outcome) if name == "outcome" else "")
-    render.print_table(table)
+    render.print_fields(run_details(run) | {"pieces": pieces(full)})
     for title, others in (("attempts", full.attempts if len(full.attempts) > 1 else ()), ("pieces", full.pieces)):
         if others:
             click.echo(f"\n{title}:")
@@ -125,10 +116,8 @@ def print_full(full: "FullRun") -> None:
             click.echo("\n".join(escaped(line.expandtabs()) for line in text.splitlines()))
 
 
-def pieces(full: "FullRun") -> str:
+def pieces(full: FullRun) -> str:
     """Returns how many of the listed pieces are done, failed or still to come, judged by the last attempt of each."""
-    from ticker.read import explain
-
     if full.run.pieces is None:
         return ""
     last = [piece for piece in full.pieces if not piece.retried]
@@ -136,7 +125,7 @@ def pieces(full: "FullRun") -> str:
     return explain.pieces(explain.Pieces(done, len(last) - done - opened, opened))
 
 
-def run_details(run: "RunRecord") -> dict[str, Any]:
+def run_details(run: RunRecord) -> dict[str, Any]:
     lasted = formatting.took(run)
     return {
         "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": formatting.owner_of(run), "function": run.function,
@@ -149,3 +138,83 @@ def run_details(run: "RunRecord") -> dict[str, Any]:
         "host": run.host, "pid": run.pid, "job": run.job_id,
         "asked to stop": f"by {run.stop_requested_by} at {formatting.at(run.stop_requested_at)}" if run.stop_requested_at else "",
     }  # fmt: skip
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="Show the occurrences around this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.",
+)
+@options.limit(20)
+@options.as_json
+def why(task: str, owner: str | None, at: str | None, limit: int) -> None:
+    """Explain why TASK ran or did not run, and what happens next.
+
+    Lists its last occurrences, newest last, each with the numbers that decided it. A deleted task is found by its id.
+    """
+    with on_task(task, owner) as (db, named):
+        try:
+            answer = read_why.why(db, named, owner=owner, at=at, limit=limit)
+        except UnknownTask as error:
+            if owner is None:
+                raise
+            raise UnknownTask(f"{error} now; for its history: ticker runs --journal --owner {owner}") from None
+        ends = overview.last_ends(db, [answer.task] if answer.task else [])
+    if render.is_json():
+        task_data: Any = answer.task and formatting.task_data(answer.task, ends)
+        lines = [formatting.line_data(line) for line in answer.lines]
+        render.print_json(formatting.plain_data(answer) | {"task": task_data, "lines": lines})
+    else:
+        print_why(answer)
+
+
+def print_why(answer: read_why.Why) -> None:
+    if answer.lines:
+        render.print_lines(answer.lines, whose=False)
+    else:
+        render.say("nothing was recorded for this task")
+    for sentence in answer.then:
+        render.say(sentence)
+    for sentence in answer.next:
+        render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")
+
+
+@click.command()
+@click.argument("run", type=options.Integer(1, LARGEST_ID))
+@click.option(
+    "--by", metavar="NAME", help="The name of the person who stops the run. Defaults to the user of this process."
+)
+@options.as_json
+def stop(run: int, by: str | None) -> None:
+    """Stop RUN, and wait up to 5 s for its end.
+
+    An active run ends as interrupted. This is not a failure, and the run is not retried. A run that has not started is
+    dropped. If a run waits for its pieces, these are stopped. A tick carries out the request, so a ticker must run. If
+    the run has not ended after 5 s, the exit code is 1.
+    """
+    with database() as db:
+        stops.stop(db, run, by=user() if by is None else by)
+    record = awaited(
+        lambda db: tasks.get_run(db, run, pieces=1).run,
+        lambda record, waited: record.outcome is not None or waited >= PATIENCE,
+    )
+    render.answer(formatting.run_data(record), observed(record))
+    if record.outcome is None:
+        raise click.exceptions.Exit(NOT_SO)
+
+
+def observed(run: RunRecord) -> str:
+    """Says how the run ended, or what has not happened yet."""
+    if run.outcome is not None:
+        return f"run {run.id} has ended: {run.outcome}" + (f": {run.reason}" if run.reason else "")
+    requested = f"run {run.id} was asked to stop"
+    match run.state:
+        case "running":
+            ends = f"; it is dead by {formatting.at(run.until)} at the latest" if run.until else ""
+            return f"{requested}; worker {run.worker} has not answered in {PATIENCE:g} s{ends}"
+        case "processing":
+            return f"{requested}; some of its pieces have not ended in {PATIENCE:g} s"
+    return f"{requested}; no tick has dropped it in {PATIENCE:g} s"

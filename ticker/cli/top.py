@@ -49,12 +49,11 @@ class Section:
 @click.command()
 @watching.interval
 @click.option("--once", is_flag=True, help="Print once as plain text. This is the default in a pipe.")
-def top(interval: str, once: bool) -> None:
+def top(every_ms: int, once: bool) -> None:
     """Show late, failing, running and coming tasks, and drops.
 
     Redraws the screen every two seconds, until you press q or Ctrl-C.
     """
-    every_ms = watching.interval_ms(interval)
     if render.is_screen() and not once:
         watching.watch(look, draw, every_ms)
         return

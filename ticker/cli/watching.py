@@ -8,9 +8,8 @@ import termios
 import threading
 import tty
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
@@ -23,7 +22,9 @@ from ticker.read.explain import span
 from ticker.schedules.duration import HOUR, SECOND, milliseconds
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
+    from rich.console import Group
+
+    from ticker.db.connections import Pool
 
 T = TypeVar("T")
 
@@ -31,12 +32,14 @@ BLINK = 0.2  # seconds between two checks of the keyboard and the size of the te
 PATIENCE = 10.0  # seconds without an answer before the screen says so
 
 interval = click.option(
-    "--interval", metavar="DURATION", default="2s", show_default=True, help="Time between two queries."
+    "--interval",
+    "every_ms",
+    metavar="DURATION",
+    default="2s",
+    show_default=True,
+    callback=lambda _context, _option, text: milliseconds("--interval", text, least=SECOND // 2, most=HOUR),
+    help="Time between two queries.",
 )
-
-
-def interval_ms(text: str) -> int:
-    return milliseconds("--interval", text, least=SECOND // 2, most=HOUR)
 
 
 def watch(look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
@@ -46,15 +49,17 @@ def watch(look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], e
     Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried. Raises
     ConfigurationError if it does not answer at the start.
     """
+    from rich.console import Console
     from rich.live import Live
 
     with database() as db:
         first = look(db)
-    console, drawn = screen_console(), None
+    drawn, console = None, Console()
     live = Live(console=console, screen=True, auto_refresh=False)
-    with suppress(KeyboardInterrupt), terminated(), keys() as pressed, Looker(first, look, every_ms) as looker, live:
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the terminal is restored
+    with suppress(KeyboardInterrupt), keys() as pressed, Looker(first, look, every_ms) as looker, live:
         while "q" not in pressed(BLINK):
-            lines = screen(looker.state(), draw, console.width, console.height)
+            lines = screen(*looker.state(), draw, every_ms, console.width, console.height)
             if lines != drawn:
                 live.update(painted(lines), refresh=True)
                 drawn = lines
@@ -67,32 +72,26 @@ def painted(lines: Iterable[Line]) -> "Group":
     return Group(*(Text(*line, no_wrap=True, overflow="crop") for line in lines))
 
 
-def screen_console() -> "Console":
-    from rich.console import Console
+def screen(
+    answer: T, trouble: str, draw: Callable[[T, int, int], list[Line]], every_ms: int, width: int, height: int
+) -> list[Line]:
+    """Returns exactly `height` lines: the trouble, if any, the last answer, and how to quit."""
+    above = [fit.line(f"problem: {trouble}; the last answer is shown below", width, "bold red")] * bool(trouble)
+    room = max(height - len(above) - 1, 0)
+    body = draw(answer, width, room)
+    blank = [fit.line("", width)] * (room - len(body))
+    return [*above, *body, *blank, fit.line(f"q quits; refreshed every {span(every_ms)}", width, "dim")][:height]
 
-    return Console(
-        color_system=None if os.environ.get("NO_COLOR") else "auto", markup=False, emoji=False, highlight=False
-    )
 
-
-# ------------------------------------------------------------------------------------------------------- queries
-
-
-@dataclass(frozen=True, slots=True)
-class State(Generic[T]):
-    """The last answer. `trouble` says why there is no newer one, or is empty."""
-
-    answer: T
-    trouble: str
-    every_ms: int
+# -------------------------------------------------------------------------------------------------------- queries
 
 
 class Looker(Generic[T]):
     """Runs the queries in a separate thread, so that the keyboard responds even if a server hangs."""
 
     def __init__(self, first: T, look: Callable[[Any], T], every_ms: int) -> None:
-        self._answer, self._look, self._every_ms = first, look, every_ms
-        self._trouble = ""
+        self._answer, self._trouble = first, ""
+        self._look, self._every = look, every_ms / SECOND
         self._bug: BaseException | None = None
         self._answered = clock.monotonic()
         self._stop = threading.Event()
@@ -106,48 +105,33 @@ class Looker(Generic[T]):
         self._stop.set()
         self._thread.join(1)  # a thread that waits for a server ends with the process
 
-    def state(self) -> State[T]:
-        """Returns the last answer. Raises the error of a query, except a TickerError, which may be temporary."""
+    def state(self) -> tuple[T, str]:
+        """Returns the last answer, and why there is no newer one, or "". Raises the error of a query, except a
+        TickerError, which may be temporary.
+        """
         if self._bug is not None:
             raise self._bug
-        silent = clock.monotonic() - self._answered - self._every_ms / SECOND
+        silent = clock.monotonic() - self._answered - self._every
         hangs = f"no answer for {int(silent)} s" if silent > PATIENCE else ""
-        return State(self._answer, self._trouble or hangs, self._every_ms)
+        return self._answer, self._trouble or hangs
 
     def _go_on(self) -> None:
         from ticker.db.connections import Pool
 
-        pool = Pool(configured().require_database(), name="ticker-cli")
         try:
-            while not self._stop.wait(self._every_ms / SECOND):
-                self._once(pool)
+            with closing(Pool(configured().require_database(), name="ticker-cli")) as pool:
+                while not self._stop.wait(self._every):
+                    self._once(pool)
         except BaseException as error:
             self._bug = error
-        finally:
-            pool.close()
 
-    def _once(self, pool: Any) -> None:
+    def _once(self, pool: "Pool") -> None:
         try:
             with pool.connection() as db:
-                self._answer = self._look(db)
-            self._trouble = ""
+                self._answer, self._trouble = self._look(db), ""
         except TickerError as error:
             self._trouble = str(error)
         self._answered = clock.monotonic()
-
-
-# --------------------------------------------------------------------------------------------------------- lines
-
-
-def screen(state: State[T], draw: Callable[[T, int, int], list[Line]], width: int, height: int) -> list[Line]:
-    """Returns exactly `height` lines: the trouble, if any, the last answer, and how to quit."""
-    every = span(state.every_ms)
-    trouble = f"problem: {state.trouble}; the last answer is shown below"
-    above = [fit.line(trouble, width, "bold red")] * bool(state.trouble)
-    room = max(height - len(above) - 1, 0)
-    body = draw(state.answer, width, room)
-    blank = [fit.line("", width)] * (room - len(body))
-    return [*above, *body, *blank, fit.line(f"q quits; refreshed every {every}", width, "dim")][:height]
 
 
 # ------------------------------------------------------------------------------------------------------- keyboard
@@ -176,17 +160,3 @@ def _pressed(terminal: int, seconds: float) -> str:
     if not select.select([terminal], [], [], seconds)[0]:
         return ""
     return os.read(terminal, 1024).decode("utf-8", "replace") or "q"  # a terminal that hung up sends no more keys
-
-
-@contextmanager
-def terminated() -> Iterator[None]:
-    """Makes SIGTERM end the block as an exception does, so that the terminal is restored."""
-
-    def end(number: int, _frame: object) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

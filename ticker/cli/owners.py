@@ -1,20 +1,18 @@
 """`ticker owners`: lists owners, and counts their failing, late and paused tasks. Finds tasks whose owners are gone."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database
-from ticker.cli.options import as_json
-from ticker.cli.tasks.commands import user
+from ticker.cli.connection import configured, database, user
+from ticker.cli.fit import row
 from ticker.read import formatting
+from ticker.read import owners as read_owners
 from ticker.read.explain import counted
-
-if TYPE_CHECKING:
-    from ticker.read.owners import OwnerStatus
-    from ticker.registration.orphans import Orphans
+from ticker.registration import orphans as gone
+from ticker.registration import owner_checks
 
 
 @click.command()
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     help="Move the tasks, default tasks, pauses and triggers of one type to another, after its table was renamed.",
 )
 @options.limit(100)
-@as_json
+@options.as_json
 def owners(
     type_: str | None,
     failing: bool,
@@ -45,7 +43,6 @@ def owners(
     remove: bool,
     rename: tuple[str, str] | None,
     limit: int,
-    as_json: bool,
 ) -> None:
     """List owners with their task counts.
 
@@ -56,12 +53,10 @@ def owners(
 
     --rename is for a table that was renamed or moved to another schema. You can repeat it if it was interrupted.
     """
-    from ticker.read import owners as read_owners
-
     if rename:
         if type_ or failing or late or paused or orphans or remove:
             raise click.UsageError("--rename can be combined with --json alone; leave out the other options")
-        rename_owners(*rename, as_json)
+        rename_owners(*rename)
         return
     if remove and not orphans:
         raise click.UsageError(
@@ -70,69 +65,52 @@ def owners(
     if orphans:
         if failing or late or paused:
             raise click.UsageError("--orphans cannot be combined with --failing, --late and --paused; leave out either")
-        print_orphans(type_, remove, limit, as_json)
+        print_orphans(type_, remove, limit)
         return
     with database() as db:
         statuses = read_owners.list_owners(
             db, owner_type=type_, failing=failing, late=late, paused=paused, limit=min(limit + 1, options.MOST_ROWS)
         )
-    render.print_rows(statuses[:limit], as_json, data, show, "no owners")
-    if len(statuses) > limit:
-        render.warn([f"there are more than {limit} owners; see --limit, --type, --failing, --late and --paused"])
+    fewer = "owners; see --limit, --type, --failing, --late and --paused"
+    render.print_rows(statuses, show, "no owners", data, limit, fewer)
 
 
-def rename_owners(old: str, new: str, as_json: bool) -> None:
+def rename_owners(old: str, new: str) -> None:
     from ticker.registration import owner_rename
 
     moved = sum(owner_rename.rename(database, configured().schema, old, new, user()))
-    if as_json:
-        render.print_json({"moved": moved})
-    else:
-        render.say(
-            f"{counted(moved, 'task')} of {old} now {'belongs' if moved == 1 else 'belong'} to owners of the type {new}"
-        )
+    belong = "belongs" if moved == 1 else "belong"
+    render.answer({"moved": moved}, f"{counted(moved, 'task')} of {old} now {belong} to owners of the type {new}")
 
 
-def print_orphans(type_: str | None, remove: bool, limit: int, as_json: bool) -> None:
+def print_orphans(type_: str | None, remove: bool, limit: int) -> None:
     """Lists owners that are gone, and deletes their tasks with `remove`."""
-    from ticker.registration import orphans, owner_checks
-
     schema = configured().schema
     with database() as db:
         unread = [*owner_checks.unread(db, schema, type_)]
-        found = orphans.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
-        removed = orphans.remove(db, schema, found[:limit], user()) if remove else 0
+        found = gone.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
+        removed = gone.remove(db, schema, found[:limit], user()) if remove else 0
     none = "no owner is gone whose table has triggers" if unread else "no owner is gone"
-    render.print_rows(found[:limit], as_json, data, show_orphans, none)
+    render.print_rows(found, show_orphans, none, data, limit, "owners; see --limit and --type")
     render.warn([f"not looked at: {sentence}" for sentence in unread])
-    if remove and not as_json:
+    if remove and not render.is_json():
         render.say(f"removed {counted(removed, 'task')}")
-    if len(found) > limit:
-        render.warn([f"there are more than {limit} owners; see --limit and --type"])
 
 
-def show_orphans(found: "Sequence[Orphans]") -> None:
-    table = render.columns("owner", "tasks")
-    for one in found:
-        render.add(table, one.owner, one.tasks)
-    render.print_table(table)
+def show_orphans(found: Sequence[gone.Orphans]) -> None:
+    render.print_table(("owner", "tasks"), [row(one.owner, one.tasks) for one in found])
 
 
-def show(statuses: "Sequence[OwnerStatus]") -> None:
-    table = render.columns(
-        "owner", "tasks", "failing", "late", "paused", "inactive", "last success (UTC)", "next run (UTC)"
-    )
+def show(statuses: Sequence[read_owners.OwnerStatus]) -> None:
+    names = ("owner", "tasks", "failing", "late", "paused", "inactive", "last success (UTC)", "next run (UTC)")
+    rows = []
     for one in statuses:
-        render.add(
-            table, one.owner, one.tasks, one.failing or "", one.late or "", one.paused or "", one.inactive or "",
-            formatting.moment(one.last_success), formatting.moment(one.next_run), style=colour(one),
-        )  # fmt: skip
-    render.print_table(table)
+        counts = one.tasks, one.failing or "", one.late or "", one.paused or "", one.inactive or ""
+        times = formatting.moment(one.last_success), formatting.moment(one.next_run)
+        colour = "red" if one.failing else "yellow" if one.late or one.paused else ""
+        rows.append(row(one.owner, *counts, *times, style=colour))
+    render.print_table(names, rows)
 
 
-def colour(one: "OwnerStatus") -> str:
-    return "red" if one.failing else "yellow" if one.late or one.paused else ""
-
-
-def data(one: "OwnerStatus | Orphans") -> dict[str, Any]:
+def data(one: read_owners.OwnerStatus | gone.Orphans) -> dict[str, Any]:
     return {"owner": one.owner, **formatting.plain_data(one)}

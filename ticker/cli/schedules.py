@@ -1,17 +1,17 @@
-"""`ticker next`: explains a schedule before it is used, or that of a task, and shows its next times."""
+"""`ticker next | spread`: explains a schedule and shows its next times; spreads out tasks that are due together."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database, now
-from ticker.cli.options import as_json, owner_hint, ref
+from ticker.cli.connection import configured, on_task, require_answer, store
+from ticker.cli.fit import row
 from ticker.errors import BadInput, ConfigurationError, UnknownTask
-from ticker.read import formatting
+from ticker.read import entries, forecast, formatting, tasks
+from ticker.tasks import preview
 from ticker.tasks.preview import MOST_TIMES, Preview
 
 ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
@@ -30,20 +30,18 @@ ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 @click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION, such as Europe/Berlin. Defaults to UTC.")
 @click.option("--during", metavar="HOURS", help="The hours of an interval, such as '9-17 mon-fri'.")
 @options.owner
-@as_json
-def next_(expression: str, count: int, zone: str | None, during: str | None, owner: str | None, as_json: bool) -> None:
+@options.as_json
+def next_(expression: str, count: int, zone: str | None, during: str | None, owner: str | None) -> None:
     """Explain EXPRESSION or TASK, and show its next times.
 
     An EXPRESSION is an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time.
     A number of at most 8 digits is a task's id. Any other valid schedule is an EXPRESSION, unless --owner is given.
     A schedule is checked without a server. If it is invalid and DATABASE_URL is not set, the exit code is 2.
     """
-    show(read(expression, count, {"zone": zone, "during": during}, owner), as_json)
+    show(read(expression, count, {"zone": zone, "during": during}, owner))
 
 
 def read(expression: str, count: int, said: Mapping[str, str | None], owner: str | None) -> Preview:
-    from ticker.tasks import preview
-
     is_id = expression.isascii() and expression.isdigit() and len(expression) <= ID_AT_MOST
     if is_id or owner is not None:
         return of_task(expression, count, said, owner)
@@ -62,39 +60,26 @@ def read(expression: str, count: int, said: Mapping[str, str | None], owner: str
 
 def of_task(task: str, count: int, said: Mapping[str, str | None], owner: str | None) -> Preview:
     """Returns the next times of a task, beginning with the time at which it is due, or the reason why it has none."""
-    from ticker.read import forecast, tasks
-
     for name, value in said.items():
         if value is not None:
             raise BadInput(name, value, "cannot be combined with a task, which has its own schedule")
-    named = ref(task, owner)
-    assert named is not None
-    with owner_hint(named, owner), database() as db:
-        one, instant, tick = tasks.get(db, named, owner=owner), now(db), tasks.tick_ms(db)
+    with on_task(task, owner) as (db, named):
+        one, instant, tick = tasks.get(db, named, owner=owner), entries.instant(db), tasks.tick_ms(db)
     if one.next_run is None:
         raise BadInput("task", task, "has ended: it has no next time")
     return forecast.next_times(one, instant, count, tick)
 
 
-def show(preview: Preview, as_json: bool) -> None:
-    if as_json:
+def show(preview: Preview) -> None:
+    if render.is_json():
         render.print_json(data(preview))
         return
-    table = render.columns("", "")
-    for name, value in (
-        ("kind", preview.kind),
-        ("written", preview.normalized),
-        ("in words", preview.words),
-        ("zone", preview.zone),
-    ):
-        render.add(table, name, value)
-    render.print_table(table)
+    words = {"kind": preview.kind, "written": preview.normalized, "in words": preview.words, "zone": preview.zone}
+    render.print_fields(words)
     if preview.times:
         head = ["UTC"] if preview.zone == "UTC" else [preview.zone, "UTC"]
-        table = render.columns("next", *head)
-        for number, instant in enumerate(preview.times, 1):
-            render.add(table, number, *moments(instant, preview.zone))
-        render.print_table(table)
+        rows = [row(number, *moments(instant, preview.zone)) for number, instant in enumerate(preview.times, 1)]
+        render.print_table(("next", *head), rows)
     render.warn(preview.warnings)
 
 
@@ -103,9 +88,36 @@ def moments(instant: datetime, zone: str) -> list[str]:
     return [utc] if zone == "UTC" else [f"{instant.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}", utc]
 
 
-def data(preview: Preview) -> dict[str, Any]:
+def data(preview: Preview) -> dict[str, object]:
     return {
         "kind": str(preview.kind), "normalized": preview.normalized, "zone": preview.zone, "words": preview.words,
         "times": [f"{instant.astimezone(ZoneInfo('UTC')):%Y-%m-%dT%H:%M:%SZ}" for instant in preview.times],
         "warnings": list(preview.warnings),
     }  # fmt: skip
+
+
+@click.command()
+@options.owner_type
+@options.function
+@click.option("--plan", "only_plan", is_flag=True, help="Show what would change, and change nothing.")
+@options.as_json
+def spread(owner_type: str | None, function: str | None, only_plan: bool) -> None:
+    """Give each interval task its own phase within its interval.
+
+    Each task keeps its phase from then on, even after an outage. Spreads all interval tasks, or only those that
+    --owner-type and --function select. The command may be interrupted and repeated while tickers run.
+    """
+    from ticker.registration import spread
+
+    settings = configured()
+    require_answer()
+    chosen = spread.Chosen(owner_type, function)
+    with store(settings) as opened:
+        planned = spread.plan(opened, chosen, settings.tick_ms)
+        done = 0 if only_plan else sum(spread.spread(opened, chosen))
+    counts = (
+        f"{planned.tasks} interval tasks, {planned.placed} with a phase; maximum due within one tick: "
+        f"{planned.most_now} now, {planned.most_then} once all have a phase"
+    )
+    changed = [] if only_plan else [f"{done} tasks got a phase"]
+    render.answer({"plan": only_plan, **formatting.plain_data(planned), "changed": done}, counts, *changed)

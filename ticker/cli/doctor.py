@@ -10,9 +10,8 @@ from importlib import metadata
 import click
 
 from ticker import migrations
-from ticker.cli import render
+from ticker.cli import options, render
 from ticker.cli.connection import configured, database
-from ticker.cli.options import as_json
 from ticker.db import checks, listener, sql
 from ticker.engine.functions import unknown_function
 from ticker.errors import ConfigurationError, Unavailable
@@ -135,8 +134,8 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 
 
 @click.command()
-@as_json
-def doctor(as_json: bool) -> None:
+@options.as_json
+def doctor() -> None:
     """Check whether all is well, and if not, say what to do.
 
     Runs the checks of `health` and `db upgrade --check`, and more. Run it with the same environment as `ticker run`. It
@@ -149,13 +148,10 @@ def doctor(as_json: bool) -> None:
     for name in CHECKS:
         diagnosis.check(name)
     findings = sum(status == FINDING for status, _, _ in diagnosis.notes)
-    if as_json:
-        notes = [{"status": status, "check": name, "sentence": text} for status, name, text in diagnosis.notes]
-        render.print_json({"well": not findings, "notes": notes, "versions": diagnosis.versions})
-    else:
-        for line in lines(diagnosis.notes):
-            render.say(line)
-        render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items()))
+    notes = [{"status": status, "check": name, "sentence": text} for status, name, text in diagnosis.notes]
+    data = {"well": not findings, "notes": notes, "versions": diagnosis.versions}
+    running = ", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items())
+    render.answer(data, *lines(diagnosis.notes), running)
     if findings:
         raise click.ClickException(f"{counted(findings, 'problem')} found")
 

@@ -3,18 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from ticker.cli import render
+from ticker import settings
+from ticker.cli import options, render
 from ticker.cli.connection import configured, database
-from ticker.cli.options import as_json
 from ticker.errors import ConfigurationError
-from ticker.read import formatting
-
-if TYPE_CHECKING:
-    from ticker.registration.sync import Declared, Step
+from ticker.registration import sync as declarations
+from ticker.registration.sync import Declared, Step
 
 SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
 
@@ -29,16 +26,14 @@ SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
     "--prune-modules", "prune", is_flag=True,
     help="Also remove what is declared in modules that are not imported.",
 )  # fmt: skip
-@as_json
-def sync(texts: tuple[str, ...], plan: bool, prune: bool, as_json: bool) -> None:
+@options.as_json
+def sync(texts: tuple[str, ...], plan: bool, prune: bool) -> None:
     """Synchronize tasks and limits with their declarations in code.
 
     Declarations are @task("reports.daily", cron="0 6 * * *") and limit("imap.gmail.com", concurrency=20). Adds, changes
     and removes declared tasks and limits. Does not touch those that were registered at run time. Names those whose
     module is not among --tasks, such as a module that was renamed or deleted.
     """
-    from ticker import settings
-    from ticker.registration import sync as declarations
     from wrappers import shadowing
     from wrappers.pipeline import registry
 
@@ -51,12 +46,11 @@ def sync(texts: tuple[str, ...], plan: bool, prune: bool, as_json: bool) -> None
     registry.load(named)
     with database() as db, db.transaction():
         steps = declarations.sync(db, declared(), registry.limits(), [*named, *modules()], dry=plan, prune=prune)
-    show(steps, plan, as_json)
+    show(steps, plan)
 
 
-def declared() -> "list[Declared]":
+def declared() -> list[Declared]:
     """Returns the declared tasks of the loaded modules, ordered by name."""
-    from ticker.registration.sync import Declared
     from wrappers.pipeline import registry
 
     functions = sorted(registry.functions().values(), key=lambda function: function.name)
@@ -70,9 +64,9 @@ def modules() -> set[str]:
     return {function.module for function in functions} | {module for module, _ in limits}
 
 
-def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
-    if as_json:
-        render.print_json([formatting.plain_data(step) for step in steps])
+def show(steps: Sequence[Step], plan: bool) -> None:
+    if render.is_json():
+        render.print_json(steps)
         return
     for step in steps:
         if step.what != "keep":

@@ -1,20 +1,16 @@
 """`ticker limit`: limits of runs that share a key, and their use."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database
-from ticker.cli.options import as_json
-from ticker.cli.tasks.commands import user
-from ticker.read import formatting
+from ticker.cli.connection import database, user
+from ticker.cli.fit import row
+from ticker.read import formatting, gates
 from ticker.read.explain import counted
-
-if TYPE_CHECKING:
-    from ticker.read.gates import LimitStatus
-    from ticker.registration.limits import Limit
+from ticker.registration import limits as operations
 
 
 @click.command()
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--remove", is_flag=True, help="Remove the limit.")
 @click.option("--release", is_flag=True, help="End the hold that SlowDown put on the key. One run starts first.")
 @options.limit(100)
-@as_json
+@options.as_json
 def limit(
     key: str | None,
     concurrency: int | None,
@@ -41,20 +37,17 @@ def limit(
     remove: bool,
     release: bool,
     limit: int,
-    as_json: bool,
 ) -> None:
     """List limited keys, or limit the runs of tasks that have KEY.
 
     Without KEY, lists the keys and their use, those with most due tasks first. A limit applies to all workers together,
     and replaces the former one of KEY. A KEY that ends with an asterisk limits each key with that beginning separately.
     """
-    from ticker.registration import limits as operations
-
     given = (concurrency, rate, burst) != (None, None, None)
     if key is None:
         if given or remove or release:
             raise click.UsageError("missing argument 'KEY'; without options, ticker limit lists all keys")
-        list_all(limit, as_json)
+        list_all(limit)
         return
     if given + remove + release != 1:
         raise click.UsageError("give --concurrency, --rate or both; or else --remove or --release")
@@ -69,34 +62,29 @@ def limit(
         else:
             answer = operations.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
             text = f"{key}: {in_words(answer)}"
-    render.print_json(formatting.plain_data(answer)) if as_json else render.say(text)
+    render.answer(answer, text)
 
 
-def list_all(limit: int, as_json: bool) -> None:
-    from ticker.read import gates as read_gates
-
+def list_all(limit: int) -> None:
     with database() as db:
-        statuses = read_gates.list_limits(db, limit=min(limit + 1, options.MOST_ROWS))
-    render.print_rows(statuses[:limit], as_json, formatting.plain_data, show, "no limits")
-    if len(statuses) > limit:
-        render.warn([f"there are more than {limit} limits; see --limit"])
+        statuses = gates.list_limits(db, limit=min(limit + 1, options.MOST_ROWS))
+    render.print_rows(statuses, show, "no limits", limit=limit, fewer="limits; see --limit")
 
 
-def show(statuses: "Sequence[LimitStatus]") -> None:
-    table = render.columns("key", "limited by", "active", "rate", "free", "held until (UTC)", "due")
+def show(statuses: Sequence[gates.LimitStatus]) -> None:
+    rows = []
     for one in statuses:
         free = "" if one.tokens is None else f"{one.tokens} of {one.burst}"
         active = "" if one.concurrency is None else f"{one.active} of {one.concurrency}"
         if one.allowed is not None:
             active += f" ({one.allowed} allowed)"
-        render.add(
-            table, one.key, one.limited_by or "", active.strip(), formatting.rate(one), free,
-            formatting.moment(one.held_until), one.waiting or "", style="yellow" if one.held_until else "",
-        )  # fmt: skip
-    render.print_table(table)
+        held, waiting = formatting.moment(one.held_until), one.waiting or ""
+        cells = one.key, one.limited_by or "", active.strip(), formatting.rate(one), free, held, waiting
+        rows.append(row(*cells, style="yellow" if held else ""))
+    render.print_table(("key", "limited by", "active", "rate", "free", "held until (UTC)", "due"), rows)
 
 
-def in_words(one: "Limit") -> str:
+def in_words(one: operations.Limit) -> str:
     active = [f"at most {counted(one.concurrency, 'active run')}"] if one.concurrency else []
     starts = [f"{formatting.rate(one)} with bursts of {one.burst}"] if one.rate else []
     return ", ".join(active + starts)

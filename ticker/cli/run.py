@@ -1,24 +1,27 @@
-"""`ticker run | tick | health`: the ticker process, a single pass, and the health check."""
+"""`ticker run | tick | worker | demo`: starts the processes, or makes a single pass."""
 
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database
-from ticker.cli.options import as_json
-from ticker.errors import BadInput
-from ticker.read import formatting
+from ticker.cli.connection import configured, database, store
+from ticker.errors import BadInput, ConfigurationError
+from ticker.read import formatting, overview, tasks
 from ticker.read.explain import counted
-from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 if TYPE_CHECKING:
     from ticker.daemon.loop import Observer
     from ticker.engine.tick import Report
     from ticker.settings import Settings
+
+# -P keeps the current folder off the front of sys.path, where its modules could shadow our packages
+LAUNCHER = ("-P", "-m", "wrappers")
 
 
 @click.command()
@@ -75,97 +78,44 @@ def observed(settings: "Settings", host: str | None, port: int | None) -> "Itera
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="List the tasks that are due, without changing anything.")
-@as_json
-def tick(dry_run: bool, as_json: bool) -> None:
+@options.as_json
+def tick(dry_run: bool) -> None:
     """Run one tick and report it.
 
     It is the same as a tick of `ticker run`, but without look-ahead.
     """
     if dry_run:
-        print_due(as_json)
+        print_due()
         return
     report, took_ms = one_pass(configured())
-    if as_json:
-        totals = {"enqueued": report.enqueued, "errors": report.errors, "took_ms": took_ms}
-        render.print_json({**formatting.plain_data(report), **totals})
-    else:
-        render.say(in_words(report, took_ms))
+    totals = {"enqueued": report.enqueued, "errors": report.errors, "took_ms": took_ms}
+    render.answer({**formatting.plain_data(report), **totals}, in_words(report, took_ms))
     if report.errors:
         raise click.ClickException(
             f"{counted(report.errors, 'job')} could not be pushed and will be tried again; ticker list says why"
         )
 
 
-@click.command()
-@click.option(
-    "--max-age", metavar="DURATION", help="Maximum age of the last tick. Defaults to three ticks, but at least 90s."
-)
-@as_json
-def health(max_age: str | None, as_json: bool) -> None:
-    """Exit with 0 if all is well, otherwise with 1.
-
-    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker.
-    Ages are measured by the database's clock. The command is suitable for container health checks.
-    """
-    from ticker.read import gates
-    from ticker.read import health as health_check
-
-    most = None if max_age is None else milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
-    status = health_check.look(configured(), max_age_ms=most)
-    if as_json:
-        render.print_json(health_check.data(status))
-    else:
-        render.say(status.database_error or "PostgreSQL answers")
-        render.say(status.redis_error or "Redis answers")
-        for ticker in status.tickers:
-            silent = " (silent)" if health_check.silent_ms(ticker, status.max_age_ms) else ""
-            render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
-        render.warn(status.warnings)
-        for pause in status.pauses:
-            render.say(gates.sentence(pause))
-        if status.late:
-            render.say(f"late: {counted(status.late, 'task')}; ticker top says why")
-    if not status.ok:
-        raise click.ClickException("; ".join(status.problems))
-
-
-def print_due(as_json: bool) -> None:
-    from ticker.read import overview, tasks
-
+def print_due() -> None:
     with database() as db:
         due = tasks.due_tasks(db)
-        ends = overview.last_ends(db, due if as_json else [])
-    if as_json:
-        render.print_json([formatting.task_data(task, ends) for task in due])
-    elif due:
-        render.print_tasks(due)
-    else:
-        render.say("nothing is due")
+        ends = overview.last_ends(db, due)
+    render.print_rows(due, render.print_tasks, "nothing is due", lambda task: formatting.task_data(task, ends))
 
 
 def one_pass(settings: "Settings") -> "tuple[Report, int]":
     """Runs one tick on its own connections. Returns the report and the duration in milliseconds."""
     from ticker import clock
-    from ticker.db.store import PostgresStore
     from ticker.engine.tick import TickOptions, tick
     from ticker.queue import checks
     from ticker.queue.rq import RedisQueue
 
     checks.check(settings)
-    store = PostgresStore(settings.require_database(), settings.schema)
-    queue = RedisQueue.from_settings(settings)
-    began = clock.monotonic()
-    try:
-        report = tick(
-            store,
-            queue,
-            clock.now(),
-            TickOptions(batch=settings.batch, depths=settings.queue_depth, waiting_jobs=settings.waiting_jobs),
-        )
-        queue.lease(store.installation, store.queues())
-    finally:
-        store.close()
-        queue.close()
+    chosen = TickOptions(batch=settings.batch, depths=settings.queue_depth, waiting_jobs=settings.waiting_jobs)
+    with store(settings) as opened, closing(RedisQueue.from_settings(settings)) as queue:
+        began = clock.monotonic()
+        report = tick(opened, queue, clock.now(), chosen)
+        queue.lease(opened.installation, opened.queues())
     return report, round((clock.monotonic() - began) * 1000)
 
 
@@ -178,3 +128,28 @@ def in_words(report: "Report", took_ms: int) -> str:
         f" retries={report.followed.retries}"
         f" errors={report.errors} took={took_ms / 1000:.3f}"
     )
+
+
+@click.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def worker(arguments: tuple[str, ...]) -> NoReturn:
+    """Run a worker. Accepts every option of `rq worker`."""
+    # The worker's supervisor has to stay small, so this process becomes the launcher instead of importing it.
+    os.execv(sys.executable, [sys.executable, *LAUNCHER, *arguments])
+
+
+@click.command()
+@click.option("--web", is_flag=True, help="Also serve the page, and continue until interrupted.")
+@click.pass_context
+def demo(context: click.Context, web: bool) -> None:
+    """Poll simulated mailboxes and show what happens.
+
+    Starts its own PostgreSQL, Valkey and workers. Everything it creates is removed at the end.
+    """
+    try:
+        from ticker.demo.main import demo as show
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f'the demo needs {error.name}: pip install "rq-ticker[demo]"') from error
+    context.exit(show(web))

@@ -1,18 +1,18 @@
-"""`ticker db upgrade | adopt`: creates, prints, checks and takes over the tables."""
+"""`ticker db upgrade | adopt` and `ticker prune`: creates, prints, checks, takes over and prunes the tables."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from threading import Event
 
 import click
 
-from ticker.cli import render
-from ticker.cli.connection import configured, database
+from ticker.cli import options, render
+from ticker.cli.connection import configured, database, require_answer, store
+from ticker.db import installation, sql
 from ticker.errors import TickerError
+from ticker.read import formatting
 from ticker.read.explain import counted
-
-if TYPE_CHECKING:
-    from ticker.db.installation import Adopted
-    from ticker.settings import Settings
+from ticker.registration import owner_checks
+from ticker.settings import Settings
 
 
 @click.group()
@@ -25,37 +25,33 @@ def db() -> None:
 @click.option(
     "--sql", "only_sql", is_flag=True, help="Print the SQL for an empty database, without connecting to a server."
 )
-@click.option("--json", "as_json", is_flag=True, help="With --check: print one JSON document.")
-def upgrade(only_check: bool, only_sql: bool, as_json: bool) -> None:
+@options.json_flag("With --check: print one JSON document.")
+def upgrade(only_check: bool, only_sql: bool) -> None:
     """Upgrade the tables to the newest revision.
 
     Several processes may run this at the same time. With --check, lists the problems of the tables, of this
     installation, and of the triggers of owner tables, and exits with 0 if there are none, otherwise with 1.
     """
-    if only_check + only_sql > 1 or as_json > only_check:
+    if only_check + only_sql > 1 or render.is_json() > only_check:
         raise click.UsageError("give --check, with or without --json; or --sql; or none of them")
     settings = configured()
     from ticker import migrations
 
     if only_check:
-        check(settings, as_json)
+        check(settings)
         return
     if only_sql:
         click.echo(migrations.ddl(settings.schema).rstrip("\n"))
         return
-    with database():
-        pass  # raises ConfigurationError if the server does not answer
+    require_answer()
     migrations.upgrade(settings.database_url, settings.schema)
     render.say(f"schema {settings.schema} is at revision {migrations.newest(settings.schema)}")
 
 
-def check(settings: "Settings", as_json: bool) -> None:
+def check(settings: Settings) -> None:
     from ticker import migrations
-    from ticker.db import installation, sql
-    from ticker.registration import owner_checks
 
-    with database():
-        pass
+    require_answer()
     if not (problems := migrations.problems(settings.database_url, settings.schema)):
         with database() as db:
             here = installation.read(sql.on(db, settings.schema))
@@ -65,13 +61,8 @@ def check(settings: "Settings", as_json: bool) -> None:
                 *owner_checks.outlived(db, settings.schema, partitioned=True),
             ]
             render.warn([*owner_checks.external(db, settings.schema)])
-    if as_json:
-        render.print_json({"fits": not problems, "problems": problems})
-    elif not problems:
-        render.say(f"schema {settings.schema} fits")
-    else:
-        for problem in problems:
-            render.say(problem)
+    sentences = problems or [f"schema {settings.schema} fits"]
+    render.answer({"fits": not problems, "problems": problems}, *sentences)
     if problems:
         raise click.ClickException(f"schema {settings.schema} does not fit: {counted(len(problems), 'problem')}")
 
@@ -88,10 +79,9 @@ def adopt(resume: bool, force: bool) -> None:
     pause. Stop tickers and workers first.
     """
     settings = configured()
-    from ticker.db import connections, installation
+    from ticker.db import connections
 
-    with database():
-        pass
+    require_answer()
     url = settings.require_database()
     with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as connection:
         adopted = installation.adopt(connection, settings.schema, settings.environment, resume=resume, force=force)
@@ -105,16 +95,37 @@ def adopt(resume: bool, force: bool) -> None:
         render.say("all tasks are paused; to resume them: ticker resume --all")
 
 
-def take_over_leases(settings: "Settings", adopted: "Adopted") -> None:
+def take_over_leases(settings: Settings, adopted: installation.Adopted) -> None:
     """Takes over the leases of the queues, so that a ticker can start at once. If this fails, the leases expire later."""
-    from ticker.db.store import PostgresStore
     from ticker.queue.rq import RedisQueue
 
     try:
-        with (
-            closing(RedisQueue.from_settings(settings)) as queue,
-            closing(PostgresStore(settings.require_database(), settings.schema)) as store,
-        ):
-            queue.lease(adopted.id, store.queues(), formerly=adopted.former)
+        with closing(RedisQueue.from_settings(settings)) as queue, store(settings) as opened:
+            queue.lease(adopted.id, opened.queues(), formerly=adopted.former)
     except TickerError as error:
         render.say(f"no ticker can start until the leases of the queues expire, within 5 minutes: {error}")
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Count what would be deleted, and delete nothing.")
+@options.as_json
+def prune(dry_run: bool) -> None:
+    """Delete old records of runs, drops and events.
+
+    TICKER_KEEP_SUCCESSES, TICKER_KEEP_FAILURES and the `keep` of each task set how long records are kept. Tickers may
+    keep running, and the command can safely be interrupted at any time. `ticker run` also prunes.
+    """
+    from ticker.daemon.prune import Pruned, lap
+
+    settings = configured()
+    require_answer()
+    total = Pruned()
+    with store(settings) as opened:
+        for pruned in lap(opened, settings, dry=dry_run):
+            total += pruned
+            Event().wait(
+                pruned.seconds
+            )  # a pause after each batch for as long as it took, so that ticks are not delayed
+    counts = {name: count for name, count in formatting.plain_data(total).items() if name != "seconds"}
+    took = {"took_ms": round(1000 * total.seconds)}
+    render.answer({"dry_run": dry_run, **counts, **took}, f"{'would prune' if dry_run else 'pruned'} {total}")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ticker.errors import ConfigurationError
-from ticker.queue import checks
+from ticker.queue import inspect
 from ticker.settings import Settings
 
 SECRET = "s3cr3t"
@@ -24,4 +24,4 @@ def refused(check: Callable[[], Any]) -> str:
 
 def not_startable(settings: Settings, *queues: str) -> str:
     """Returns the error with which a process refuses to start."""
-    return refused(lambda: checks.check(settings, queues or None))
+    return refused(lambda: inspect.check(settings, queues or None))

@@ -23,9 +23,9 @@ from tests.notify.stage import NOTICE
 from tests.refusals import SECRET
 from ticker.db import connections
 from ticker.errors import QueueUnavailable, TickerError
-from ticker.notify.channel import Channel, NotDelivered
 from ticker.notify.deliver import in_words
 from ticker.notify.mail import Mail
+from ticker.notify.message import Channel, NotDelivered
 from ticker.notify.webhook import Webhook
 from ticker.queue import rq
 from ticker.settings import from_environment

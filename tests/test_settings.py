@@ -9,7 +9,7 @@ from tests.refusals import SECRET, not_startable
 from tests.sentences import sentence
 from ticker.db.sql import statements
 from ticker.errors import BadInput, ConfigurationError
-from ticker.queue import checks
+from ticker.queue import inspect
 from ticker.schedules.duration import HOUR, SECOND
 from ticker.settings import Settings, from_environment, psycopg_url, schema_name
 
@@ -244,7 +244,7 @@ def test_settings_do_not_show_a_password_when_they_are_printed():
 
 @pytest.mark.slow
 def test_a_start_with_both_servers_there_says_nothing(settings):
-    checks.check(settings)
+    inspect.check(settings)
 
 
 def test_an_absent_postgresql_is_named(redis_url, closed_port):

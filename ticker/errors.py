@@ -12,9 +12,10 @@ TickerError
     └── QueueUnavailable
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 QUOTED_AT_MOST = 60
+ANNOUNCED_AT_MOST = 10  # functions or queues named in a warning, the most similar first
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
@@ -46,6 +47,21 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
     near = get_close_matches(str(name), list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def not_announced(what: str, name: str, announced: Collection[str]) -> str:
+    """Returns a warning if workers have announced names of functions or queues, but not this one; else an empty text.
+
+    `what` is `function` or `queue`.
+    """
+    if not announced or name in announced:
+        return ""
+    from difflib import get_close_matches  # as above
+
+    nearest = ", ".join(get_close_matches(name, announced, ANNOUNCED_AT_MOST, cutoff=0.0))
+    more = f" and {len(announced) - ANNOUNCED_AT_MOST} more" if len(announced) > ANNOUNCED_AT_MOST else ""
+    near = did_you_mean(name, announced)
+    return f"no worker has announced the {what} {quoted(name)}{near}; announced {what}s: {nearest}{more}"
 
 
 def start_worker(queue: str) -> str:

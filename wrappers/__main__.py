@@ -30,7 +30,7 @@ from rq.cli.helpers import read_config_file
 from ticker import logs, settings
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, RowLocked
 from ticker.numbers import whole
-from ticker.queue import checks
+from ticker.queue import inspect
 from ticker.small_server import serving_probes
 from ticker.tasks.fields import DEFAULTS
 from wrappers.layers.sentry import keep_names
@@ -131,7 +131,7 @@ def prepare(queues: tuple[str, ...]) -> str:
     refuse_cooperative_threads()
     keep_names()  # the worker logs runs, too
     load(config)
-    checks.check(config, queues or (DEFAULTS["queue"],))
+    inspect.check(config, queues or (DEFAULTS["queue"],))
     announce(queues or (DEFAULTS["queue"],), survives=RowLocked)  # an application's transaction may declare them
     return with_connect_timeout(config.require_redis())
 

@@ -32,9 +32,9 @@ from typing import Any
 from tests.bench import limited_polls, limited_starts
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
 from tests.bench.polls import QUIET
-from ticker.daemon.push_threads import PushThreads
+from ticker.daemon.tick_job import PushThreads
 from ticker.db.store import PostgresStore
-from ticker.engine.queue_limit import Room
+from ticker.engine.passes import Room
 from ticker.engine.tick import Pass, TickOptions, push_keyed, tick
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings

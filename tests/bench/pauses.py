@@ -14,7 +14,7 @@ import psycopg
 
 import ticker
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.daemon.push_threads import PushThreads
+from ticker.daemon.tick_job import PushThreads
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.queue.rq import RedisQueue

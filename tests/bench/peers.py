@@ -24,7 +24,7 @@ from typing import Any
 from rq import Queue
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.daemon.push_threads import PushThreads
+from ticker.daemon.tick_job import PushThreads
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue

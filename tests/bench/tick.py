@@ -21,12 +21,13 @@ from rq import Queue
 from sqlalchemy import MetaData, Table, any_, create_engine, func, select, update
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.daemon.push_threads import PushThreads
+from ticker.daemon.tick_job import PushThreads
 from ticker.db import sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
-from ticker.engine.tick import TickOptions, alone, tick
+from ticker.engine.passes import TickOptions, alone
+from ticker.engine.tick import tick
 from ticker.model import DueTask, Kind
 from ticker.queue import bulk
 from ticker.queue.rq import RedisQueue

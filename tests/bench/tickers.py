@@ -10,7 +10,7 @@ from contextlib import closing
 from multiprocessing.synchronize import Barrier
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage
-from ticker.daemon.push_threads import PushThreads
+from ticker.daemon.tick_job import PushThreads
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue

@@ -17,14 +17,15 @@ import ticker
 from tests.running import Ticking, in_fork, until
 from tests.sentences import sentence
 from ticker import clock
-from ticker.daemon import loop
-from ticker.daemon.loop import EveryTick, TickJob
+from ticker.daemon import loop, tick_job
+from ticker.daemon.loop import EveryTick
+from ticker.daemon.tick_job import TickJob
 from ticker.db import steps
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.metrics import standing
-from ticker.queue import checks
+from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import health, tasks
 
@@ -214,11 +215,11 @@ def test_a_failed_tick_is_one_sentence_and_an_error_of_ours_a_traceback(beat, ca
     def unavailable(*_args, **_kwargs):
         raise DatabaseUnavailable("PostgreSQL (DATABASE_URL) does not answer: connection refused")
 
-    monkeypatch.setattr(loop, "tick", unavailable)
+    monkeypatch.setattr(tick_job, "tick", unavailable)
     with caplog.at_level(logging.INFO, "ticker"):
         beat()
         beat()
-        monkeypatch.setattr(loop, "tick", lambda *_args, **_kwargs: 1 / 0)
+        monkeypatch.setattr(tick_job, "tick", lambda *_args, **_kwargs: 1 / 0)
         beat()
     assert [record.getMessage() for record in caplog.records] == [
         sentence("logs.tick_failed", error="PostgreSQL (DATABASE_URL) does not answer: connection refused", span="1 s"),
@@ -279,7 +280,7 @@ def test_a_redis_that_evicts_is_refused(own_servers):
     with pytest.raises(
         ConfigurationError, check=sentence("errors.policy_is", policy="allkeys-lru", remedy="noeviction").within
     ):
-        checks.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
+        inspect.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
 
 
 @pytest.mark.slow

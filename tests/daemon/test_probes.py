@@ -14,7 +14,7 @@ from tests.notify.stage import Endpoint
 from tests.running import Ticking, answer, until
 from tests.sentences import sentence
 from ticker import settings
-from ticker.daemon import loop
+from ticker.daemon import tick_job
 from ticker.errors import DatabaseUnavailable
 
 
@@ -49,10 +49,10 @@ def test_a_ticker_whose_ticks_fail_is_alive_and_not_ready(own_servers):
 
 
 def test_a_ticker_that_hangs_is_not_alive(store, queue):
-    beat = loop.TickJob(store, queue, settings.from_environment(), threading.Event())
+    beat = tick_job.TickJob(store, queue, settings.from_environment(), threading.Event())
     assert (beat.live(), beat.ready()) == ("", "no tick yet")
     beat._moved -= 1000
-    assert beat.live() == loop.HANGING
+    assert beat.live() == tick_job.HANGING
 
 
 def test_the_options_are_checked(environ):
@@ -64,7 +64,7 @@ def test_the_options_are_checked(environ):
 
 def beating(store, queue, endpoint):
     own = replace(settings.from_environment(), heartbeat_url=f"http://{endpoint.url.partition('//')[2]}")
-    return loop.TickJob(store, queue, own, threading.Event())
+    return tick_job.TickJob(store, queue, own, threading.Event())
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_failed_tick_calls_nothing_and_a_heartbeat_that_fails_harms_no_tick(
     def unavailable(*_args, **_kwargs):
         raise DatabaseUnavailable("PostgreSQL (DATABASE_URL) does not answer")
 
-    monkeypatch.setattr(loop, "tick", unavailable)
+    monkeypatch.setattr(tick_job, "tick", unavailable)
     monkeypatch.setattr(beat._heartbeat, "beat", lambda: pytest.fail("called after a failed tick"))
     beat()
     assert beat.failures == 1

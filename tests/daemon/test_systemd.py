@@ -16,15 +16,15 @@ import pytest
 from tests.running import PATIENCE, ROOT
 from tests.sentences import sentence
 from ticker import clock, embedded, migrations
-from ticker.daemon import loop
-from ticker.daemon.loop import TickJob
+from ticker.daemon import tick_job
 from ticker.daemon.systemd import Systemd, address, half_of_watchdog
+from ticker.daemon.tick_job import TickJob
 
 HANGS = """
 import threading
-from ticker.daemon import loop
-loop.STUCK, loop.LAST_WORD = 0.2, 0.1
-loop.tick = lambda *_, **__: threading.Event().wait()
+from ticker.daemon import loop, tick_job
+tick_job.STUCK, loop.LAST_WORD = 0.2, 0.1
+tick_job.tick = lambda *_, **__: threading.Event().wait()
 from ticker.cli import main
 main(["run"])
 """
@@ -178,17 +178,17 @@ def later(monkeypatch):
 
 def test_a_ticker_lives_as_long_as_its_next_tick_is_not_long_overdue(beat, later):
     beat()
-    later(60 + loop.STUCK - 1)  # two ticks of 30 s
+    later(60 + tick_job.STUCK - 1)  # two ticks of 30 s
     assert beat.moves()
-    later(60 + loop.STUCK + 1)
+    later(60 + tick_job.STUCK + 1)
     assert not beat.moves()
 
 
 def test_a_tick_that_does_nothing_for_long_hangs(beat, later):
     beat.busy = True
-    later(loop.STUCK - 1)
+    later(tick_job.STUCK - 1)
     assert beat.moves()
-    later(loop.STUCK + 1)
+    later(tick_job.STUCK + 1)
     assert not beat.moves()
 
 
@@ -199,13 +199,13 @@ def test_a_long_tick_lives_as_long_as_it_takes_connections(beat, store, later):
         with store.pool.connection():
             later(seconds + 1)
             assert beat.moves()
-            later(seconds + loop.STUCK + 1)
+            later(seconds + tick_job.STUCK + 1)
             assert not beat.moves()  # none of them is kept so long
         later(seconds + 1)
 
 
 def test_a_tick_that_fails_is_one_that_moves(beat, later, monkeypatch):
-    monkeypatch.setattr(loop, "tick", lambda *_args, **_options: 1 / 0)
+    monkeypatch.setattr(tick_job, "tick", lambda *_args, **_options: 1 / 0)
     later(1000)
     beat()
     assert beat.moves()

@@ -21,7 +21,7 @@ from ticker import embedded, migrations
 from ticker.db import checks as db_checks
 from ticker.db.checks import Facts
 from ticker.db.connections import connect
-from ticker.queue import checks, rq
+from ticker.queue import inspect, rq
 from ticker.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -143,11 +143,11 @@ def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], said: Sentenc
 def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, settings: Settings) -> None:
     with user_with(db, *ENOUGH) as role:
         url = re.sub("//([^@/]*@)?", f"//{role}:{role}@", settings.database_url, count=1)
-        checks.check(Settings(url, settings.redis_url))
+        inspect.check(Settings(url, settings.redis_url))
 
 
 def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str]) -> None:
-    asked = "import sys; from ticker import settings; from ticker.queue import checks; checks.check(settings.from_environment()); print(*sys.modules)"
+    asked = "import sys; from ticker import settings; from ticker.queue import inspect; inspect.check(settings.from_environment()); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert not {"alembic", "sqlalchemy"} & set(done.stdout.split())
@@ -175,7 +175,7 @@ def test_a_start_logs_the_warning(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(db_checks.clock, "python_utc", lambda: datetime.now(UTC) - timedelta(minutes=10))
-    checks.check(settings)
+    inspect.check(settings)
     [record] = caplog.records
     assert record.levelno == logging.WARNING and "differs" in record.getMessage()
 

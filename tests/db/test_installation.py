@@ -29,14 +29,14 @@ from tests.running import stock_worker, work
 from tests.sentences import Sentence, sentence
 from ticker import clock, migrations
 from ticker.cli import main
-from ticker.daemon.loop import TickJob
+from ticker.daemon.tick_job import TickJob
 from ticker.db import installation, sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.embedded import Servers, programs
 from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError
-from ticker.queue import checks, rq
+from ticker.queue import inspect, rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import health
 from ticker.settings import Settings
@@ -103,7 +103,7 @@ def here(db: Db) -> installation.Installation:
 
 @pytest.mark.slow
 def test_an_upgrade_marks_the_tables_once(db: Db, database_url: str, settings: Settings) -> None:
-    checks.check(settings)
+    inspect.check(settings)
     db.execute("UPDATE ticker.installation SET database_oid = 1")
     migrations.upgrade(database_url)
     assert not_startable(settings) == SENTENCE
@@ -134,7 +134,7 @@ def test_there_is_one_row(db: Db) -> None:
 
 @pytest.mark.slow
 def test_a_copied_database_is_refused(copied: Callable[[], str], settings: Settings, redis_url: str) -> None:
-    checks.check(settings)
+    inspect.check(settings)
     assert not_startable(Settings(copied(), redis_url)) == SENTENCE
 
 
@@ -151,7 +151,7 @@ def test_a_dump_that_is_restored_is_refused(
                    timeout=60, check=True)  # fmt: skip
     assert not_startable(Settings(database_url, redis_url)) == SENTENCE
     adopt(db)
-    checks.check(Settings(database_url, redis_url))
+    inspect.check(Settings(database_url, redis_url))
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_tables_without_a_mark_are_refused_and_can_be_adopted(db: Db, settings: 
     db.execute("DELETE FROM ticker.installation")
     assert not_startable(settings) == SENTENCE
     adopt(db)
-    checks.check(settings)
+    inspect.check(settings)
 
 
 @pytest.mark.slow
@@ -204,12 +204,12 @@ def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
     db.execute("UPDATE ticker.installation SET environment = %s", [stored])
     settings = Settings(database_url, redis_url, environment=said)
     if words is None:
-        checks.check(settings)
+        inspect.check(settings)
         return
     told = not_startable(settings)
     assert words.within(told) and '"ticker db adopt"' in told
     adopt(db, environment=said)
-    checks.check(settings)
+    inspect.check(settings)
     assert here(db).environment == said
 
 
@@ -274,7 +274,7 @@ def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: S
     found = adopt(db)
     assert (found.former, here(db).is_here) == (INSTALLATION, True)
     assert found.id == here(db).id != INSTALLATION
-    checks.check(settings)
+    inspect.check(settings)
     [pause] = pauses(db)
     assert pause == ("all", "adopt", ADOPTED, None)
     ticker.register(db, "poll", name="new", every="1m")
@@ -603,7 +603,7 @@ def test_health_says_that_another_has_a_queue_of_ours(db: Db, settings: Settings
 # ------------------------------------------------------------------------------------------------------- foreign jobs
 
 
-UNCHECKED = "from ticker.queue import checks\nchecks.check_redis = lambda *_: None\n"
+UNCHECKED = "from ticker.queue import inspect\ninspect.check_redis = lambda *_: None\n"
 """The worker was there before the other installation leased its queue."""
 
 

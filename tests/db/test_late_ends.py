@@ -13,7 +13,7 @@ import ticker
 from tests.harness import Taken
 from tests.sentences import sentence
 from ticker import clock
-from ticker.daemon.loop import TickJob
+from ticker.daemon.tick_job import TickJob
 from ticker.db import sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore, patience

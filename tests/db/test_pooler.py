@@ -26,7 +26,7 @@ from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
 from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable
-from ticker.queue import checks
+from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
 from ticker.web import application
@@ -69,7 +69,7 @@ def left(folder: Path, url: str) -> set[tuple[str, ...]]:
 def test_thirty_workers_on_ten_sessions_run_everything_and_leave_nothing(
     pooled: str, folder: Path, db: Db, queue: RedisQueue, settings: Settings
 ) -> None:
-    checks.check(Settings(pooled, settings.redis_url))
+    inspect.check(Settings(pooled, settings.redis_url))
     create_trace(db)
     for number in range(RUNS):
         ticker.register(db, "plain", every="1h", name=f"{number}", kwargs={"channel_id": number})

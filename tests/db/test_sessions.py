@@ -33,7 +33,7 @@ from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
 from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
-from ticker.queue import checks
+from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import health
 from ticker.settings import Settings
@@ -277,7 +277,7 @@ def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> Non
 def test_settings_of_the_database_change_nothing(
     odd: None, db: Db, settings: Settings, queue: RedisQueue, environ: dict[str, str]
 ) -> None:
-    checks.check(settings)
+    inspect.check(settings)
     with connect(settings.database_url) as connection:
         task = ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 1})
         create_trace(connection)

@@ -14,7 +14,7 @@ from tests.doubles import MemoryQueue
 from tests.harness import WORKER, finish
 from ticker.db import sql
 from ticker.engine.jobs import instant
-from ticker.engine.queue_limit import Room
+from ticker.engine.passes import Room
 from ticker.engine.tick import Pass, TickOptions, push_keyed
 
 SECOND = timedelta(seconds=1)

@@ -7,9 +7,8 @@ import pytest
 import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore
 from ticker.db.connections import connect
-from ticker.engine import pauses
-from ticker.engine.queue_limit import Room
-from ticker.engine.tick import Pass, TickOptions, tick
+from ticker.engine.passes import Room
+from ticker.engine.tick import Pass, TickOptions, apply_pauses, tick
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -64,7 +63,7 @@ def test_a_pass_that_is_to_stop_withholds_nothing_and_lets_nothing_go(rows, jobs
     [due] = add(rows, 1)
     rows.end_pause(pause, NOW)
     rows.add_pause("function", "other")
-    pauses.apply(Pass(rows, Room(jobs, {}), NOW, TickOptions(stop=lambda: True)))
+    apply_pauses(Pass(rows, Room(jobs, {}), NOW, TickOptions(stop=lambda: True)))
     assert (rows.task(withheld).pause_id, rows.task(due).pause_id) == (pause, None)
 
 

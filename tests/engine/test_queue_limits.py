@@ -10,7 +10,7 @@ import ticker
 from tests.harness import handed_out
 from tests.sentences import sentence
 from ticker.cli import main
-from ticker.daemon.loop import TickJob
+from ticker.daemon.tick_job import TickJob
 from ticker.engine.jobs import micros
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import ConfigurationError

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from tests.doubles import too_early
 from tests.sentences import sentence
-from ticker.engine import retries, timing
-from ticker.engine.retries import Backoff
-from ticker.engine.timing import SHORTEST_INTERVAL
+from ticker.engine import timing
+from ticker.engine.timing import SHORTEST_INTERVAL, Backoff
 from ticker.errors import BadInput
 from ticker.schedules.duration import LONGEST, MINUTE, SECOND
 
@@ -98,7 +97,7 @@ def test_tasks_that_fail_together_do_not_come_back_together():
 def test_an_attempt_is_dead_when_the_next_start_may_come(drawn):
     every, tolerance = drawn
     last_run, grace = datetime(2026, 3, 1, tzinfo=UTC), timing.grace(every)
-    end = retries.last_end(last_run, every, tolerance, grace)
+    end = timing.last_end(last_run, every, tolerance, grace)
     assert end >= last_run
     assert not too_early(end + timing.span(grace), last_run, every, tolerance)
     assert too_early(end + timing.span(grace - 1), last_run, every, tolerance)

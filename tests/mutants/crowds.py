@@ -47,7 +47,7 @@ CROWDS = (
     ),
     Mutant(
         "room-not-counted-down",
-        "ticker/engine/queue_limit.py",
+        "ticker/engine/passes.py",
         "                self.left[spec.queue] -= 1\n",
         "                pass\n",
         "The jobs that one batch pushes reduce the room for the next one.",
@@ -148,7 +148,7 @@ CROWDS = (
     Mutant(
         "re-push-beyond-the-limit",
         "ticker/engine/sweep.py",
-        "packed = queue.fitting(jobs.packed(store.installation, again))",
+        "packed = room.fitting(jobs.packed(store.installation, again))",
         "packed = jobs.packed(store.installation, again)",
         "The limit of a queue also applies to jobs that Redis lost.",
         ("tests/engine/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),

@@ -61,7 +61,7 @@ INSTALLATIONS = (
     ),
     Mutant(
         "lease-that-nobody-respects",
-        "ticker/queue/checks.py",
+        "ticker/queue/inspect.py",
         "if holder != here:",
         "if holder is None:",
         "Tickers and workers refuse to start on a queue that another installation has leased.",

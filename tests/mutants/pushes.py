@@ -113,7 +113,7 @@ PUSHES = (
     ),
     Mutant(
         "look-ahead-of-the-loop-unused",
-        "ticker/daemon/loop.py",
+        "ticker/daemon/tick_job.py",
         "look_ahead=timing.LOOK_AHEAD,",
         "look_ahead=0,",
         "The loop looks a second ahead, so over 50 intervals a task starts in at least 0.98 of them.",

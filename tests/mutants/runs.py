@@ -122,7 +122,7 @@ RUNS = (
     ),
     Mutant(
         "batch-job-of-the-newest-alone",
-        "ticker/engine/lost_jobs.py",
+        "ticker/engine/sweep.py",
         "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))",
         "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(jobs.micros(due.occurrence)))",
         "Each waiting occurrence is tied to its own job: no older one is recorded as lost while its job waits in Redis.",

@@ -3,7 +3,6 @@
 from tests.mutants.mutant import Mutant
 
 SWEEP = "ticker/engine/sweep.py"
-LOST_JOBS = "ticker/engine/lost_jobs.py"
 
 SWEEPS = (
     Mutant(
@@ -92,7 +91,7 @@ SWEEPS = (
     ),
     Mutant(
         "pushed-again-without-asking",
-        LOST_JOBS,
+        SWEEP,
         "    if state is JobState.WAITING:\n        return JobVerdict.WAITS\n",
         "    if state is JobState.WAITING:\n        return JobVerdict.AGAIN\n",
         "An occurrence is pushed again only if Redis no longer holds its job.",
@@ -100,7 +99,7 @@ SWEEPS = (
     ),
     Mutant(
         "lost-jobs-are-not-pushed-again",
-        LOST_JOBS,
+        SWEEP,
         "return JobVerdict.GIVEN_UP if state is JobState.DEAD and is_old else again",
         "return JobVerdict.GIVEN_UP if state is JobState.DEAD and is_old else JobVerdict.WAITS",
         "A job that Redis lost before its start is pushed again automatically.",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.notify.stage import Endpoint
+from tests.notify.stage import Endpoint, Played
 from ticker.notify.deliver import Notifier
 from ticker.notify.outbox import Outbox
 
@@ -24,7 +24,7 @@ def notifier(database_url: str) -> Iterator[Callable[..., Notifier]]:
     def make(channel: Any, *others: str, stopping: threading.Event | None = None) -> Notifier:
         made.append(Outbox(database_url, "ticker"))
         names = [*others, channel.name] if channel else []
-        return Notifier(channel, names, made[-1], stopping or threading.Event())
+        return Played(channel, names, made[-1], stopping or threading.Event())
 
     yield make
     for outbox in made:

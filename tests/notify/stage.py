@@ -5,13 +5,15 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import psycopg
 
+from ticker import clock
+from ticker.notify.deliver import Notifier
 from ticker.notify.message import Notice
 
 Db = psycopg.Connection[Any]
@@ -84,6 +86,14 @@ class Endpoint:
         self.let_go.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+class Played(Notifier):
+    """A notifier whose rounds a test makes by hand, each at a time of its own."""
+
+    def round(self, now: datetime | None = None) -> float:
+        with clock.use(lambda: now) if now else nullcontext():
+            return super().round()
 
 
 class Kept:

@@ -14,7 +14,6 @@ from tests.running import ROOT, Ticking, until
 from tests.sentences import sentence
 from ticker import notify
 from ticker.errors import ConfigurationError
-from ticker.notify import plugin
 from ticker.notify.deliver import AFTER_FAILURE
 from ticker.settings import CHANNELS, Settings, from_environment
 
@@ -39,7 +38,7 @@ def test_an_entry_point_gets_the_notice_as_a_dict(db, notifier, pager):
 )  # fmt: skip
 def test_an_entry_point_that_cannot_be_called_is_one_sentence_at_the_start(name, said, pager):
     with pytest.raises(ConfigurationError) as error:
-        plugin.load(name)
+        notify.load(name)
     assert said.begins(error.value) and str(error.value).isprintable()
 
 
@@ -48,7 +47,7 @@ def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
         raise ValueError("no\nluck")
 
     happens(db, "failed")
-    assert notifier(plugin.EntryPoint("pager", page)).round(NOW) == AFTER_FAILURE
+    assert notifier(notify.EntryPoint("pager", page)).round(NOW) == AFTER_FAILURE
     assert notices(db, "error") == [("ValueError: no luck",)]
 
 

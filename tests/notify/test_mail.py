@@ -5,7 +5,6 @@ import socket
 from base64 import b64encode
 from dataclasses import replace
 from email.header import decode_header, make_header
-from typing import Any
 
 import pytest
 
@@ -14,13 +13,14 @@ from tests.notify.stage import NOTICE, NOW, SECRET, Post, happens, notices, talk
 from tests.running import work
 from tests.sentences import sentence
 from ticker.engine.tick import tick
-from ticker.notify.channel import NotDelivered
+from ticker.notify import wire
 from ticker.notify.deliver import AFTER_FAILURE, IDLE
 from ticker.notify.mail import Mail, compose
+from ticker.notify.message import NotDelivered
 
 
-def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",), **more: Any) -> Mail:
-    return Mail(f"smtp://{user}localhost:{port}", "ticker@example.org", to, **more)
+def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",)) -> Mail:
+    return Mail(f"smtp://{user}localhost:{port}", "ticker@example.org", to)
 
 
 def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, notifier):
@@ -91,10 +91,11 @@ def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
 
 
 @pytest.mark.slow
-def test_a_mail_server_that_never_greets_is_given_up_in_time(db, notifier):
+def test_a_mail_server_that_never_greets_is_given_up_in_time(db, notifier, monkeypatch):
+    monkeypatch.setattr(wire, "SECONDS", 0.5)
     happens(db, "failed")
     with talking(Post(silent=True)) as port:
-        assert notifier(mail(port, seconds=0.5)).round(NOW) == AFTER_FAILURE
+        assert notifier(mail(port)).round(NOW) == AFTER_FAILURE
     assert notices(db, "error") == [(sentence("errors.no_answer_within_span", span="0.5 s"),)]
 
 

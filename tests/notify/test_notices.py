@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
-from tests.notify.stage import MINUTE, NOW, Kept, happens, notices
+from tests.notify.stage import MINUTE, NOW, Kept, Played, happens, notices
 from tests.plans import indexes, plan, read_whole
 from tests.running import in_fork
 from tests.sentences import sentence
 from ticker.notify import deliver, message
-from ticker.notify.deliver import AFTER_FAILURE, IDLE, Notifier
+from ticker.notify.deliver import AFTER_FAILURE, IDLE
 from ticker.notify.message import Notice
 from ticker.notify.outbox import GIVEN_UP, LEASE, Outbox
 
@@ -210,7 +210,7 @@ def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passe
             os.kill(os.getpid(), signal.SIGKILL)
             return ""
 
-    code = in_fork(lambda: Notifier(Dies(), ["kept"], Outbox(database_url, "ticker"), threading.Event()).round(NOW))
+    code = in_fork(lambda: Played(Dies(), ["kept"], Outbox(database_url, "ticker"), threading.Event()).round(NOW))
     assert code == -signal.SIGKILL
     kept = Kept()
     one = notifier(kept)

@@ -91,13 +91,14 @@ def test_an_endpoint_that_is_not_there_gets_the_notice_once_when_it_is(db, notif
 
 @pytest.mark.slow
 def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_arrives_when_it_is_back(
-    db, notifier, endpoint, database_url, redis_url
+    db, notifier, endpoint, database_url, redis_url, monkeypatch
 ):
+    monkeypatch.setattr(wire, "SECONDS", 60.0)
     event = happens(db, "failed")
     task = ticker.register(db, "poll", every="1m")
     endpoint.answers = [None]
     store, queue, kept = PostgresStore(database_url), RedisQueue.from_url(redis_url), Kept("kept")
-    hanging = notifier(Webhook(endpoint.url, seconds=60), "kept")
+    hanging = notifier(Webhook(endpoint.url), "kept")
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(hanging.round, NOW)
         assert endpoint.held.wait(60)
@@ -117,15 +118,17 @@ def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_a
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_never_answers_is_given_up_in_time(endpoint):
+def test_an_endpoint_that_never_answers_is_given_up_in_time(endpoint, monkeypatch):
+    monkeypatch.setattr(wire, "SECONDS", 0.5)
     endpoint.answers = [None]
     with pytest.raises(TimeoutError, check=sentence("errors.no_answer_within_span", span="0.5 s").within):
-        Webhook(endpoint.url, seconds=0.5).deliver(NOTICE)
+        Webhook(endpoint.url).deliver(NOTICE)
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(endpoint):
+def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(monkeypatch):
     """Each byte comes before a socket's own timeout: only the whole is bounded."""
+    monkeypatch.setattr(wire, "SECONDS", 0.5)
     stopped = threading.Event()
 
     def drips(wire: socket.socket) -> None:
@@ -138,7 +141,7 @@ def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(endpoint):
         talking(drips) as port,
         pytest.raises(TimeoutError, check=sentence("errors.no_answer_within_span", span="0.5 s").within),
     ):
-        Webhook(f"http://127.0.0.1:{port}/", seconds=0.5).deliver(NOTICE)
+        Webhook(f"http://127.0.0.1:{port}/").deliver(NOTICE)
     stopped.set()
 
 
@@ -194,8 +197,9 @@ def test_the_resolver_gives_each_address_its_share(monkeypatch, closed_port):
             (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", closed_port)),
             (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)),
         ]
+        monkeypatch.setattr(wire, "SECONDS", 30.0)
         monkeypatch.setattr(wire.socket, "getaddrinfo", lambda *_, **__: addresses)
-        with wire.connected("h", port, 30) as (line, _):
+        with wire.connected("h", port) as (line, _):
             assert line.recv(1) == b"x"
 
 

@@ -10,7 +10,7 @@ import ticker
 from tests.harness import command
 from tests.sentences import sentence
 from ticker import settings
-from ticker.daemon.loop import TickJob
+from ticker.daemon.tick_job import TickJob
 from ticker.db import steps
 from ticker.metrics import standing
 from ticker.read import formatting, health, overview, tasks

@@ -21,7 +21,7 @@ from tests.doubles import NOW
 from tests.factories import engine_on, nested
 from tests.sentences import sentence
 from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners, settings
-from ticker.daemon import loop
+from ticker.daemon.tick_job import TickJob
 from ticker.tasks import preview
 
 SECOND = timedelta(seconds=1)
@@ -546,7 +546,7 @@ def test_the_tick_that_is_set_is_the_one_that_warnings_go_by(db, monkeypatch):
 @pytest.mark.slow
 def test_a_ticker_that_is_alive_is_the_one_that_warnings_go_by(db, store, queue):
     poll(db, every=10)
-    beat = loop.TickJob(store, queue, replace(settings.from_environment(), tick_ms=4000), threading.Event())
+    beat = TickJob(store, queue, replace(settings.from_environment(), tick_ms=4000), threading.Event())
     beat()
     db.execute("UPDATE ticker.tickers SET last_tick_at = clock_timestamp()")  # tests stop the clock
     said = sentence("warnings.no_multiple_of_the_tick", every="10 s", tick="4 s", real="12 s")

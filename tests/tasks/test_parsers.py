@@ -21,7 +21,7 @@ from ticker import settings as environment
 from ticker.cli import options
 from ticker.daemon import systemd
 from ticker.engine import jobs
-from ticker.engine.retries import Backoff
+from ticker.engine.timing import Backoff
 from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import inspect
 from ticker.read.journal import past

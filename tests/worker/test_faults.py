@@ -20,7 +20,7 @@ from tests.running import ASKED_UNDER_A_LOCK, ROOT, is_alive, until, work, worki
 from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
-from ticker.engine.lost_jobs import job_of
+from ticker.engine.sweep import job_of
 from ticker.engine.tick import tick
 from ticker.model import WaitingTask
 from wrappers.pipeline import payload

@@ -13,9 +13,8 @@ from ticker import migrations
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.db import checks, listener, sql
-from ticker.engine.functions import unknown_function
-from ticker.errors import ConfigurationError, Unavailable
-from ticker.queue import checks as start
+from ticker.errors import ConfigurationError, Unavailable, not_announced
+from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
 from ticker.read.explain import counted
@@ -66,7 +65,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         execute = sql.on(db, config.schema)
         announced = [function.name for function in overview.functions(db)]
         for row in execute("missing_functions", now=None):
-            if warning := unknown_function(row["function"], announced):
+            if warning := not_announced("function", row["function"], announced):
                 yield f"{warning}; {remedy(row['function'], row['declared_in'])}"
         yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
         counts = overview.counts(db)
@@ -110,7 +109,7 @@ def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
 def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.REDIS), closing(RedisQueue.from_settings(config)) as queue:
         diagnosis.versions["redis"] = queue.check()
-        if refused := queue.refused(start.queues_of_tasks(config)):
+        if refused := queue.refused(inspect.queues_of_tasks(config)):
             yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
         if aside := queue.put_aside():
             yield Advice(

@@ -11,13 +11,13 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, store
-from ticker.errors import BadInput, ConfigurationError
+from ticker.errors import ConfigurationError
 from ticker.read import formatting, overview, tasks
 from ticker.read.explain import counted
 
 if TYPE_CHECKING:
-    from ticker.daemon.loop import Observer
-    from ticker.engine.tick import Report
+    from ticker.daemon.tick_job import Observer
+    from ticker.engine.passes import Report
     from ticker.settings import Settings
 
 # -P keeps the current folder off the front of sys.path, where its modules could shadow our packages
@@ -51,10 +51,10 @@ def run(
     settings = configured(tick=tick, batch=batch)
     from ticker import logs
     from ticker.daemon import loop
-    from ticker.queue import checks
+    from ticker.queue import inspect
     from wrappers import shadowing
 
-    checks.check(settings)
+    inspect.check(settings)
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
     logs.to_stdout(settings.log)
@@ -65,9 +65,7 @@ def run(
 @contextmanager
 def observed(settings: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
     """Serves the metrics within the block if a port is given. Otherwise, their library is not needed."""
-    if port is None:
-        if host is not None:
-            raise BadInput("--metrics-host", host, "needs a port; add --metrics-port")
+    if port is None and host is None:
         yield None
         return
     from ticker.metrics import exposition
@@ -106,11 +104,12 @@ def print_due() -> None:
 def one_pass(settings: "Settings") -> "tuple[Report, int]":
     """Runs one tick on its own connections. Returns the report and the duration in milliseconds."""
     from ticker import clock
-    from ticker.engine.tick import TickOptions, tick
-    from ticker.queue import checks
+    from ticker.engine.passes import TickOptions
+    from ticker.engine.tick import tick
+    from ticker.queue import inspect
     from ticker.queue.rq import RedisQueue
 
-    checks.check(settings)
+    inspect.check(settings)
     chosen = TickOptions(batch=settings.batch, depths=settings.queue_depth, waiting_jobs=settings.waiting_jobs)
     with store(settings) as opened, closing(RedisQueue.from_settings(settings)) as queue:
         began = clock.monotonic()

@@ -5,50 +5,33 @@ that ticks continue. If the wall clock were set back, APScheduler alone would pa
 """
 
 import logging
-import math
 import os
 import signal
-import socket
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Protocol
-from uuid import uuid4
+from typing import Any
 
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from ticker import clock, notify
-from ticker.daemon.heartbeat import Heartbeat
 from ticker.daemon.minutes import MinuteCounter
 from ticker.daemon.prune import Pruner
-from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
+from ticker.daemon.tick_job import HANGING, Observer, TickJob
 from ticker.db.listener import Listener, WakeUp
 from ticker.db.store import PostgresStore
-from ticker.engine import timing
-from ticker.engine.key_limits import LOOK_AHEAD
-from ticker.engine.tick import Report, TickOptions, tick
-from ticker.errors import TickerError
-from ticker.queue import rq
-from ticker.queue.rq import RedisQueue, Staff
-from ticker.schedules import interval
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
 from ticker.small_server import serving_probes
 
 log = logging.getLogger("ticker")
 
-FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the period of the ticks
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is stopped
 DEREGISTERED_WITHIN = 0.5  # seconds of LAST_WORD, at most, for PostgreSQL to record that the ticker has ended
-HANGS = 20.0  # seconds of one batch; the server's own timeouts end a statement after 5
 LAST_NOTICE = 0.8  # seconds that deliveries in progress get when the ticker is stopped
-QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
-CHECK_EVERY = 0.5  # seconds between two checks by the main thread
-STUCK = 120.0  # seconds without progress of a tick: six times the limit of a batch, so a slow server is not the cause
-HANGING = f"a tick hangs: it has made no progress for {STUCK:g} s, and the watchdog gets no more pings"
 
 
 class EveryTick(BaseTrigger):  # type: ignore[misc]
@@ -69,231 +52,6 @@ class EveryTick(BaseTrigger):  # type: ignore[misc]
         return now + self.period - (now - self._first) % self.period
 
 
-class Observer(Protocol):
-    """Observes ticks. Any error that it raises is logged and affects no tick."""
-
-    queue: RedisQueue
-    """The queue that the ticks push to."""
-
-    def ticked(self, report: Report | None, seconds: float) -> None:
-        """Receives the report of a tick that has ended, or None if it failed, and how many seconds it took."""
-
-
-class TickJob:
-    """Runs one tick after another, and knows how the last one went."""
-
-    def __init__(
-        self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event,
-        observer: Observer | None = None,
-    ) -> None:  # fmt: skip
-        self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
-        self._observer = observer
-        self._id, self._host = str(uuid4()), socket.gethostname()
-        self._push_threads = PushThreads()
-        self._heartbeat = Heartbeat(settings.heartbeat_url)
-        self._unattended: dict[str, int] = {}
-        self._queues: list[str] = []
-        self._delays: Mapping[str, float] = {}
-        self._leased: dict[str, str] = {}
-        self._passes = 0
-        self.alarm: WakeUp | None = None
-        self.ended: Callable[[], None] = lambda: None
-        """Called after each pass."""
-        self.failures = 0
-        self.began = self._moved = clock.monotonic()
-        self._last_pass = -math.inf
-        self.busy = False
-        self.last_line = "no tick yet"
-
-    def __call__(self) -> None:
-        """Makes one pass and logs it. Raises nothing."""
-        self.began = self._moved = clock.monotonic()
-        self.busy, done = True, None
-        try:
-            report = self._pass()
-            self._lease_queues()
-            self._delays = self._queue.ages(self._queues)
-            unattended = self._count_workers(report.now).unattended
-            self._warn_of_unattended_queues(unattended)
-            self._log(report)
-            self._beat(list(unattended))
-            self.failures, done = 0, report
-        except TickerError as error:
-            self._failed(error)
-        except Exception:
-            self.last_line = "tick failed on an internal error; the next tick tries again"
-            log.exception(self.last_line, extra={"event": "tick_failed"})
-            self.failures += 1
-        finally:
-            self._observe(done)
-            self._moved, self.busy = clock.monotonic(), False
-            self.ended()
-
-    def deregister(self) -> None:
-        """Records that this ticker has ended. If that fails, the ticker is reported as silent after a while."""
-        with suppress(TickerError):
-            self._store.deregister(self._id)
-
-    def pause(self) -> float:
-        """Returns the seconds until the next attempt after a failure."""
-        return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
-
-    def patience(self) -> float:
-        """Returns the seconds until the main thread checks again. The alarm is ignored during a pass or after a
-        failure.
-        """
-        if self.alarm is None or self.busy or self.failures:
-            return CHECK_EVERY
-        return self.alarm.patience(CHECK_EVERY)
-
-    def unstick(self) -> None:
-        """Interrupts the connections in use if a single batch has used one of them for longer than HANGS."""
-        if self._store.pool.waited() > HANGS:
-            log.error(
-                "PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up",
-                HANGS,
-                extra={"event": "connection_given_up"},
-            )
-            self._store.pool.interrupt()
-
-    def moves(self) -> bool:
-        """Returns whether a pass makes progress, or the next one is not long overdue.
-
-        An unavailable server does not count, because it only ends a pass. A pass may take minutes, and uses connections
-        all that time. The longest current use of a connection shows how long the pass has been stuck.
-        """
-        waited = self._store.pool.waited()
-        if self.busy and waited:
-            self._moved = max(self._moved, clock.monotonic() - waited)
-        idle = 0.0 if self.busy else 2 * self._settings.tick_ms / 1000
-        return clock.monotonic() - self._moved < idle + STUCK
-
-    def live(self) -> str:
-        """Returns why a restart would help, or an empty text."""
-        return "" if self.moves() else HANGING
-
-    def ready(self) -> str:
-        """Returns why the last tick was not a good one, or an empty text."""
-        return self.last_line if self.failures or not self._passes else ""
-
-    def _pass(self) -> Report:
-        settings = self._settings
-        options = TickOptions(
-            look_ahead=timing.LOOK_AHEAD,
-            batch=settings.batch,
-            stop=self._stopping.is_set,
-            period=settings.tick_ms,
-            beat=self._rhythm(),
-            depths=settings.queue_depth,
-            waiting_jobs=settings.waiting_jobs,
-            ahead=LOOK_AHEAD // timedelta(milliseconds=1) if self.alarm else 0,
-            delays=self._delays,
-            push_threads=self._push_threads,
-        )
-        report = tick(self._store, self._queue, clock.now(), options)
-        done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
-        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, done, settings.tick_ms)
-        if self.alarm is not None:
-            next_due = self._store.next_due(report.now) if settings.wake else None
-            times = [] if next_due is None else [next_due]
-            took = clock.monotonic() - self.began
-            if report.look_at is not None:
-                times.append((report.look_at - report.now).total_seconds() - took)
-            self.alarm.served(min(times, default=None), took)
-        return report
-
-    def _rhythm(self) -> int:
-        """Returns the milliseconds between two ticks, or 0 if this tick came later: after a start, or after a long
-        pass.
-        """
-        last, self._last_pass = self._last_pass, clock.monotonic()
-        tick_ms = self._settings.tick_ms
-        return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * interval.JITTER else 0
-
-    def _log(self, report: Report) -> None:
-        fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
-        if report.left:  # their queues are full
-            fields += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
-        took = round(clock.monotonic() - self.began, 3)
-        self.last_line = f"tick {fields} took={took:.3f}"
-        log.info(
-            self.last_line, extra={"event": "tick", "fields": {**counts(report), "left": report.left, "took": took}}
-        )
-
-    def _failed(self, error: Exception) -> None:
-        self.failures += 1
-        sentence = "tick failed: %s; next attempt in %.0f s"
-        self.last_line = sentence % (error, self.pause())
-        log.error(sentence, error, self.pause(), extra={"event": "tick_failed"})
-
-    def _observe(self, done: Report | None) -> None:
-        try:
-            if self._observer is not None:
-                self._observer.ticked(done, clock.monotonic() - self.began)
-        except Exception:
-            log.exception("the metrics missed a tick", extra={"event": "metrics_failed"})
-
-    def _lease_queues(self) -> None:
-        """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them
-        down.
-        """
-        if self._passes % QUEUES_EVERY == 0:
-            self._queues = self._store.queues() or self._queues
-        self._passes += 1
-        leased = self._queue.lease(self._store.installation, self._queues)
-        for name, holder in leased.items() - self._leased.items():
-            log.warning(
-                "%s; give each installation its own queues, or its own Redis",
-                rq.leased(name, holder),
-                extra={"event": "queue_leased"},
-            )
-        self._leased = leased
-
-    def _beat(self, unattended: list[str]) -> None:
-        """Calls the heartbeat's URL, unless one of our queues has jobs and no worker."""
-        if self._heartbeat and not (unattended and self._store.execute("waiting_queues", queues=unattended)):
-            self._heartbeat.beat()
-
-    def _count_workers(self, now: datetime) -> Staff:
-        """Stores how many workers listen to each of our queues, and are busy. Only the server of the queues may fail
-        the tick.
-        """
-        staff = self._queue.staff(self._queues)
-        try:
-            self._store.sample(self._id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
-        except TickerError as error:
-            log.warning("the workers are not counted: %s", error, extra={"event": "workers_not_counted"})
-        return staff
-
-    def _warn_of_unattended_queues(self, unattended: Mapping[str, int]) -> None:
-        """Warns once about each queue without workers, at the second tick in a row, because a worker may still be
-        starting.
-        """
-        for name, count in unattended.items():
-            self._unattended[name] = self._unattended.get(name, 0) + 1
-            if self._unattended[name] == 2:
-                log.warning("%s", rq.without_worker(name, count), extra={"event": "queue_unattended"})
-        self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
-
-
-_ALWAYS = ("due", "enqueued", "errors")
-
-
-def counts(report: Report) -> dict[str, int]:
-    """Returns what a pass did, as counts under the names that the log, the heartbeat and the metrics use."""
-    return {
-        "due": report.due.due - report.due.put_off + report.planned.due,
-        "enqueued": report.enqueued,
-        "errors": report.errors,
-        "held": report.due.held + report.planned.held,
-        "repushed": report.swept.repushed,
-        "expired": report.swept.expired,
-        "lost": report.swept.lost + report.swept.overdue,
-        "retries": report.followed.retries,
-        "unpushed": report.due.unpushed,
-    }
-
-
 def run(
     settings: Settings, observer: Observer | None = None, health: tuple[str | None, int | None] = (None, None)
 ) -> None:  # fmt: skip
@@ -301,19 +59,13 @@ def run(
 
     `health` is the address on which to answer probes, if its port is not None.
     """
-    with noted((signal.SIGTERM, signal.SIGINT)) as asked:
-        _run(settings, observer, health, asked)
-
-
-def _run(
-    settings: Settings, observer: Observer | None, health: tuple[str | None, int | None], asked: Noted
-) -> None:  # fmt: skip
     stopping, systemd = threading.Event(), Systemd()
-    store = PostgresStore(settings.require_database(), settings.schema)
-    queue = observer.queue if observer else RedisQueue.from_settings(settings)
-    tick_job = TickJob(store, queue, settings, stopping, observer)
-    with serving_probes(*health, tick_job.live, tick_job.ready):
-        _tick(tick_job, settings, asked, stopping, systemd)
+    with noted((signal.SIGTERM, signal.SIGINT)) as asked:
+        store = PostgresStore(settings.require_database(), settings.schema)
+        queue = RedisQueue.from_settings(settings)
+        tick_job = TickJob(store, queue, settings, stopping, observer)
+        with serving_probes(*health, tick_job.live, tick_job.ready):
+            _tick(tick_job, settings, asked, stopping, systemd)
 
 
 def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threading.Event, systemd: Systemd) -> None:
@@ -322,7 +74,12 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
         listener.start()
-    for thread in Pruner, MinuteCounter, *exporters(settings):
+    threads: list[Callable[..., threading.Thread]] = [Pruner, MinuteCounter]
+    if settings.otel:
+        from ticker.daemon.traces import Exporter  # its library is an extra
+
+        threads.append(Exporter)
+    for thread in threads:
         thread(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(tick_job, settings)
     log.info("ticker started pid=%s tick=%gs", os.getpid(), settings.tick_ms / 1000, extra={"event": "ticker_started"})
@@ -334,15 +91,6 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
     stopping.set()
     notify.stop(notifiers, LAST_NOTICE)
     stop(scheduler, tick_job)
-
-
-def exporters(settings: Settings) -> list[Callable[..., threading.Thread]]:
-    """Returns the thread that exports traces, if TICKER_OTEL is on."""
-    if not settings.otel:
-        return []
-    from ticker.daemon.traces import Exporter  # its library is an extra
-
-    return [Exporter]
 
 
 def report(systemd: Systemd, tick_job: TickJob) -> float:

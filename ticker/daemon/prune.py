@@ -70,11 +70,14 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
         _walk(store, "prune_runs", "next_run", settings, dry),
         _walk(store, "prune_events", "next_event", settings, dry),
     )
-    minutes = (Pruned(seconds=seconds) for seconds in counted(store))
+    minutes = (Pruned() for _ in counted(store))
     rest = (_prune_minutes(store), _prune_keys(store), _prune_pauses(store, settings))
     for part in walks if dry else (minutes, *walks, *rest):
+        began = clock.monotonic()
         try:
-            yield from part
+            for pruned in part:
+                yield replace(pruned, seconds=clock.monotonic() - began)
+                began = clock.monotonic()
         except TickerError as error:
             failed = failed or error
     if failed:
@@ -82,10 +85,8 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
 
 
 def _prune_minutes(store: PostgresStore) -> Iterator[Pruned]:
-    began = clock.monotonic()
     while store.execute("prune_minutes", now=clock.now(), limit=MOST)[0]["count"]:
-        yield Pruned(seconds=clock.monotonic() - began)
-        began = clock.monotonic()
+        yield Pruned()
 
 
 def _prune_keys(store: PostgresStore) -> Iterator[Pruned]:
@@ -96,18 +97,16 @@ def _prune_keys(store: PostgresStore) -> Iterator[Pruned]:
     """
     keys = [""] * MOST
     while len(keys) == MOST:
-        began = clock.monotonic()
         with store.transaction() as execute:
             keys = [row["key"] for row in execute("lock_unused_keys", now=clock.now(), limit=MOST)]
             execute("prune_keys", now=clock.now(), keys=keys)
         if keys:
-            yield Pruned(seconds=clock.monotonic() - began)
+            yield Pruned()
 
 
 def _prune_pauses(store: PostgresStore, settings: Settings) -> Iterator[Pruned]:
-    began = clock.monotonic()
     store.execute("prune_pauses", now=clock.now(), keep_ms=settings.keep_failures_ms)
-    yield Pruned(seconds=clock.monotonic() - began)
+    yield Pruned()
 
 
 def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, dry: bool) -> Iterator[Pruned]:
@@ -119,11 +118,11 @@ def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, 
         except DatabaseUnavailable as error:
             if not isinstance(error.__cause__, psycopg.errors.QueryCanceled):
                 raise
-            yield Pruned(seconds=clock.monotonic() - began)
+            yield Pruned()
             after, limit = _past(store, first, after) if limit == 1 else after, max(limit // 4, 1)
             continue
         took = clock.monotonic() - began
-        yield Pruned(page["successes"], page["failures"], page["drops"], page["events"], took, page["overdue_ms"])
+        yield Pruned(page["successes"], page["failures"], page["drops"], page["events"], overdue_ms=page["overdue_ms"])
         after, ended = page["last"], page["seen"] < limit or page["young"]
         limit = max(limit // 2, 1) if took > SLOW else min(limit * 2, MOST)
 

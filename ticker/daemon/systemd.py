@@ -41,18 +41,16 @@ class Systemd:
         """
         if self._address is None:
             return math.inf
-        self._show(" ".join(status.split()))  # a line of the message is a field
+        status = " ".join(status.split())  # a line of the message is a field
+        if status != self._status:
+            self._status = status
+            self._send(f"STATUS={status}")
         if self._every is None or not alive:
             return math.inf
         if clock.monotonic() >= self._next_ping:
             self._next_ping = clock.monotonic() + self._every
             self._send("WATCHDOG=1")
         return max(self._next_ping - clock.monotonic(), 0.0)
-
-    def _show(self, status: str) -> None:
-        if status != self._status:
-            self._status = status
-            self._send(f"STATUS={status}")
 
     def _send(self, message: str) -> None:
         if self._address is None:

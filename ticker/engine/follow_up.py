@@ -4,23 +4,22 @@ An end that leads to nothing, such as a success of a healthy task, is not handle
 of a task, not each change. A task that failed and succeeded between two passes is healthy, and no notice is sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
-from ticker.engine import retries, timing
-from ticker.engine.functions import report_unknown
+from ticker.engine import timing
+from ticker.engine.passes import Followed
 from ticker.engine.ports import Store
-from ticker.engine.retries import Backoff
-from ticker.engine.sweep import Counts
-from ticker.errors import BadInput
+from ticker.engine.timing import Backoff
+from ticker.errors import BadInput, not_announced, quoted
 from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
 from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
 from ticker.schedules.interval import MILLISECOND
 
-LEAST_BOX = timing.span(retries.LEAST_BOX)
+LEAST_RETRY = timing.span(timing.LEAST_RETRY)
 PROBE = HOUR  # how long an automatic pause lasts by default
 LONGEST_PROBE = DAY
 DOUBLED_AT_MOST = 40  # after this many doublings, every limit is reached
@@ -28,15 +27,6 @@ TIMES_AT_MOST = 5  # of a schedule, computed for one alarm: for 29 February, eac
 ALARMS_AT_MOST = 100  # checked in one transaction, with their rows locked
 ALARM_BATCHES = 50  # in one pass: all due tasks wait until it has checked the alarms
 ASK_AGAIN = timing.span(DAY)  # for a task that is done: it may be given more to do
-
-
-@dataclass(frozen=True)
-class Followed(Counts):
-    """Counts of ends handled, retries planned, and events recorded."""
-
-    ended: int = 0
-    retries: int = 0
-    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +42,8 @@ def follow_up(store: Store, now: datetime, limit: int) -> Followed:
     """Handles all open ends, and those of runs whose pieces are done. Then checks for missing successes and unknown
     functions.
     """
-    total = follow_ends(store, now, limit)
-    while sum_up(store, now, limit):  # these are ends, too
-        total += follow_ends(store, now, limit)
-    total += ask_for_successes(store, now, limit)
+    total = follow_ends(store, now, limit) + ask_for_successes(store, now, limit)
     return total + Followed(events=report_unknown(store, now))
-
-
-def sum_up(store: Store, now: datetime, limit: int) -> int:
-    with store.batch() as rows:
-        return rows.sum_up(now, limit)
 
 
 def follow_ends(store: Store, now: datetime, limit: int) -> Followed:
@@ -70,7 +52,9 @@ def follow_ends(store: Store, now: datetime, limit: int) -> Followed:
         followed = follow_batch(store, now, limit)
         total += followed
         if followed.ended < limit:
-            return total
+            with store.batch() as rows:
+                if not rows.sum_up(now, limit):  # these are ends, too
+                    return total
 
 
 def follow_batch(store: Store, now: datetime, limit: int) -> Followed:
@@ -99,7 +83,7 @@ def judge(run: Ended, now: datetime) -> Verdict:
         return Verdict(run, note="no retry: a newer occurrence has started, or waits for a worker")
     due = max(timing.later(run.ended_at, backoff(run).after(run.attempt, run.run_id)), now)
     end = last_end(run)
-    if end is not None and due + LEAST_BOX > end:
+    if end is not None and due + LEAST_RETRY > end:
         left = max((end - due).total_seconds(), 0)
         return Verdict(
             run, note=f"no retry: {left:g} s would be left for it before the next start, below the minimum of 1 s"
@@ -129,7 +113,7 @@ def last_end(run: Ended) -> datetime | None:
     limit.
     """
     if run.schedule is Kind.INTERVAL and run.occurrence is not None:
-        return run.last_run and retries.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
+        return run.last_run and timing.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
     return run.next_run and run.next_run - timing.span(run.tolerance_ms + run.grace_ms)
 
 
@@ -332,9 +316,9 @@ def nth_time(task: Alarm) -> datetime:
 
 
 def no_success(task: Alarm) -> str:
-    last = (
-        "there was none before" if task.last_success_at is None else f"the last one was {at_time(task.last_success_at)}"
-    )
+    last = "there was none before"
+    if task.last_success_at is not None:
+        last = f"the last one was at {task.last_success_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     if task.kind is Kind.INTERVAL:
         many = "an interval" if task.dead_man == 1 else f"{task.dead_man} intervals"
         during = f" during {task.during}" if task.during else ""
@@ -343,5 +327,19 @@ def no_success(task: Alarm) -> str:
     return f"no success at {many} of {task.expression}; {last}"
 
 
-def at_time(instant: datetime) -> str:
-    return f"at {instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+# ---------------------------------------------------------------------------------------------- unknown functions
+
+
+def report_unknown(store: Store, now: datetime) -> int:
+    """Records an event for each function of tasks that no worker knows, once. Returns how many it found."""
+    with store.batch() as rows:
+        if unreported := rows.unreported_functions(now):
+            known = rows.announced_functions()
+            notes = [Note(id_, EventKind.UNKNOWN_FUNCTION, unknown(function, known)) for id_, function in unreported]
+            rows.record_events(notes, now)
+    return len(unreported)
+
+
+def unknown(function: str, announced: Collection[str]) -> str:
+    not_known = f"a worker took a job of the function {quoted(function)}, which it does not know; see --tasks"
+    return not_announced("function", function, announced) or not_known

@@ -4,45 +4,21 @@ A sweep is bounded. While jobs are missing, it goes through all batches. Otherwi
 rows stay locked while the queue is asked about their jobs, so that no job can start in between.
 """
 
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Self
+from enum import Enum
 
-from ticker.engine import jobs
-from ticker.engine.lost_jobs import JobVerdict, job_id, job_of, verdict
+from ticker.engine import jobs, timing
+from ticker.engine.jobs import BatchJob, Carried
+from ticker.engine.passes import Room, Swept
 from ticker.engine.ports import JobState, Settled, Store
-from ticker.engine.queue_limit import Room
-from ticker.model import Outcome, Reason
+from ticker.model import DueTask, Outcome, Reason, WaitingTask
 
 IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
 NEVER_STARTED = (
     "their jobs ended or were gone before they started, and newer ones waited; RQ's failed registry may say why"
 )
-
-
-class Counts:
-    """The base class of frozen dataclasses of counts. Their instances are added field by field."""
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))  # type: ignore[call-overload]
-
-
-@dataclass(frozen=True)
-class Swept(Counts):
-    """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push
-    errors.
-
-    `returned` occurrences of paused tasks are next runs again, because their jobs are gone.
-    """
-
-    overdue: int = 0
-    expired: int = 0
-    repushed: int = 0
-    lost: int = 0
-    errors: int = 0
-    returned: int = 0
 
 
 def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
@@ -67,7 +43,7 @@ def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) 
             return total
 
 
-def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
+def sweep_waiting(store: Store, room: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """Expires old occurrences of one batch of tasks, and pushes again those whose jobs the queue no longer holds.
 
     Tasks share a job again only if they run in groups: there, the cause of a death is observed, or its tasks run alone
@@ -75,8 +51,10 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
     """
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
-        states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
-        verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
+        states = room.queue.states([job_of(store.installation, task, due) for task, due in waiting])
+        verdicts = [
+            (verdict_on(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)
+        ]
         old, never_started, again, lost, back = (
             [due for decision, due in verdicts if decision is wanted]
             for wanted in (
@@ -88,39 +66,84 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
             )
         )
         expired = [*old, *never_started]
-        packed = queue.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
+        packed = room.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
         # but no job that also carries other tasks
-        gone = [*(job_id(store.installation, due) for due in (*expired, *back)), *(job.spec.job_id for job in packed)]
-        queue.forget(gone, {due.queue for due in (*expired, *back)})
-        receipts = queue.push([job.spec for job in packed])
+        gone = [job_id(store.installation, due) for due in (*expired, *back)]
+        pushed = push_again(room, packed, gone, {due.queue for due in (*expired, *back)})
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
         rows.put_back([(due.id, due.occurrence, Reason.POSTPONED) for due in back])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
         rows.note_expired([due.id for due in never_started], NEVER_STARTED, now)
         more = rows.has_more()
-    refused = sum(len(job.tasks) for job, receipt in zip(packed, receipts, strict=True) if receipt.error)
-    repushed = sum(len(job.tasks) for job in packed) - refused
-    return Swept(expired=len(expired), repushed=repushed, lost=len(lost), errors=refused, returned=len(back)), more
+    return pushed + Swept(expired=len(expired), lost=len(lost), returned=len(back)), more
 
 
-def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
+def sweep_planned(store: Store, room: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """Pushes lost jobs of planned runs again, and for ten minutes also jobs that died before their start. Then those
     runs are lost.
     """
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
-        states = queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])
+        states = room.queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])
         gone = [
             (run, state) for run, state in zip(runs, states, strict=True) if state in (JobState.MISSING, JobState.DEAD)
         ]
         dead = [run.id for run, state in gone if state is JobState.DEAD and not run.is_young]
-        packed = queue.fitting(jobs.packed(store.installation, [run for run, _ in gone if run.id not in dead]))
-        queue.forget([job.spec.job_id for job in packed])
-        receipts = queue.push([job.spec for job in packed])
+        packed = room.fitting(jobs.packed(store.installation, [run for run, _ in gone if run.id not in dead]))
+        pushed = push_again(room, packed)
         rows.mark_pushed([(run.id, job.spec.job_id) for job in packed for run in job.tasks], now)
         rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
         more = rows.has_more()
+    return pushed + Swept(lost=len(dead)), more
+
+
+def push_again(
+    room: Room, packed: Sequence[BatchJob[Carried]], gone: Sequence[str] = (), queues: Collection[str] = ()
+) -> Swept:
+    """Pushes these jobs, after the queue has forgotten them, and `gone` jobs also in `queues`. Counts their tasks."""
+    room.queue.forget([*gone, *(job.spec.job_id for job in packed)], queues)
+    receipts = room.push([job.spec for job in packed])
     refused = sum(len(job.tasks) for job, receipt in zip(packed, receipts, strict=True) if receipt.error)
-    repushed = sum(len(job.tasks) for job in packed) - refused
-    return Swept(repushed=repushed, lost=len(dead), errors=refused), more
+    return Swept(repushed=sum(len(job.tasks) for job in packed) - refused, errors=refused)
+
+
+class JobVerdict(Enum):
+    """A decision about a waiting occurrence."""
+
+    WAITS = "waits"
+    EXPIRED = "expired"
+    NEVER_STARTED = "never started"
+    AGAIN = "pushed again"
+    GIVEN_UP = "given up"
+    PUT_BACK = "put back"
+
+
+def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
+    """Returns what to do: leave alone any job that a worker has, and push a missing one again.
+
+    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to
+    the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
+    be queued before the tasks that are due now, only to be dropped.
+    """
+    newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_paused else JobVerdict.AGAIN
+    if state is JobState.TAKEN:
+        return JobVerdict.WAITS
+    if timing.has_expired(due.occurrence, newest, now, task.every_ms):
+        return JobVerdict.EXPIRED
+    if state is JobState.WAITING:
+        return JobVerdict.WAITS
+    if due.occurrence != newest:
+        return JobVerdict.NEVER_STARTED
+    is_old = now >= due.occurrence + timing.span(timing.LEAST_EXPIRY)
+    return JobVerdict.GIVEN_UP if state is JobState.DEAD and is_old else again
+
+
+def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:
+    """Returns the id of the job that carries this occurrence."""
+    batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))
+    return batch_job_id or job_id(installation, due)
+
+
+def job_id(installation: str, due: DueTask) -> str:
+    return jobs.job_id(installation, due.id, due.occurrence)

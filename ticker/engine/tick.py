@@ -17,124 +17,25 @@ lose the job.
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ticker.engine import jobs, key_limits, pauses, timing
-from ticker.engine.follow_up import Followed, follow_up
+from ticker.engine import jobs, key_limits, timing
+from ticker.engine.follow_up import follow_up
 from ticker.engine.key_limits import LimitedTask
+from ticker.engine.passes import Pass, Pushed, Report, Room, Swept, TickOptions
 from ticker.engine.ports import Batch, Queue, Settled, Store
-from ticker.engine.queue_limit import Room
-from ticker.engine.sweep import Counts, Swept, sweep
+from ticker.engine.sweep import sweep
 from ticker.errors import BadInput, quoted
 from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason
 from ticker.schedules import kinds
 from ticker.schedules.hours import in_hours
 
-
-@dataclass(frozen=True)
-class Pushed(Counts):
-    """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
-
-    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks
-    were outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused.
-    `unpushed` occurrences got no job, because enough jobs of their tasks wait.
-    """
-
-    due: int = 0
-    enqueued: int = 0
-    held: int = 0
-    errors: int = 0
-    missed: int = 0
-    put_off: int = 0
-    saved: int = 0
-    unpushed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are
-    full.
-
-    `look_at` is when to look again for tasks whose keys have no room now. It is None if there are none.
-    """
-
-    now: datetime
-    due: Pushed = field(default_factory=Pushed)
-    planned: Pushed = field(default_factory=Pushed)
-    swept: Swept = field(default_factory=Swept)
-    followed: Followed = field(default_factory=Followed)
-    left: Mapping[str, int] = field(default_factory=dict)
-    look_at: datetime | None = None
-
-    @property
-    def enqueued(self) -> int:
-        return self.due.enqueued + self.planned.enqueued + self.swept.repushed
-
-    @property
-    def errors(self) -> int:
-        return self.due.errors + self.planned.errors + self.swept.errors
-
-
-Push = Callable[[], list[Pushed]]
-"""Pushes batch after batch until nothing is due any more. Several may run at once, because each locks its own rows."""
-
-
-def never() -> bool:
-    return False
-
-
-def alone(push: Push) -> list[list[Pushed]]:
-    return [push()]
-
-
-@dataclass(frozen=True, slots=True)
-class TickOptions:
-    """The options of a pass. The defaults are those of a single pass; the loop sets all of them."""
-
-    look_ahead: int = 0
-    """Milliseconds by which an interval task may be due early; see `timing.horizon`."""
-    batch: int = 1000
-    """The number of rows that are locked, pushed and committed at a time."""
-    stop: Callable[[], bool] = never
-    """Called between batches. Returns whether to leave the rest to the next pass."""
-    period: int = 0
-    """Milliseconds between two ticks, or 0 for a single one. After a gap, workers get time to write their ends."""
-    beat: int = 0
-    """`period` if the last tick came that long ago, or 0 after a start or a gap."""
-    depths: Mapping[str, int] = field(default_factory=dict)
-    """The maximum number of waiting jobs, by queue."""
-    waiting_jobs: int = timing.WAITING_JOBS
-    """The maximum number of waiting jobs of a task."""
-    ahead: int = 0
-    """Milliseconds ahead, if the loop looks again at keys without room: what will probably be free by then counts."""
-    delays: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which the first job of each queue has waited. Keys get the room that they will have when a job
-    starts.
-    """
-    push_threads: Callable[[Push], list[list[Pushed]]] = alone
-    """Calls a `Push` in one or several threads. Returns what each of them pushed."""
-
-    @property
-    def late(self) -> timedelta:
-        """How late an occurrence may be because of the tick alone. Anything later may have been missed."""
-        return max(kinds.LATE, timedelta(milliseconds=2 * self.period))
-
-
 SINGLE_PASS = TickOptions()
 LISTED_AT_MOST = 20
 """How many batches of tasks with limits are listed at once. Each list costs the room of all of its keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """The store, queue, time and options that the steps of one pass share."""
-
-    store: Store
-    queue: Room
-    now: datetime
-    options: TickOptions
+STEPS_IN_VAIN = 20
+"""How many batches of tasks that need no budget are handled at most. The next tick continues."""
 
 
 def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickOptions = SINGLE_PASS) -> Report:
@@ -158,7 +59,7 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     followed = follow_up(store, now, options.batch)
     queue.stop(stopping)
     work = Pass(store, Room(queue, options.depths), now, options)
-    pauses.apply(work)
+    apply_pauses(work)
     planned, due = push_unlimited(work)
     # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
@@ -203,6 +104,43 @@ def first_time(task: DueTask, now: datetime) -> datetime:
         return task.occurrence
 
 
+def apply_pauses(work: Pass) -> None:
+    """Makes due tasks wait for the pauses that are in force for them, and lets those go whose pauses are over."""
+    pauses = work.store.open_pauses(work.now)
+    if pauses.in_force or pauses.over:
+        withhold(work)
+    if pauses.in_force:
+        work.store.probe(work.now, work.options.period)
+    if pauses.over:
+        let_go(work)
+
+
+def withhold(work: Pass) -> None:
+    """Examines each due task once, in order, so that many of them cost a pass only one walk."""
+    after = None
+    while not work.options.stop():
+        after = work.store.withhold(work.now, work.options.look_ahead, work.options.batch, after)
+        if after is None:
+            return
+
+
+def let_go(work: Pass) -> None:
+    """Lets tasks go that have waited for longest, within the budget of this tick. The others wait for the next one."""
+    options, full = work.options, [name for name, room in work.queue.left.items() if room <= 0]
+    budget = work.store.grant_budget(
+        work.now, options.look_ahead, options.period, options.period or timing.USUAL_TICK, full
+    )
+    left, in_vain = budget or 0, 0
+    while left > 0 and in_vain < STEPS_IN_VAIN and not options.stop():
+        most = min(left, options.batch)
+        found, gone = work.store.let_go(work.now, most)
+        left, in_vain = left - gone, in_vain + (gone == 0)
+        if found < most:
+            break
+    if budget is not None:
+        work.store.close_pauses(work.now)
+
+
 def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     """Pushes planned runs and due tasks of all queues without a limit."""
     now, look_ahead, limited = work.now, work.options.look_ahead, work.options.depths
@@ -239,7 +177,7 @@ class Keyed(NamedTuple):
 
 
 def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
-    """Pushes planned runs and due tasks with limits as far as their keys have room, and the queues with these `depths`."""
+    """Pushes planned runs and due tasks with limits, as far as their keys and the queues with `depths` have room."""
     now, options, left = work.now, work.options, dict(depths)
     planned, due, looks = Pushed(), Pushed(), list[datetime | None]()
     full, after, listed = set[str](), None, options.batch
@@ -277,7 +215,7 @@ def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Push
         return push_planned(work, lambda rows: rows.claim_chosen_planned(ids, now))
 
     of_runs = [push_runs(ids) for ids in batched([one.id for one in chosen if one.is_planned], options.batch)]
-    of_tasks = (alone if options.depths else options.push_threads)(push)
+    of_tasks = [push()] if options.depths else options.push_threads(push)
     return sum(of_runs, Pushed()), sum((pushed for one in of_tasks for pushed in one), Pushed())
 
 
@@ -344,17 +282,16 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         rows.skip(passed_over, now)
         rows.leave_unpushed(unpushed, f"{work.options.waiting_jobs} jobs of the task wait")
         rows.reschedule(put_off)
-    stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
+    stored = sum(len(job.tasks) for job, receipt in sent if receipt.stored)
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
-    saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
-    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved, len(unpushed))
+    return Pushed(len(tasks), stored, held, len(failed), len(passed_over), len(put_off), len(unpushed))
 
 
 def drop_unknown(work: Pass) -> None:
     """Drops occurrences that have waited for ten minutes for a worker that knows their function. A single time has
     failed.
     """
-    for _ in range(pauses.STEPS_IN_VAIN):
+    for _ in range(STEPS_IN_VAIN):
         with work.store.batch() as rows:
             tasks = rows.claim_unknown(work.now, work.options.batch)
             due, put_off, failed = with_next_times(tasks, work.now, work.options.beat)
@@ -390,7 +327,7 @@ def has_enough_jobs(task: DueTask, most: int) -> bool:
 
 
 class Plans(NamedTuple):
-    """Due tasks with their next times: those to push, those that are outside their hours, and bad rows with the errors."""
+    """Due tasks with their next times: those to push, those outside their hours, and bad rows with the errors."""
 
     due: list[tuple[DueTask, datetime | None]]
     put_off: list[tuple[DueTask, datetime | None]]

@@ -1,4 +1,4 @@
-"""Computes tolerances, boxes, limits and expiry. Pure: reads no clock.
+"""Computes tolerances, boxes, limits, expiry, and waits before retries. Pure: reads no clock.
 
 I is the interval, T the tolerance, B the box and g the grace, all in ms.
 
@@ -7,11 +7,14 @@ The start statement uses the same formulas in the database. `tests/engine/test_t
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from hashlib import blake2b
+from typing import Self
 
 from ticker.errors import BadInput
-from ticker.schedules.duration import DAY, MINUTE, SECOND, words
+from ticker.schedules.duration import DAY, MINUTE, SECOND, milliseconds, words
 
 USUAL_TICK = 30 * SECOND
 WAITING_JOBS = 2
@@ -19,11 +22,13 @@ WAITING_JOBS = 2
 SHORTEST_INTERVAL = 1 * SECOND
 LONGEST_INTERVAL = 366 * DAY
 SHORTEST_BOX = 100  # ms: a shorter box would be used up by the start statement alone
+LEAST_RETRY = 1 * SECOND  # with less time left for its box, a retry is not made
 LONGEST_BOX_BY_DEFAULT = 5 * MINUTE  # for tasks without an interval
 LEAST_EXPIRY = 10 * MINUTE
 RQ_MARGIN = 30  # seconds between our hard limit and RQ's own timeout, which is only a backstop
 SHORTEST_BACK_OFF = 30 * SECOND
 LONGEST_BACK_OFF = 60 * MINUTE
+DOTS = ".."
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)  # the latest time that the tables accept
 
 
@@ -45,7 +50,7 @@ def tolerance_by_default(every: int) -> int:
 
 
 def box_by_default(every: int, retries: int = 0) -> int:
-    """Returns B = I/2 (the rule of seed 003), or I/4 with retries, so that a full box leaves time for another attempt."""
+    """Returns B = I/2 (the rule of seed 003), or I/4 with retries: a full box leaves time for another attempt."""
     return every // (4 if retries else 2)
 
 
@@ -145,3 +150,44 @@ def job_ttl(every: int) -> int:
 def back_off(errors: int) -> timedelta:
     """Returns how long a row waits after `errors` failed pushes in a row: 30 s, 1 min, 2 min ... 1 h."""
     return span(min(SHORTEST_BACK_OFF * 2 ** min(errors - 1, 20), LONGEST_BACK_OFF))
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """A wait that starts at `least` and doubles after each attempt, up to `most`; constant if both are equal."""
+
+    least: int = 10 * SECOND
+    most: int = 5 * MINUTE
+
+    @classmethod
+    def parse(cls, field: str, value: object) -> Self:
+        """Reads `10s..5m`, or a single duration. Raises BadInput."""
+        if not isinstance(value, str) or DOTS not in value:
+            return cls(*2 * (milliseconds(field, value, least=1),))
+        least, most = (milliseconds(field, part, least=1) for part in value.split(DOTS, 1))
+        if least > most:
+            raise BadInput(field, value, "ends before it begins; write the shorter duration first, as in 10s..5m")
+        return cls(least, most)
+
+    @property
+    def text(self) -> str:
+        """The text that `parse` reads back."""
+        return words(self.least) if self.least == self.most else f"{words(self.least)}{DOTS}{words(self.most)}"
+
+    def after(self, attempt: int, seed: int) -> int:
+        """Returns how long to wait after this attempt (1, 2, ...): half of the doubled value, and a share of the other
+        half.
+
+        The share depends on the seed and the attempt, so that tasks that fail together are not all retried together.
+        """
+        full = min(self.least << min(attempt - 1, 40), self.most)
+        share = int.from_bytes(blake2b(f"{seed} {attempt}".encode(), digest_size=4).digest()) / 2**32
+        return full // 2 + round(share * (full - full // 2))
+
+
+def last_end(last_run: datetime, every: int, tolerance: int, grace: int) -> datetime:
+    """Returns when the box of an interval task's attempt must be over: g before the next start is possible.
+
+    So the box of a retry shrinks to the time left. If less than a second is left, there is no retry.
+    """
+    return later(last_run, every - tolerance - grace)

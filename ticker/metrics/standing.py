@@ -1,6 +1,6 @@
 """Reads the current state: tasks, limits and tickers in the database, queues in Redis. Writes and locks nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
 from ticker import clock
@@ -58,13 +58,12 @@ def tickers(tick_ms: int) -> Steps[Figures]:
     }
 
 
-def queues(queue: RedisQueue, names: Iterable[str]) -> Figures:
+def queues(queue: RedisQueue, names: Collection[str]) -> Figures:
     """Returns the figures of these queues. Raises QueueUnavailable."""
-    chosen = [*names]
-    unattended = queue.unattended()
+    staff = queue.staff(names)
     return {
-        "ticker_queue_jobs": {(name,): length for name, length in queue.lengths(chosen).items()},
-        "ticker_queue_unattended_jobs": {(name,): unattended.get(name, 0) for name in chosen},
+        "ticker_queue_jobs": {(name,): staff.waiting[name] for name in names},
+        "ticker_queue_unattended_jobs": {(name,): staff.unattended.get(name, 0) for name in names},
     }
 
 

@@ -7,12 +7,10 @@ endpoint costs one try every 30 s, however many notices are waiting.
 import logging
 import threading
 from collections.abc import Sequence
-from datetime import datetime
 
 from ticker.db.sql import Row
 from ticker.errors import TickerError
-from ticker.notify.channel import Channel
-from ticker.notify.message import printable
+from ticker.notify.message import Channel, printable
 from ticker.notify.outbox import Claimed, Outbox
 
 log = logging.getLogger("ticker.notify")
@@ -52,28 +50,30 @@ class Notifier(threading.Thread):
             )
         return WITHOUT_DATABASE
 
-    def round(self, now: datetime | None = None) -> float:
+    def round(self) -> float:
         """Turns new events into notices, gives up old ones, and delivers those due. Returns the seconds until the next
         round.
         """
         self._remove_delivered()
-        while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
+        while self._outbox.fill(self._channels) and not self._stopping.is_set():
             pass
-        self._give_up(now)
+        self._give_up()
         while not self._stopping.is_set():
-            claimed = self._outbox.claim(self._channel.name, now) if self._channel else None
+            claimed = self._outbox.claim(self._channel.name) if self._channel else None
             if claimed is None:
                 return IDLE
-            if not self._deliver(claimed, now):
+            if not self._deliver(claimed):
                 return AFTER_FAILURE
         return 0.0
 
-    def _deliver(self, claimed: Claimed, now: datetime | None) -> bool:
+    def _deliver(self, claimed: Claimed) -> bool:
         assert self._channel is not None
         try:
             self._channel.deliver(claimed.notice)
         except BaseException as error:  # a user's function may also call sys.exit()
-            self._failed(claimed, in_words(error), now)
+            words = in_words(error)
+            self._log_change("channel %s fails: %s; its notices wait and are retried (ticker notify)", words)
+            self._outbox.set_back(claimed, words)
             return False
         self._delivered = claimed
         self._remove_delivered()
@@ -86,13 +86,9 @@ class Notifier(threading.Thread):
             self._outbox.remove(self._delivered)
             self._delivered = None
 
-    def _failed(self, claimed: Claimed, error: str, now: datetime | None) -> None:
-        self._log_change("channel %s fails: %s; its notices wait and are retried (ticker notify)", error)
-        self._outbox.set_back(claimed, error, now)
-
-    def _give_up(self, now: datetime | None) -> None:
+    def _give_up(self) -> None:
         """Gives up old notices before any is claimed, so that a long outage is not followed by a flood of them."""
-        while not self._stopping.is_set() and (old := self._outbox.give_up(now)):
+        while not self._stopping.is_set() and (old := self._outbox.give_up()):
             for channel in sorted({row["channel"] for row in old}):
                 _warn_of(channel, [row for row in old if row["channel"] == channel])
 

@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from ticker import clock
 from ticker.notify import message, wire
-from ticker.notify.channel import NotDelivered
-from ticker.notify.message import Notice
+from ticker.notify.message import NotDelivered, Notice
 
 log = logging.getLogger("ticker.notify")
 
@@ -25,14 +24,13 @@ class Mail:
 
     name = "mail"
 
-    def __init__(self, url: str, sender: str, receivers: Sequence[str], seconds: float = wire.SECONDS) -> None:
+    def __init__(self, url: str, sender: str, receivers: Sequence[str]) -> None:
         parts = urlsplit(url)
         self._tls_at_once = parts.scheme == "smtps"
         self._host = parts.hostname or ""
         self._port = parts.port or (465 if self._tls_at_once else 587)
         self._user, self._password = unquote(parts.username or ""), unquote(parts.password or "")
         self._sender, self._receivers = sender, list(receivers)
-        self._seconds = seconds
 
     def deliver(self, notice: Notice) -> str:
         composed = compose(notice, self._sender, self._receivers)
@@ -54,7 +52,7 @@ class Mail:
 
     @contextmanager
     def _client(self) -> Iterator[smtplib.SMTP]:
-        with wire.connected(self._host, self._port, self._seconds) as (line, _):
+        with wire.connected(self._host, self._port) as (line, _):
             if self._tls_at_once:
                 line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
             with line:

@@ -1,8 +1,11 @@
-"""Composes the content of a notice: one state change of one task, as a line for people and as JSON. Does no I/O."""
+"""Composes the content of a notice: one state change of one task, as a line for people and as JSON. Does no I/O.
+
+Also defines the interface of channels, which deliver a notice or report why they could not.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from ticker.errors import escaped
 from ticker.model import EventKind
@@ -53,6 +56,25 @@ class Notice:
     def key(self) -> str:
         """A key that is the same each time this notice is sent, so that an endpoint can detect duplicates."""
         return str(self.id)
+
+
+class Channel(Protocol):
+    """A way to send notices. It is used by one thread at a time.
+
+    A built-in channel is a class in this package, made by its `__init__`. Your own is an entry point: see `EntryPoint`.
+    """
+
+    name: str
+
+    def deliver(self, notice: Notice) -> str:
+        """Delivers a notice and returns the answer.
+
+        Any exception means that delivery failed. Its text must not contain secrets.
+        """
+
+
+class NotDelivered(Exception):
+    """Raised if the other side did not accept the notice. The text contains the other side's answer."""
 
 
 def text(notice: Notice) -> str:

@@ -5,14 +5,14 @@ dies, the notice is claimed again after that.
 """
 
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
 import psycopg
 
+from ticker import clock
 from ticker.db import connections, sql
 from ticker.notify.message import NOTIFIED, Notice
 
@@ -37,22 +37,24 @@ class Claimed:
 
 
 class Outbox:
-    """Runs each statement in a short transaction, on the outbox's own connection. Only tests pass `now`."""
+    """Runs each statement in a short transaction, on the outbox's own connection."""
 
     def __init__(self, url: str, schema: str) -> None:
         self._url, self._schema = url, schema
         self._host = socket.gethostname()
         self._connection: psycopg.Connection[Any] | None = None
 
-    def fill(self, channels: Sequence[str], now: datetime | None = None) -> bool:
-        """Turns each new event younger than `GIVEN_UP` into one notice per channel. Returns whether there may be more."""
+    def fill(self, channels: Sequence[str]) -> bool:
+        """Turns each new event younger than `GIVEN_UP` into a notice per channel. Returns whether there may be more."""
         kinds = [*map(str, NOTIFIED)]
-        rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=now)
+        rows = self._execute(
+            "make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=clock.now()
+        )
         return len(rows) == BATCH
 
-    def claim(self, channel: str, now: datetime | None = None) -> Claimed | None:
+    def claim(self, channel: str) -> Claimed | None:
         """Claims the next due notice of the channel, if any. Notices of one task keep the order of their events."""
-        rows = self._execute("claim_notice", channel=channel, lease=LEASE, now=now)
+        rows = self._execute("claim_notice", channel=channel, lease=LEASE, now=clock.now())
         if not rows:
             return None
         values = dict(rows[0])
@@ -63,13 +65,15 @@ class Outbox:
         """Removes a delivered notice."""
         self._execute("remove_notice", event_id=claimed.notice.id, channel=claimed.channel)
 
-    def set_back(self, claimed: Claimed, error: str, now: datetime | None = None) -> None:
+    def set_back(self, claimed: Claimed, error: str) -> None:
         event_id, channel = claimed.notice.id, claimed.channel
-        self._execute("set_back_notice", event_id=event_id, channel=channel, error=error, wait=claimed.wait, now=now)
+        self._execute(
+            "set_back_notice", event_id=event_id, channel=channel, error=error, wait=claimed.wait, now=clock.now()
+        )
 
-    def give_up(self, now: datetime | None = None) -> list[sql.Row]:
+    def give_up(self) -> list[sql.Row]:
         """Removes up to `BATCH` notices older than `GIVEN_UP`. Returns their event_id, channel and error."""
-        return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH, now=now)
+        return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH, now=clock.now())
 
     def close(self) -> None:
         if self._connection is not None:
@@ -77,22 +81,17 @@ class Outbox:
         self._connection = None
 
     def _execute(self, statement: str, **values: Any) -> list[sql.Row]:
-        with self._transaction() as execute:
-            return execute(statement, **values)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sql.Execute]:
         with connections.translated():
             if self._connection is None or self._connection.closed:
                 self._connection = connections.connect(self._url, name="ticker notices")
             try:
                 with self._connection.transaction():
-                    yield sql.on(self._connection, self._schema)
+                    return sql.on(self._connection, self._schema)(statement, **values)
             except psycopg.Error:
                 self.close()
                 raise
 
 
 def waiting(db: Any, schema: str, limit: int) -> list[dict[str, Any]]:
-    """Returns undelivered notices, oldest first, with event, channel, tries, last error and the time of the next try."""
+    """Returns undelivered notices, oldest first, with event, channel, tries, last error and time of the next try."""
     return cast(list[dict[str, Any]], [dict(row) for row in sql.on(db, schema)("waiting_notices", limit=limit)])

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from ticker import clock
 from ticker.notify import message, wire
-from ticker.notify.channel import NotDelivered
-from ticker.notify.message import Notice
+from ticker.notify.message import NotDelivered, Notice
 
 
 class Webhook:
@@ -22,21 +21,21 @@ class Webhook:
 
     name = "webhook"
 
-    def __init__(self, url: str, keys: Sequence[str] = (), seconds: float = wire.SECONDS) -> None:
+    def __init__(self, url: str, keys: Sequence[str] = ()) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._keys = tuple(keys)
-        self._seconds = seconds
 
     def deliver(self, notice: Notice) -> str:
         body = json.dumps(message.data(notice)).encode("ascii")
         status = self.request("POST", body, self._headers(notice, body))
+        answer = f"answered {_in_words(status)}"
         if not 200 <= status < 300:
-            raise NotDelivered(f"answered {_in_words(status)}")
-        return f"answered {_in_words(status)}"
+            raise NotDelivered(answer)
+        return answer
 
     def _headers(self, notice: Notice, body: bytes) -> Mapping[str, str]:
         headers = {
@@ -53,7 +52,7 @@ class Webhook:
 
     def request(self, method: str, body: bytes, headers: Mapping[str, str]) -> int:
         """Returns the status of the answer, without reading its body."""
-        with wire.connected(self._host, self._port, self._seconds) as (line, late):
+        with wire.connected(self._host, self._port) as (line, late):
             if self._secure:
                 line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
             kind = HTTPSConnection if self._secure else HTTPConnection

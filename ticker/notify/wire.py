@@ -12,15 +12,15 @@ SECONDS = 5.0  # for one delivery: connecting, TLS, and both directions together
 
 
 @contextmanager
-def connected(host: str, port: int, seconds: float = SECONDS) -> Iterator[tuple[socket.socket, threading.Event]]:
-    """Yields a TCP connection for `seconds`, and an event that is set when the time is up. Errors then become
+def connected(host: str, port: int) -> Iterator[tuple[socket.socket, threading.Event]]:
+    """Yields a TCP connection for SECONDS, and an event that is set when the time is up. Errors then become
     TimeoutError.
 
     A socket's own timeout starts again with each byte, so only a timer cuts the connection: two deadlines would race.
     The last read may return half an answer, as if the other side had hung up. Resolving the host's name is not bounded
     here: the system's resolver has its own timeouts.
     """
-    ends = clock.monotonic() + seconds
+    ends = clock.monotonic() + SECONDS
     wire = _connect(host, port, ends)
     late = threading.Event()
     with wire, socket.socket(fileno=os.dup(wire.fileno())) as handle:  # TLS takes over `wire`; the handle stays
@@ -31,7 +31,7 @@ def connected(host: str, port: int, seconds: float = SECONDS) -> Iterator[tuple[
             yield wire, late
         except Exception as error:
             if late.is_set() or isinstance(error, TimeoutError):
-                raise TimeoutError(f"no answer within {seconds:g} s") from None
+                raise TimeoutError(f"no answer within {SECONDS:g} s") from None
             raise
         finally:
             timer.cancel()
@@ -44,7 +44,7 @@ def _cut(handle: socket.socket, late: threading.Event) -> None:
 
 
 def _connect(host: str, port: int, ends: float) -> socket.socket:
-    """Connects to the first address that answers. Each gets a share of the time, or a dead IPv6 route would use it all."""
+    """Connects to the first address that answers. Each gets a share of the time: a dead IPv6 route would use it all."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: OSError = OSError("the host name has no address")
     for left, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):

@@ -7,6 +7,7 @@ compares every key, field and byte with `Queue.enqueue_call`, and lets a stock w
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 from redis import Redis
 from rq import Queue
@@ -16,7 +17,6 @@ from rq.serializers import DefaultSerializer
 
 from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.queue import signing
-from ticker.queue.scripts import PREFIX, script
 
 Argument = str | bytes | int
 Label = tuple[str, str, int, int]
@@ -25,6 +25,18 @@ Label = tuple[str, str, int, int]
 _STORED = struct.Struct("<3s2H")  # RFC 1950 and 1951: no preset, one stored block; its length and the inverted length
 _HEAD = b"\x78\x01\x01"
 _CHECKSUM = struct.Struct(">I")
+
+PREFIX = Queue.redis_queues_keys.removesuffix(":queues")
+"""How the names of RQ's keys begin: `rq`, or what RQ_KEY_PREFIX says from RQ 3 on. In the scripts, it is `rq`."""
+
+
+def script(name: str, package: str = "ticker.queue") -> str:
+    """Returns the text of the Lua script `name`.lua in a package, with RQ's prefix.
+
+    The first lines of each script describe its arguments and its answer.
+    """
+    return files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8").replace("'rq:", f"'{PREFIX}:")
+
 
 PUSH, STATES, FORGET = script("push"), script("states"), script("forget")
 
@@ -88,9 +100,11 @@ def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str
     numbers: dict[Label, int] = {}
     jobs: list[Argument] = []
     for spec in specs:
-        number = numbers.setdefault(label(spec), len(numbers) + 1)
+        label = spec.queue, spec.description, spec.timeout, spec.ttl
+        number = numbers.setdefault(label, len(numbers) + 1)
         call = payload(spec)
-        jobs += number, spec.job_id, packed(call), signature(spec, call, key)
+        signature = signing.sign(key, spec.job_id, spec.queue, spec.timeout, call) if key else ""
+        jobs += number, spec.job_id, packed(call), signature
     pairs = [part for field, value in shared.items() for part in (field, value)]
     labels = [part for each in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{each[0]}", *each)]
     return [Queue.redis_queues_keys, Job.redis_job_namespace_prefix, len(pairs), *pairs, len(numbers), *labels, *jobs]
@@ -104,10 +118,6 @@ def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: 
         execution.composite_key if execution else "", job.key, job.dependencies_key, job.execution_registry.key,
         *([execution.key] if execution else []),
     ]  # fmt: skip
-
-
-def label(spec: JobSpec) -> Label:
-    return spec.queue, spec.description, spec.timeout, spec.ttl
 
 
 def payload(spec: JobSpec) -> bytes:
@@ -124,7 +134,3 @@ def packed(payload: bytes) -> bytes:
     """
     size = len(payload)
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))
-
-
-def signature(spec: JobSpec, payload: bytes, key: str) -> bytes | str:
-    return signing.sign(key, spec.job_id, spec.queue, spec.timeout, payload) if key else ""

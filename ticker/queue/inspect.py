@@ -1,5 +1,9 @@
-"""Inspects the queues and workers that RQ knows: waiting jobs, listening workers, and their current work."""
+"""Inspects the queues and workers that RQ knows: waiting jobs, listening workers, and their current work.
 
+Before a process begins to work, `check` checks both servers.
+"""
+
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -11,7 +15,13 @@ from rq import Queue, Worker
 from rq.utils import utcparse
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
+from ticker.db.checks import check_database
+from ticker.db.store import PostgresStore
+from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
+from ticker.settings import Settings
+
+log = logging.getLogger("ticker")
 
 AT_MOST = 500
 OVERDUE_MS = 45_000
@@ -122,3 +132,32 @@ def _name(key: bytes) -> str:
     except UnicodeDecodeError:
         return ""
     return name if prefix and not before else ""
+
+
+def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
+    """Checks both servers. Raises ConfigurationError with one sentence that names the setting and what to do.
+
+    `queues` are those to which a worker listens. None means the queues of all tasks, as for a ticker.
+    """
+    try:
+        here, warning = check_database(settings)
+        if warning:
+            log.warning(warning, extra={"event": "configuration"})
+        check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
+    except Unavailable as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def queues_of_tasks(settings: Settings) -> list[str]:
+    with closing(PostgresStore(settings.require_database(), settings.schema)) as store:
+        return store.queues()
+
+
+def check_redis(settings: Settings, here: str, queues: Sequence[str]) -> None:
+    with closing(rq.RedisQueue.from_url(settings.require_redis())) as queue:
+        queue.check()
+        for name, holder in queue.holders(queues).items():
+            if holder != here:
+                raise ConfigurationError(
+                    f"REDIS_URL: {rq.leased(name, holder)}; use another queue, another database of this Redis, or another Redis"
+                )

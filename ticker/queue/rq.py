@@ -12,19 +12,20 @@ from typing import Any, NamedTuple, cast
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import Connection
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 from rq import Queue
 from rq.command import send_command
 from rq.job import Job, JobStatus
+from rq.version import VERSION
 
 from ticker import clock
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, RunAtWork
 from ticker.errors import ConfigurationError, QueueUnavailable, start_worker
-from ticker.queue import bulk, signing
-from ticker.queue.scripts import PREFIX, script
+from ticker.queue import bulk
+from ticker.queue.bulk import PREFIX, script
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
@@ -113,7 +114,7 @@ class RedisQueue:
     seconds.
 
     With a `signing_key`, every job is signed (`ticker.queue.signing`). Workers that do not require signatures run such
-    jobs as usual.
+    jobs as usual. Raises ConfigurationError if RQ would not read the jobs that `ticker.queue.bulk` writes.
     """
 
     def __init__(
@@ -128,17 +129,14 @@ class RedisQueue:
         self._shorten = connection.register_script(script("shorten"))
         self._take_leases = connection.register_script(TAKE_LEASES)
         self._pushed_to: set[str] = set()
-        self._incompatibility = bulk.incompatibility(connection)
-        if self._incompatibility:
-            log.warning(
-                "this RQ does not support fast pushes: %s; jobs are pushed one by one",
-                self._incompatibility,
-                extra={"event": "push_slow"},
+        if problem := bulk.incompatibility(connection):
+            raise ConfigurationError(
+                f"RQ {VERSION} is not supported: {problem}; install a version that docs/reference/versions.md lists"
             )
 
     @classmethod
-    def from_url(cls, url: str, *, result_ttl: int = 0, failure_ttl: int = 3600) -> "RedisQueue":
-        return cls(connect(url), result_ttl=result_ttl, failure_ttl=failure_ttl)
+    def from_url(cls, url: str) -> "RedisQueue":
+        return cls(connect(url))
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "RedisQueue":
@@ -148,52 +146,28 @@ class RedisQueue:
         )  # fmt: skip
 
     def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
-        """Pushes all jobs in one call to Redis, or one by one if this RQ is incompatible with `ticker.queue.bulk`."""
+        """Pushes all jobs in one call to Redis."""
         if not specs:
             return []
         self._pushed_to.update({spec.queue for spec in specs})
-        if self._incompatibility:
-            return [self._enqueue(spec) for spec in specs]
         with translated():
             shared = bulk.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
             answers = self._push(args=bulk.arguments(specs, shared, self._signing_key))
-        return [_receipt(answer) for answer in answers]
-
-    def _enqueue(self, spec: JobSpec) -> Receipt:
-        """Pushes one job through RQ's public interface."""
-        with translated():
-            if Job.exists(spec.job_id, connection=self._connection):
-                return HELD
-            with self._connection.pipeline() as calls:
-                job = Queue(spec.queue, connection=self._connection).enqueue_call(
-                    spec.entry, spec.args, timeout=spec.timeout, ttl=spec.ttl, result_ttl=self._result_ttl,
-                    failure_ttl=self._failure_ttl, description=spec.description, job_id=spec.job_id, pipeline=calls,
-                )  # fmt: skip
-                if self._signing_key:
-                    calls.hset(job.key, signing.FIELD, bulk.signature(spec, job.data, self._signing_key))
-                try:
-                    calls.execute()
-                except ResponseError as error:
-                    if "WRONGTYPE" not in str(error):
-                        raise
-                    self._connection.unlink(job.key)
-                    return Receipt(error=_sentence(error))
-        return STORED
+        return [_RECEIPTS.get(answer) or Receipt(error=answer.decode("utf-8", "replace")) for answer in answers]
 
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
         """Returns the number of jobs in each queue. A key of another type counts as empty; a push reports it."""
         with translated():
-            return {name: self._length(Queue(name, connection=self._connection)) for name in names}
+            found = answers(self._connection, [("LLEN", f"{PREFIX}:queue:{name}") for name in names])
+        return {name: length if isinstance(length, int) else 0 for name, length in zip(names, found, strict=True)}
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         """Returns the states of all jobs in one call to Redis."""
         if not job_ids:
             return []
         with translated():
-            if self._incompatibility:
-                jobs = Job.fetch_many(job_ids, connection=self._connection)
-                return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
-            return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
+            answers = self._states(args=job_ids)
+        return [_state(answer.decode("utf-8", "replace")) for answer in answers]
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one
@@ -229,11 +203,11 @@ class RedisQueue:
 
     def holders(self, queues: Collection[str]) -> dict[str, str]:
         """Returns the installations that hold leases of these queues."""
-        with translated(), self._connection.pipeline(transaction=False) as calls:
-            for name in queues:
-                calls.get(jobs.LEASE_PREFIX + name)
-            holders = cast(list[bytes | None], calls.execute())
-        return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
+        with translated():
+            holders = answers(self._connection, [("GET", jobs.LEASE_PREFIX + name) for name in queues])
+        return {
+            name: holder.decode() for name, holder in zip(queues, holders, strict=True) if isinstance(holder, bytes)
+        }
 
     def all_holders(self) -> dict[str, str]:
         """Returns the holders of the leases of all queues that RQ knows."""
@@ -246,7 +220,7 @@ class RedisQueue:
         """
         with translated():
             known = sorted({*names, *(queue.name for queue in queues(self._connection))})
-            lengths = answers(self._connection, [("LLEN", f"{PREFIX}:queue:{name}") for name in known])
+            waiting = self.lengths(known)
             keys = answers(self._connection, [("SMEMBERS", f"{PREFIX}:workers:{name}") for name in known])
             listens = {name: found for name, found in zip(known, keys, strict=True) if isinstance(found, set)}
             workers = [
@@ -260,7 +234,6 @@ class RedisQueue:
                 crew = tuple(name for name, found in listens.items() if key in found)
                 crews[crew] += 1
                 busy[crew] += state == b"busy"
-        waiting = {name: length if isinstance(length, int) else 0 for name, length in zip(known, lengths, strict=True)}
         return Staff(waiting, [Crew(queues, count, busy[queues]) for queues, count in crews.items()])
 
     def ages(self, names: Sequence[str]) -> dict[str, float]:
@@ -280,12 +253,6 @@ class RedisQueue:
     def unattended(self) -> dict[str, int]:
         """Returns the queues with waiting jobs and no worker, and the number of their jobs."""
         return self.staff().unattended
-
-    def _length(self, queue: Queue) -> int:
-        try:
-            return queue.count
-        except ResponseError:  # a key of another type: the push of its tasks reports it
-            return 0
 
     def put_aside(self) -> int:
         """Returns how many jobs of other installations workers have put aside in the last hour."""
@@ -360,10 +327,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     """Returns 6.0.16 as (6, 0). Other texts count as new enough."""
     match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
     return (int(match[1]), int(match[2])) if match else OLDEST_REDIS
-
-
-def _receipt(answer: bytes) -> Receipt:
-    return _RECEIPTS.get(answer) or Receipt(error=answer.decode("utf-8", "replace"))
 
 
 def _state(answer: str) -> JobState:

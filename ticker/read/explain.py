@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ticker.engine import retries, timing
+from ticker.engine import timing
 from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import MINUTE, SECOND, figure, words
 
@@ -283,9 +283,9 @@ def no_time(run: "RunRecord") -> str:
         return sentence
     if run.occurrence is None:  # a piece of a manual run is bounded by the task's next due time instead
         return sentence
-    end = retries.last_end(run.checked_last_run, run.every_ms, run.tolerance_ms, timing.grace(run.every_ms))
+    end = timing.last_end(run.checked_last_run, run.every_ms, run.tolerance_ms, timing.grace(run.every_ms))
     left = max(end - run.checked_at, timedelta(0))
-    limit = timing.span(retries.LEAST_BOX)
+    limit = timing.span(timing.LEAST_RETRY)
     when = time_of_day(end, run.checked_at)
     if left >= limit:
         return sentence

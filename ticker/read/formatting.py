@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ticker.engine.retries import Backoff
+from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Kind, Outcome, Reason
 from ticker.read.explain import time_of_day

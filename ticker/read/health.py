@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from ticker import clock
 from ticker.db import connections, installation, sql
-from ticker.engine.functions import unknown_queue
-from ticker.errors import ConfigurationError, Unavailable, start_worker
+from ticker.errors import ConfigurationError, Unavailable, not_announced, start_worker
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import entries, formatting, gates, overview, tasks, workers
@@ -119,7 +118,7 @@ class Health:
         return *foreign, *silent, *down, *leased, *map(self.without_worker, self.unattended)
 
     def without_worker(self, queue: str) -> str:
-        mistyped = unknown_queue(queue, self.announced)
+        mistyped = not_announced("queue", queue, self.announced)
         return rq.without_worker(queue, self.unattended[queue]) + (f"; {mistyped}" if mistyped else "")
 
     @property

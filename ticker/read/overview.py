@@ -10,7 +10,7 @@ from typing import cast
 
 from ticker import clock
 from ticker.db.steps import Steps, reads
-from ticker.engine.functions import unknown_function
+from ticker.errors import not_announced
 from ticker.model import NO_FAILURE, Outcome
 from ticker.read import journal
 from ticker.read import tasks as read_tasks
@@ -178,7 +178,7 @@ def functions() -> Steps[list[Function]]:
 @reads
 def warned(task: Task) -> Steps[Task]:
     """Returns the task, with a warning if workers have announced functions, but not the task's."""
-    sentence = unknown_function(task.function, [one.name for one in (yield from functions.steps())])
+    sentence = not_announced("function", task.function, [one.name for one in (yield from functions.steps())])
     return replace(task, warnings=tuple(dict.fromkeys((*task.warnings, sentence)))) if sentence else task
 
 

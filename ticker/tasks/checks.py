@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from ticker import numbers
 from ticker.db import json_text
 from ticker.engine import timing
-from ticker.engine.retries import Backoff
+from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
 from ticker.model import (
     JSON_AT_MOST,

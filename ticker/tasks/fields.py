@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any, TypedDict, get_type_hints
 from uuid import UUID
 
-from ticker.engine.retries import Backoff
+from ticker.engine.timing import Backoff
 from ticker.errors import BadInput, did_you_mean
 from ticker.model import (
     COUNT_AT_MOST,

@@ -13,8 +13,7 @@ from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps
 from ticker.engine import timing
-from ticker.engine.functions import unknown_function, unknown_queue
-from ticker.errors import BadInput
+from ticker.errors import BadInput, not_announced
 from ticker.model import REGISTERED, Kind, Outcome
 from ticker.schedules import hours, kinds
 from ticker.tasks import checks, definition
@@ -84,8 +83,8 @@ def unknown(row: Row) -> Steps[Task]:
     functions = yield query("functions")
     queues = {queue for function in functions for queue in function["queues"]}
     warnings = (
-        unknown_function(task.function, [function["name"] for function in functions]),
-        unknown_queue(task.queue, sorted(queues)),
+        not_announced("function", task.function, [function["name"] for function in functions]),
+        not_announced("queue", task.queue, sorted(queues)),
     )
     return replace(task, warnings=(*task.warnings, *filter(None, warnings)))
 

@@ -16,7 +16,8 @@ from ticker import clock, settings
 from ticker.db import tables
 from ticker.db.store import PostgresStore
 from ticker.engine import timing
-from ticker.engine.tick import TickOptions, tick
+from ticker.engine.passes import TickOptions
+from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.queue.rq import RedisQueue
 from ticker.read.journal import list_runs

@@ -26,7 +26,7 @@ from rq.results import Result
 from rq.utils import now
 
 from ticker.errors import quoted
-from ticker.queue.scripts import script
+from ticker.queue.bulk import script
 from wrappers.pipeline import foreign_jobs, serialize
 from wrappers.rq.compatibility import current, execution_argument
 

@@ -10,8 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ticker.engine.functions import unknown_function
-from ticker.errors import BadInput
+from ticker.errors import BadInput, not_announced
 from ticker.model import JSON_AT_MOST, Kind
 from ticker.read import entries, overview, tasks
 from ticker.registration import operations
@@ -93,7 +92,7 @@ def previewed(here: Site, request: Request) -> Shown:
         "preview": explained,
         "problem": problem,
         "now": now,
-        "unknown": unknown_function(function, [one.name for one in announced]) if function else "",
+        "unknown": not_announced("function", function, [one.name for one in announced]) if function else "",
     }
 
 

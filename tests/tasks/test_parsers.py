@@ -30,8 +30,9 @@ from ticker.settings import Settings
 from ticker.tasks import checks, identity, preview
 from ticker.testing import table
 from ticker.web import access
-from ticker.web.api import fields
-from ticker.web.pages import forms, screen
+from ticker.web.api import operation as http
+from ticker.web.pages import screen
+from ticker.web.pages import tasks as forms
 from wrappers.pipeline import payload
 from wrappers.rq import corrupt_jobs, signed_worker
 
@@ -73,7 +74,7 @@ TEXTS: dict[str, Reader] = {
     "any schedule": (lambda text: preview.validate(text, count=2, now=NOW), SCHEDULES),
     "its kind": (lambda text: kinds.detect(text, "Europe/Berlin").words(), SCHEDULES),
     "once": (lambda text: once.parse(text, ZONE).words(), TIMES),
-    "a time of HTTP": (lambda text: fields.instant_in("at", text), TIMES),
+    "a time of HTTP": (lambda text: http.instant_in("at", text), TIMES),
     "a time or a span": (lambda text: once.instant("until", text, lambda: NOW), TIMES),
     "a time that was": (lambda text: past("since", text, NOW), TIMES),
     "zone": (lambda text: zones.zone("zone", text), ("Europe/Berlin", "Etc/GMT+1", "../UTC", "posix/UTC", "America/")),
@@ -91,26 +92,28 @@ TEXTS: dict[str, Reader] = {
     "DATABASE_URL": (lambda text: environment.psycopg_url(text), ("postgresql+psycopg://u:p%41@h,i:5432/n?a=b", "postgres://")),
     "REDIS_URL": (lambda text: Settings(redis_url=text).require_redis(), ("redis://:p@h:6379/0?a=b", "unix:///s#", "valkeys://[::1]")),
     "owner": (lambda text: identity.identify(text), OWNERS),
-    "owner of HTTP": (lambda text: fields.owner_in("owner", text), OWNERS),
+    "owner of HTTP": (lambda text: http.owner_in("owner", text), OWNERS),
     "condition": (lambda text: owners.triggers("channels", active_when=text),
                   ("enabled and not paused", "state = E'a\\'b' or \"x\" is null", "a::text = $1", "--", "$$")),
     "task": (lambda text: options.ref(text, None), ("17", "0", "mail.fetch", "9" * 19)),
-    "id": (fields.id_in, ("17", "9" * 19)),
+    "id": (http.id_in, ("17", "9" * 19)),
     "job id": (jobs.installation_of, ("test1234-t5-1767225600000000", "test1234-r7", "test1234-b" + "0f" * 12)),
-    "bookmark of tasks": (lambda text: fields.id_after("after", text), ("17", "9" * 18)),
-    "bookmark of records": (lambda text: fields.key_before("after", text), ("1767225600000000-run-17", "9" * 17 + "-event-1")),
-    "bookmark of owners": (lambda text: fields.owner_after("after", text), OWNERS),
+    "bookmark of tasks": (lambda text: http.text_in("after", http.AFTER_ID, text), ("17", "9" * 18)),
+    "bookmark of records": (lambda text: http.text_in("after", http.BEFORE_KEY, text), ("1767225600000000-run-17", "9" * 17 + "-event-1")),
+    "bookmark of owners": (lambda text: http.text_in("after", http.AFTER_OWNER, text), OWNERS),
     "what a form showed": (lambda text: forms.shown({"was": [text]}), ('{"queue": "0f"}', "[]", "1e999", "NaN")),
-    "a form's schedule": (lambda text: forms.scheduled(text, ""), SCHEDULES),
-    "a form's zone": (lambda text: forms.scheduled("0 9 * * *", text), ("Europe/Berlin",)),
     "JSON": (lambda text: checks.json_object("kwargs", checks.json_value("kwargs", text)), ('{"a": [1.5e3, "\\u0000", null]}', "[" * 999)),
     "systemd's watchdog": (lambda text: systemd.half_of_watchdog({"WATCHDOG_USEC": text}), ("30000000", "0", "²")),
     "event of a table": (lambda text: [*table.read([("01:30", text)])], EVENTS),
     "time of a table": (lambda text: [*table.read([(text, "run now", text)])], ("01:30.5", "99999:59:59.999")),
 }  # fmt: skip
 TEXTS |= {
-    f"a form's {one.name}": (partial(forms.value_of, one), ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES))
+    f"a form's {one.name}": (
+        partial(screen.value_of, None, one.name, one.schema),
+        ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES),
+    )
     for one in forms.ARGUMENTS
+    if one is not forms.FIRST  # which is a time or a span
 }
 
 JOB_ID = "test1234-t5-1767225600000000"

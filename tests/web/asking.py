@@ -7,8 +7,7 @@ from typing import Any
 import psycopg
 from starlette.testclient import TestClient
 
-from ticker.web.api.operation import Operation
-from ticker.web.api.routes import OPERATIONS
+from ticker.web.api.operation import OPERATIONS, Operation
 
 HERE = "http://localhost:8765"
 API = "/api/v1"

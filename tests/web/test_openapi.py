@@ -17,7 +17,7 @@ from ticker.read import formatting
 from ticker.tasks import fields
 from ticker.tasks.fields import Task
 from ticker.tasks.sorts import Schema
-from ticker.web.api import router, schemas
+from ticker.web.api import openapi, router
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ def test_the_bodies_of_tasks_are_those_of_the_table_of_fields(
 
 def test_the_states_that_are_described_are_those_that_are_shown() -> None:
     shown = re.findall(r'^ +"(\w+)": ', inspect.getsource(formatting.state), flags=re.MULTILINE)
-    assert (*shown, "ok") == schemas.STATES
+    assert (*shown, "ok") == openapi.STATES
 
 
 @pytest.mark.parametrize("one", [one for one in ALL if one.operation.example], ids=named)

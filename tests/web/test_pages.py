@@ -19,7 +19,7 @@ from tests.web.payloads import PAYLOADS
 from ticker.read import formatting, tasks
 from ticker.tasks.fields import SETTINGS
 from ticker.web import application
-from ticker.web.pages import phrases, runs
+from ticker.web.pages import phrases, state
 
 pytestmark = pytest.mark.slow
 
@@ -380,6 +380,11 @@ def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, for
     assert (answer.status_code, answer.json()["field"]) == (422, "zone")
 
 
+def test_a_form_takes_an_event_that_names_its_zone(form, db):
+    assert form("/tasks/create", function="poll", schedule="Mon 09:00 Europe/Berlin").status_code == 204
+    assert (ticker.get(db, 1).expression, ticker.get(db, 1).zone) == ("Mon *-*-* 09:00:00", "Europe/Berlin")
+
+
 def test_a_form_gives_an_interval_hours_in_a_zone_and_removes_them(client, form, db):
     said = {"function": "poll", "schedule": "5m", "zone": "Europe/Berlin", "during": "9-17 mon-fri"}
     assert form("/tasks/create", **said).status_code == 204
@@ -712,7 +717,7 @@ def test_a_search_says_how_far_it_looked_and_goes_on(client, db, task, monkeypat
 
 
 def test_the_pieces_of_a_run_come_page_by_page(client, db, task, monkeypatch):
-    monkeypatch.setattr(runs, "PIECES", 2)
+    monkeypatch.setattr(state, "PIECES", 2)
     rows = """INSERT INTO ticker.runs (task_id, kind, parent_id, item, state, outcome, pieces, started_at, ended_at, occurrence, due_at)
         SELECT 1, kind, parent, item::jsonb, 'ended', 'succeeded', pieces, at, at, at, at FROM clock_timestamp() AS at, (VALUES
             ('scheduled', NULL, NULL, 3), ('piece', %(parent)s, '"one"', NULL), ('piece', %(parent)s, '"two"', NULL),

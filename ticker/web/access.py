@@ -17,20 +17,20 @@ import base64
 import binascii
 import hmac
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from anyio import fail_after
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ticker import clock
+from ticker import settings as ticker_settings
 from ticker.errors import ConfigurationError, quoted
-from ticker.settings import LEAST_KEY
-from ticker.web.problems import API, Refused, answer, below
+from ticker.settings import LEAST_KEY, Settings
+from ticker.web.problems import API, Page, Refused, answer, below
 
 # Bytes: kwargs and metadata of 64 kB each, which a form makes three times as long, plus the other fields.
 BODY_AT_MOST = 512 * 1024
@@ -89,14 +89,14 @@ class Access:
 class Guard:
     """Checks a request before the application gets it, and adds the headers that restrict browsers.
 
-    Also turns errors of the application into answers, which `page` renders for people.
+    Also turns errors of the application into answers, which `page` renders for people. Handles every request with these
+    settings, even if the environment changes later.
     """
 
-    def __init__(
-        self, app: ASGIApp, access: Access, page: Callable[[Request, Mapping[str, Any]], Response] | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, access: Access, settings: Settings, page: Page) -> None:
         self._app = app
         self._access = access
+        self._settings = settings
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +118,8 @@ class Guard:
             headers = Headers(scope=scope)
             scope["ticker.known"] = self._authenticate(scope, headers)
             self._authorize_change(scope, headers)
-            await self._app(scope, _bounded(receive, headers), send_with_headers)
+            with ticker_settings.use(self._settings):
+                await self._app(scope, _bounded(receive, headers), send_with_headers)
         except ClientDisconnect:
             return
         except Exception as error:

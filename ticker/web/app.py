@@ -14,11 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ticker import clock
 from ticker import settings as ticker_settings
-from ticker.errors import TickerError
 from ticker.metrics.servers import Servers
 from ticker.read import health
 from ticker.settings import Settings
@@ -62,8 +60,8 @@ def application(
 
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(Under, settings=settings), Middleware(Guard, access=access, page=pages.error_page)],
-        exception_handlers={HTTPException: failed, TickerError: failed},  # the guard answers all other errors
+        middleware=[Middleware(Guard, access=access, settings=settings, page=pages.error_page)],
+        exception_handlers={HTTPException: failed},  # the guard answers all other errors
         lifespan=lifespan,
     )  # fmt: skip
     app.state.site = Site(settings, database, access, breaker)
@@ -87,18 +85,6 @@ def with_token(tokens: tuple[str, ...], open_: bool) -> tuple[str, ...]:
 
 def new_token() -> str:
     return secrets.token_urlsafe(32)
-
-
-class Under:
-    """Handles every request with these settings, even if the environment changes later."""
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
-        self._settings = settings
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with ticker_settings.use(self._settings):
-            await self._app(scope, receive, send)
 
 
 class Readiness:

@@ -17,6 +17,9 @@ log = logging.getLogger("ticker.web")
 MEDIA_TYPE = "application/problem+json"
 API = "/api/"
 
+Page = Callable[[Request, Mapping[str, Any]], Response]
+"""Renders a problem for people."""
+
 
 class Refused(TickerError):
     """A refused request, with its HTTP status."""
@@ -59,25 +62,14 @@ def sentence_of(error: Exception) -> str:
     return "an internal error has occurred; the log of this process has the details"
 
 
-def details(error: Exception) -> dict[str, Any]:
-    """Returns the problem as an object. `field` names the part of the input that caused it."""
+def answer(error: Exception, scope: Scope, page: Page) -> Response:
+    """Returns the answer to an error. It names the field of the input that caused it.
+
+    An unexpected error is logged with its traceback, and answered without it.
+    """
     status = status_of(error)
-    problem = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": sentence_of(error),
-    }
-    field = error.field if isinstance(error, BadInput) else "owner" if isinstance(error, UnknownOwner) else None
-    return problem if field is None else problem | {"field": field}
-
-
-def answer(
-    error: Exception, scope: Scope, page: Callable[[Request, Mapping[str, Any]], Response] | None = None
-) -> Response:
-    """Returns the answer to an error. An unexpected error is logged with its traceback, and answered without it."""
-    problem = details(error)
-    if problem["status"] == HTTPStatus.INTERNAL_SERVER_ERROR:
+    field = "owner" if isinstance(error, UnknownOwner) else getattr(error, "field", None)
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error(
             "%s %s: %s",
             quoted(scope["method"]),
@@ -86,11 +78,15 @@ def answer(
             exc_info=error,
             extra={"event": "request_failed"},
         )
+    problem = {
+        "type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": sentence_of(error),
+        **({"field": field} if field else {}),
+    }  # fmt: skip
     headers = dict(getattr(error, "headers", None) or {})
-    if problem["status"] == HTTPStatus.UNAUTHORIZED:
+    if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Basic realm="ticker", charset="UTF-8"'
-    if page is None or below(scope).startswith(API):
-        return JSONResponse(problem, problem["status"], headers, MEDIA_TYPE)
+    if below(scope).startswith(API):
+        return JSONResponse(problem, status, headers, MEDIA_TYPE)
     response = page(Request({**scope, "root_path": scope["ticker.root"]}), problem)
     response.headers.update(headers)
     return response

@@ -1,34 +1,26 @@
 """Gives handlers the settings and the database, hides values that must not be shown, and turns answers into JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from starlette.requests import Request
 
 from ticker.db.connections import Connection, Pool
-from ticker.errors import Unavailable
 from ticker.read import explain, formatting, health, overview
 from ticker.read.entries import JournalEntry
-from ticker.read.gates import list_pauses
 from ticker.read.health import POSTGRESQL, CircuitBreaker, Health
-from ticker.read.journal import Drops
-from ticker.read.overview import Overview
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import FullRun, RunRecord
-from ticker.read.why import Why
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
-from ticker.tasks.pauses import Pause
 from ticker.web.access import Access
 
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
 OF_TASKS = ("kwargs", "cursor", "metadata")
 OF_RUNS = ("item", "result", "output", "error_output", "traceback")
 """The fields that TICKER_HIDE_ARGS hides: the arguments of functions, and what they return, print and raise."""
-HIDES = (Task, RunRecord, FullRun, JournalEntry, Drops, Why, Overview)
-"""What has such a field, or has a row with one."""
 
 
 class Database:
@@ -75,12 +67,6 @@ class Site:
         """Returns the health. Does not wait for a server that has just kept another request waiting."""
         return health.look(self.settings, breaker=self.breaker)
 
-    def pauses(self) -> list[Pause]:
-        """Returns the pauses of many tasks for the banner of each screen. Returns none if PostgreSQL does not answer."""
-        with suppress(Unavailable), self.database.reading() as db:
-            return list_pauses(db)
-        return []
-
     def hide(self, value: Any) -> Any:
         """Returns the value, or a copy in which hidden values are None."""
         if not self.settings.hide_args:
@@ -90,12 +76,13 @@ class Site:
                 return {name: self.hide(one) for name, one in value.items()}
             case list() | tuple():
                 return [self.hide(one) for one in value]
-        if not isinstance(value, HIDES):
+        if not is_dataclass(value):
             return value
         hidden = OF_TASKS if isinstance(value, Task) else OF_RUNS
         shown = {name: None if name in hidden else self.hide(one) for name, one in _fields(value)}
         if isinstance(value, JournalEntry) and value.run:
-            shown["words"] = without_piece(value.words, value.run)
+            piece = f"piece {explain.item(value.run)} of run"  # its item is hidden, too
+            shown["words"] = value.words.replace(piece, "a piece of run", 1)
         return replace(value, **shown)
 
     def data(self, db: Any, value: Any) -> Any:
@@ -119,23 +106,19 @@ class Site:
             case FullRun():
                 texts = {"output": value.output, "error_output": value.error_output}
                 runs = {"attempts": value.attempts, "made": value.pieces}
-                return formatting.run_data(value.run) | self._data(db, texts | runs) | {"next": _text(value.next)}
+                following = {"next": value.next and str(value.next)}
+                return formatting.run_data(value.run) | self._data(db, texts | runs) | following
             case OwnerStatus():
                 return formatting.plain_data(value) | {"owner": value.owner}
             case Health():
                 return health.data(value)
-            case Drops() | Why():
-                return {name: self._data(db, one) for name, one in _fields(value)}
+        if is_dataclass(value):
+            return {name: self._data(db, one) for name, one in _fields(value)}
         return formatting.plain_data(value)
 
     def _tasks(self, db: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         ends = {id_: self.hide(run) for id_, run in overview.last_ends(db, tasks).items()}
         return [formatting.task_data(task, ends) for task in tasks]
-
-
-def without_piece(words: str, run: RunRecord) -> str:
-    """Returns the words of a line, without the item of the piece that they name."""
-    return words.replace(f"piece {explain.item(run)} of run", "a piece of run", 1)
 
 
 def site(request: Request, by: str) -> Site:
@@ -145,7 +128,3 @@ def site(request: Request, by: str) -> Site:
 
 def _fields(row: Any) -> Iterator[tuple[str, Any]]:
     return ((field.name, getattr(row, field.name)) for field in fields(row))
-
-
-def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)

@@ -1,13 +1,26 @@
-"""Describes the API in OpenAPI 3.1, from the same table of operations that is served."""
+"""Describes the API in OpenAPI 3.1, from the same list of operations that is served.
 
-from collections.abc import Iterable
+Answers are described by the dataclasses that are shown, and the fields derived from them.
+"""
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import StrEnum
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
-from ticker.web.api.fields import Schema
-from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import components, of, ref
+from ticker.read.entries import JournalEntry
+from ticker.read.owners import OwnerStatus
+from ticker.read.tasks import RunRecord, TickerStatus
+from ticker.tasks.fields import Task, columns_as_returned
+from ticker.tasks.pauses import Pause
+from ticker.tasks.sorts import Schema
+from ticker.web.api.operation import FLAG, INSTANT, OPERATIONS, TEXT, WHOLE, Operation, doc, one_of
 from ticker.web.problems import MEDIA_TYPE
+from ticker.web.site import OF_RUNS, OF_TASKS
 
 JSON = "application/json"
 TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
@@ -23,13 +36,12 @@ PROBLEMS = {
     415: "The body is not application/json.", 422: "A value is invalid; nothing was written.",
     503: "A server does not answer.",
 }  # fmt: skip
-PROBLEM = {MEDIA_TYPE: {"schema": ref("Problem")}}
 
 
-def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -> dict[str, Any]:
+def document(root: str, *, needs_token: bool) -> dict[str, Any]:
     """Returns the OpenAPI document of the API that is served at the address `root`."""
     paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
+    for operation in OPERATIONS:
         paths.setdefault(operation.template, {})[operation.method.lower()] = described(operation)
     return {
         "openapi": "3.1.0",
@@ -37,7 +49,7 @@ def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -
         "servers": [{"url": root}],
         "security": [{name: []} for name in TAKES] + ([] if needs_token else [{}]),
         "paths": paths,
-        "components": {"schemas": components(), "securitySchemes": TAKES},
+        "components": {"schemas": COMPONENTS, "securitySchemes": TAKES},
     }
 
 
@@ -74,3 +86,78 @@ def failures(operation: Operation) -> list[int]:
     has_body = operation.body is not None
     named = {404: operation.of, 408: has_body, 409: operation.method != "GET", 415: has_body}
     return sorted([401, 403, 413, 422, 503, *operation.fails, *(status for status, can_be in named.items() if can_be)])
+
+
+# ----------------------------------------------------------------------------------------------------------- answers
+
+PLAIN: Mapping[Any, Schema] = {
+    str: TEXT, int: WHOLE, float: {"type": "number"}, bool: FLAG, type(None): {"type": "null"}, datetime: INSTANT,
+    UUID: {"type": "string", "format": "uuid"}, Any: {},
+}  # fmt: skip
+STATES = (
+    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting",
+    "limited", "failing", "ok",
+)  # fmt: skip
+COMPONENTS: dict[str, Schema] = {}
+"""The schemas of the dataclasses in answers, by the names of their classes."""
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def object_of(**kinds: Any) -> dict[str, Any]:
+    """Returns the schema of an object that has all of these fields, each with its type."""
+    return {"type": "object", "properties": {name: of(kind) for name, kind in kinds.items()}, "required": list(kinds)}
+
+
+def of(kind: Any) -> Schema:
+    """Returns the schema of a type. A schema is returned unchanged."""
+    if isinstance(kind, dict):
+        return kind
+    if is_dataclass(kind):
+        name = kind.__name__  # type: ignore[union-attr]
+        if name not in COMPONENTS:
+            COMPONENTS[name] = shown(kind)
+        return ref(name)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [of(part) for part in parts]}
+    if origin in (list, tuple):
+        return {"type": "array", "items": of(parts[0])}
+    if origin is not None:  # a mapping, usually with values of any type
+        return {"type": "object"} | ({} if parts[1] is Any else {"additionalProperties": of(parts[1])})
+    return one_of(*kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else PLAIN[kind]
+
+
+def shown(kind: Any) -> dict[str, Any]:
+    """Returns the schema of a dataclass: its fields, which may be null if they can be hidden, and the derived fields."""
+    hints = get_type_hints(kind)
+    columns = columns_as_returned(of) if kind is Task else {field.name: of(hints[field.name]) for field in fields(kind)}
+    hidden = {name: {"anyOf": [columns[name], PLAIN[type(None)]]} for name in OF_TASKS + OF_RUNS if name in columns}
+    return object_of(**columns | hidden | DERIVED.get(kind, {}))
+
+
+DERIVED: Mapping[type, dict[str, Any]] = {
+    RunRecord: {"owner": str, "took_ms": int | None, "early_ms": int | None},
+    JournalEntry: {"owner": str}, OwnerStatus: {"owner": str},
+    Task: {"owner": str, "state": one_of(*STATES), "schedule": str, "in_words": str, "last_end": {"anyOf": [object_of(
+        run_id=int, outcome=str, reason=str, worker=str, host=str, started_at=datetime | None, ended_at=datetime, result=Any,
+    ), PLAIN[type(None)]]}},
+}  # fmt: skip
+"""The fields in answers that the dataclass does not have."""
+FULL_RUN = {"allOf": [of(RunRecord), object_of(
+    output=str | None, error_output=str | None, attempts=list[RunRecord], made=list[RunRecord], next=str | None,
+)]}  # fmt: skip
+SERVER = object_of(answers=bool, error=str | None)
+HEALTH = object_of(
+    healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
+    unattended=dict[str, int], late=int | None, leased=dict[str, str], warnings=list[str], pauses=list[Pause],
+)  # fmt: skip
+COMPONENTS["Problem"] = object_of(type=str, title=str, status=int, detail=str) | {
+    "description": "RFC 9457 problem details."
+}
+COMPONENTS["Problem"]["properties"]["field"] = doc(
+    "The field of the input that the problem is about, if it is about a single one.", TEXT
+)
+PROBLEM = {MEDIA_TYPE: {"schema": ref("Problem")}}

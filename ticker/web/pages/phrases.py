@@ -1,4 +1,4 @@
-"""Provides the words of the page: marks of outcomes, relative times, and recent outcomes."""
+"""Provides the words of the page. Each function is a filter of the templates."""
 
 import json
 from collections import Counter
@@ -9,7 +9,10 @@ from typing import Any
 from ticker.model import GOOD, Outcome
 from ticker.read import formatting
 from ticker.read.explain import span, time_of_day
+from ticker.read.health import silent_ms
 from ticker.read.overview import OccurrenceStatus
+from ticker.read.tasks import TickerStatus, late_since
+from ticker.schedules.duration import SECOND
 from ticker.tasks.fields import Task
 
 MARKS = {
@@ -43,6 +46,11 @@ def tone(what: str | None) -> str:
     return "bad" if what in MARKS else TONES.get(what or "", "")
 
 
+def silent(ticker: TickerStatus, most_ms: int) -> str:
+    """Returns how long the ticker has been silent, or an empty text."""
+    return roughly(silent_ms(ticker, most_ms) // SECOND)
+
+
 def plain(word: str | None) -> str:
     return (word or "").replace("_", " ")
 
@@ -64,6 +72,11 @@ def roughly(seconds: int) -> str:
         count, seconds = divmod(seconds, size)
         parts += [f"{count} {unit}"] if count or parts else []
     return " ".join(part for part in parts[:2] if not part.startswith("0 "))
+
+
+def overdue(task: Task, now: datetime) -> str:
+    """Returns `late`, or `limited` if the task waits for room under its limits. Otherwise returns an empty text."""
+    return "late" if late_since(task, now) is not None else "limited" if task.is_held_back else ""
 
 
 def lateness(task: Task) -> str:

@@ -1,12 +1,13 @@
 """Turns functions into screens, and reads the addresses and forms that they are called with.
 
-Each function takes the site and the request, and returns the data for its template. Values are read and checked by the
+Each function takes the site, a connection and the request, and returns the data for its template. Values are read and checked by the
 schemas of the API.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -14,57 +15,65 @@ from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from ticker.errors import BadInput
 from ticker.read import entries, formatting, gates
 from ticker.schedules import duration, once
+from ticker.tasks.checks import json_value
+from ticker.tasks.sorts import Schema
 from ticker.web.access import SAFE
-from ticker.web.api.fields import TEXT, Schema
-from ticker.web.api.operation import row_id, text_in
+from ticker.web.api.operation import TEXT, row_id, text_in, value_in
 from ticker.web.pages import phrases
-from ticker.web.problems import MEDIA_TYPE, Refused, answer, below
+from ticker.web.problems import MEDIA_TYPE, Refused, below
 from ticker.web.site import Site, site
 
 Shown = dict[str, Any]
-Handler = Callable[[Site, Request], Shown]
+Handler = Callable[[Site, Any, Request], Shown]
 Form = Mapping[str, list[str]]
 Change = Callable[[Site, Request, Form], Response]
 ROWS = 50  # per page of a list
 BY = "the page"
 FIELDS = 2000  # per form; a thousand marked tasks need fewer
+YES = "yes"
+routes: list[Route] = []
 
 
-def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
-    """Makes a screen from a function that reads. Its errors are shown as a page."""
+def screen(path: str, template: str, *, offline: bool = False) -> Callable[[Handler], Handler]:
+    """Serves a function that reads as a screen. If `offline`, it gets no connection, and adds `of_all` itself."""
 
-    def made(handler: Handler) -> Callable[[Request], Response]:
+    def declared(handler: Handler) -> Handler:
         def served(request: Request) -> Response:
-            try:
-                here = site(request, BY)
-                return render(request, template, {"pauses": here.pauses()} | here.hide(handler(here, request)))
-            except Exception as error:
-                return answer(error, request.scope, error_page)
+            here = site(request, BY)
+            with nullcontext() if offline else here.database.reading() as db:
+                shown = ({} if offline else of_all(db)) | handler(here, db, request)
+            return render(request, template, here.hide(shown))
 
-        return served
+        routes.append(Route(path, served))
+        return handler
 
-    return made
+    return declared
 
 
-def change(handler: Change) -> Callable[[Request], Any]:
-    """Makes a handler from a function that takes a form and writes. The page's script shows its errors."""
+def change(path: str) -> Callable[[Change], Change]:
+    """Serves a function that takes a form and writes. The page's script shows its answers and errors."""
 
-    async def served(request: Request) -> Response:
-        try:
+    def declared(handler: Change) -> Change:
+        async def served(request: Request) -> Response:
             form = read(await request.body())
             return await run_in_threadpool(handler, site(request, BY), request, form)
-        except ClientDisconnect:
-            raise
-        except Exception as error:
-            return answer(error, request.scope)
 
-    return served
+        routes.append(Route(path, served, methods=["POST"]))
+        return handler
+
+    return declared
+
+
+def of_all(db: Any) -> Shown:
+    """Returns what each screen shows: the pauses in its banner, and how long ago or ahead times are."""
+    return {"pauses": gates.list_pauses(db), "now": entries.instant(db)}
 
 
 def render(request: Request, template: str, shown: Shown, status: int = 200) -> Response:
@@ -89,14 +98,15 @@ def templates() -> Environment:
     made = Environment(
         loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
-    made.filters |= {
-        "moment": formatting.moment, "words": duration.words, "schedule": phrases.schedule, "state": formatting.state,
-        "state_in_words": formatting.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
-        "lateness": phrases.lateness, "took": formatting.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
-        "status": phrases.status, "first_line": phrases.first_line, "rate": formatting.rate, "paused": gates.sentence,
-        "owner_of": formatting.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
+    made.filters |= vars(phrases) | {
+        "moment": formatting.moment, "words": duration.words, "state": formatting.state, "took": formatting.took,
+        "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
+        "owner_of": formatting.owner_of,
     }  # fmt: skip
     return made
+
+
+# ---------------------------------------------------------------------------------------------------------- addresses
 
 
 def asked(request: Request, name: str, schema: Schema = TEXT) -> Any:
@@ -113,21 +123,16 @@ def filters(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 
 def paging(request: Request, name: str, following: object) -> Shown:
     """Returns the parameters of the next and the first page, unless this page is the last or the first."""
+    others = {key: text for key, text in request.query_params.items() if text and key != name}
     return {
-        "following": filtered(request, **{name: following}) if following else "",
-        "first": filtered(request, **{name: None}) if request.query_params.get(name) else None,
+        "following": urlencode({**others, name: following}) if following else "",
+        "first": urlencode(others) if request.query_params.get(name) else None,
     }
 
 
 def id_of(request: Request) -> int:
     """Returns the id in the address. Raises Refused if no row can have it."""
     return row_id(below(request.scope), request.path_params["id"])
-
-
-def filtered(request: Request, **news: object) -> str:
-    """Returns the parameters of this address with some replaced. Removes those that are None or ""."""
-    parameters = {**request.query_params, **news}
-    return urlencode({name: value for name, value in parameters.items() if value not in (None, "")})
 
 
 # -------------------------------------------------------------------------------------------------------------- forms
@@ -146,16 +151,24 @@ def one(form: Form, name: str) -> str:
 
 
 def fields_of(db: Any, form: Form, body: Schema | None) -> dict[str, Any]:
-    """Returns the filled-in fields of an operation's body. A time may also be a duration from now. The page itself is `by`."""
+    """Returns the filled-in fields of an operation's body. The page itself is `by`."""
     known: Mapping[str, Schema] = body["properties"] if body else {}
-    given: dict[str, Any] = {name: one(form, name) for name in known if name != "by" and one(form, name)}
-    for name, text in given.items():
-        match known[name]:
-            case {"type": "integer"} as schema:
-                given[name] = text_in(name, schema, text)
-            case {"format": "date-time"}:
-                given[name] = once.instant(name, text, lambda: entries.instant(db))
-    return given
+    texts = {name: one(form, name) for name in known if name != "by"}
+    return {name: value_of(db, name, known[name], text) for name, text in texts.items() if text}
+
+
+def value_of(db: Any, name: str, schema: Schema, text: str) -> Any:
+    """Returns the value of a field in a form that its operation accepts. A time may also be a duration from now."""
+    match schema:
+        case {"format": "date-time"}:
+            return once.instant(name, text, lambda: entries.instant(db))
+        case {"type": "object"}:
+            return json_value(name, text or "{}")
+        case {"type": "integer"}:
+            return text_in(name, schema, text or "0")
+        case {"type": "boolean"} if text in ("", YES):
+            return text == YES
+    return value_in(name, schema, text)
 
 
 def done(here: Site, says: Callable[[Any], str], operation: Callable[..., Any], *of: Any, **given: Any) -> Response:

@@ -1,29 +1,52 @@
-"""Shows the list of tasks, and one task, and applies actions to one or many: pause, resume, run and others."""
+"""Shows the list of tasks, and one task with its form. Applies actions to one or many: pause, resume, run and others."""
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ticker.errors import BadInput, UnknownTask
-from ticker.model import TASK_STATES
+from ticker.errors import BadInput, UnknownTask, not_announced
+from ticker.model import JSON_AT_MOST, TASK_STATES, Kind
 from ticker.read import entries, forecast, formatting, journal, overview, timeline
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
-from ticker.read.tasks import late_since
 from ticker.read.why import why as read_why
 from ticker.registration import operations
-from ticker.tasks.fields import Task
+from ticker.schedules import kinds
+from ticker.schedules.duration import words
+from ticker.schedules.interval import Interval
+from ticker.tasks import checks, preview
+from ticker.tasks.checks import json_value
+from ticker.tasks.definition import has_usual_box, has_usual_tolerance
+from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task
 from ticker.tasks.preview import Preview
-from ticker.web.api import tasks as api
-from ticker.web.api.fields import ID, Schema, one_of
-from ticker.web.api.operation import text_in
-from ticker.web.pages.screen import ROWS, Form, Shown, change, fields_of, filters, id_of, one, paging, report, screen
-from ticker.web.site import HIDDEN, Site
+from ticker.tasks.sorts import DURATION, Field, Schema, Sort
+from ticker.web.api import handlers as api
+from ticker.web.api.operation import ID, check_required, one_of, text_in
+from ticker.web.pages.phrases import as_json
+from ticker.web.pages.screen import (
+    ROWS,
+    YES,
+    Form,
+    Shown,
+    change,
+    fields_of,
+    filters,
+    id_of,
+    one,
+    paging,
+    report,
+    screen,
+    value_of,
+)
+from ticker.web.site import HIDDEN, OF_TASKS, Site
 
 TIMES = 10
 RUNS = 20
@@ -31,41 +54,200 @@ STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: witho
 MANY = 1000  # tasks of one request
 
 
-@screen("tasks.html")
-def tasks(here: Site, request: Request) -> Shown:
+@screen("/tasks", "tasks.html")
+def tasks(here: Site, db: Any, request: Request) -> Shown:
     """Shows the list of tasks, filtered by its address, with the recent outcomes of each task."""
-    given = filters(request, api.FILTERS) | {"limit": ROWS}
+    given = filters(request, api.OF_TASKS) | {"limit": ROWS}
     if given.get("owner"):  # it has a type, whatever else the form says
         given.pop("owner_type", None)
-    with here.database.reading() as db:
-        page = api.list_tasks(here, db, **given)
-        strips = overview.recent_outcomes(db, page["tasks"])
-        now = entries.instant(db)
-    return page | {
-        "strips": strips, "now": now, "overdue": {task.id: overdue(task, now) for task in page["tasks"]},
-        "states": TASK_STATES,
-    } | paging(request, "after", page["next"])  # fmt: skip
+    page: Shown = api.list_tasks(here, db, **given)
+    strips = overview.recent_outcomes(db, page["tasks"])
+    return page | {"strips": strips, "states": TASK_STATES} | paging(request, "after", page["next"])
 
 
-def overdue(task: Task, now: datetime) -> str:
-    """Returns `late`, or `limited` if the task waits for room under its limits. Otherwise returns an empty text."""
-    return "late" if late_since(task, now) is not None else "limited" if task.is_held_back else ""
+# ------------------------------------------------------------------------------------------------------------- the form
+
+PREVIEWED = 5
+
+SCHEDULE = Field(
+    Sort({}, ""), "Schedule", "", "An interval such as 5m, a cron expression, a systemd calendar event, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
+    name="schedule",
+)  # fmt: skip
+FUNCTION, ZONE, KWARGS = (FIELDS[name] for name in ("function", "zone", "kwargs"))
+NAME, OWNER, FIRST = OF_NEW
+WHOSE, WHEN = (OWNER, NAME), (SCHEDULE, ZONE)
+MORE: Mapping[str, Sequence[Field]] = {
+    group: [field for field in (FIRST, *SETTINGS.values()) if field.group == group] for group in GROUPS
+}
+ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in group))
+"""The fields whose values are arguments of `register`, without those of the schedule."""
+EMPTY = {"zone": "UTC"} | {one.name: "0" for one in ARGUMENTS if one.schema is DURATION and one.default is None}
+"""The values of fields whose emptiness means something else than an empty text."""
+CONTROLS = {
+    "function": FUNCTION, "whose": WHOSE, "when": WHEN, "kwargs": KWARGS, "groups": MORE,
+}  # fmt: skip
+"""The fields that `form.html` shows, group by group, for new and existing tasks."""
 
 
-@screen("task.html")
-def task(here: Site, request: Request) -> Shown:
+@screen("/tasks/new", "form.html")
+def new(_: Site, db: Any, __: Request) -> Shown:
+    return {"task": None, "functions": overview.functions(db), "filled": {}, "hidden": (), "more": False} | CONTROLS
+
+
+@screen("/tasks/{id}/edit", "form.html")
+def edit(here: Site, db: Any, request: Request) -> Shown:
+    task, functions = read_tasks.get(db, id_of(request)), overview.functions(db)
+    now = entries.instant(db)
+    hidden = (*(OF_TASKS if here.settings.hide_args else ()), FIRST.name)
+    filled = {name: text for name, text in filled_in(task).items() if name not in hidden}
+    return {
+        "task": task, "functions": functions, "hidden": hidden,
+        "filled": filled, "was": {name: digest(text) for name, text in filled.items()},
+        "more": any(is_set(one, task, now) for group in MORE.values() for one in group if one.name not in hidden),
+    } | CONTROLS  # fmt: skip
+
+
+@screen("/tasks/preview", "preview.html")
+def previewed(_: Site, db: Any, request: Request) -> Shown:
+    """Explains the typed schedule in words, or shows its error. Stores nothing."""
+    sent = {name: request.query_params.get(name, "").strip() for name in ("schedule", "zone", "during", "function")}
+    text, function = sent["schedule"], sent["function"]
+    now, announced, tick = entries.instant(db), overview.functions(db), read_tasks.tick_ms(db)
+    explained, problem = None, ""
+    try:
+        of_interval = {name: sent[name] or None for name in ("zone", "during")}
+        explained = preview.validate(text, **of_interval, count=PREVIEWED, now=now, tick_ms=tick) if text else None
+    except BadInput as error:
+        problem = str(error)
+    return {
+        "preview": explained,
+        "problem": problem,
+        "now": now,
+        "unknown": not_announced("function", function, [one.name for one in announced]) if function else "",
+    }
+
+
+@change("/tasks/create")
+def create(here: Site, _: Request, form: Form) -> Response:
+    """Registers a new task."""
+    with errors_of_the_form(), here.database.writing() as db:
+        given = typed(db, form, api.REGISTER["properties"], {})
+        check_required(given, api.REGISTER)
+        for there in api.tasks_named(db, **given):
+            raise BadInput("name", there.name, f"already exists as task {there.id}; edit that one")
+        task = operations.register(db, **given, by=here.by)
+    return gone_to(here, task, "; ".join(("registered", *task.warnings)))
+
+
+@change("/tasks/{id}/change")
+def save(here: Site, request: Request, form: Form) -> Response:
+    """Writes the fields that differ from the values with which the form was filled."""
+    with errors_of_the_form(), here.database.writing() as db:
+        task = read_tasks.get(db, id_of(request))
+        given = typed(db, form, api.EDIT["properties"], shown(form))
+        task = operations.edit(db, task.id, by=here.by, **given) if given else task
+    return gone_to(here, task, "changed" if given else "nothing was changed")
+
+
+@contextmanager
+def errors_of_the_form() -> Iterator[None]:
+    """Shows the errors of all schedules at the form's only field for them."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field not in ("expression", *checks.NAMES.values()):
+            raise
+        raise BadInput(SCHEDULE.name, error.value, error.problem) from None
+
+
+def typed(db: Any, form: Form, known: Mapping[str, Schema], before: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the known fields that were filled in or, for an existing task, those that were changed."""
+    news = {name: one(form, name) for name in form if digest(one(form, name)) != before.get(name, digest(""))}
+    given = {
+        name: value_of(db, name, known[name], text or EMPTY.get(name, ""))
+        for name, text in news.items()
+        if name in known
+    }
+    if (text := news.get(SCHEDULE.name)) is not None:
+        given[checks.NAMES[kinds.detect(text).kind]] = text
+    return given
+
+
+def digest(text: str) -> str:
+    """Returns the digest of a field's text, stripped and with uniform line endings, because browsers change both."""
+    return hashlib.sha256("\n".join(text.strip().splitlines()).encode()).hexdigest()
+
+
+def shown(form: Form) -> dict[str, str]:
+    """Returns the digests of the values with which the form was filled. Another user may have changed the task since."""
+    before = json_value("was", one(form, "was") or "{}")
+    if not isinstance(before, dict):
+        raise BadInput("was", None, "does not contain the values with which the form was filled; load the form again")
+    return before
+
+
+def gone_to(here: Site, task: Task, result: str) -> Response:
+    return report(f"{task.name}: {result}", f"{here.root}/tasks/{task.id}")
+
+
+def filled_in(task: Task) -> dict[str, str]:
+    """Returns the contents of the form's fields for a task."""
+    is_interval = task.kind is Kind.INTERVAL
+    schedule = Interval(task.every_ms, most_ms=task.every_most_ms).text if is_interval else task.expression
+    texts = {one.name: as_text(one.column, getattr(task, one.column)) for one in ARGUMENTS if one is not FIRST}
+    return texts | {"schedule": schedule, "zone": "" if task.zone == "UTC" else task.zone}
+
+
+def is_set(field: Field, task: Task, now: datetime) -> bool:
+    """Returns whether the field differs from its default."""
+    match field.name:
+        case "tolerance":
+            return not has_usual_tolerance(task)
+        case "box":
+            return not has_usual_box(task, now)
+    return as_text(field.column, getattr(task, field.column)) != as_text(field.column, field.default)
+
+
+def as_text(column: str, value: Any) -> str:
+    """Formats the value of a column as the form shows it and reads it back."""
+    match value:
+        case None | False:
+            return ""
+        case True:
+            return YES
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case Mapping():
+            return as_object(value) if value else ""
+        case tuple():
+            return ", ".join(value)
+        case int() if column.endswith("_ms"):
+            return words(value)
+    return str(value)
+
+
+def as_object(value: Any) -> str:
+    """Formats an object over several lines, unless it would then exceed the size limit."""
+    text = as_json(value)
+    return text if len(text.encode()) <= JSON_AT_MOST else json.dumps(value, ensure_ascii=False)
+
+
+# ------------------------------------------------------------------------------------------------------------- one task
+
+
+@screen("/tasks/{id}", "task.html")
+def task(here: Site, db: Any, request: Request) -> Shown:
     """Shows a task, or the history of a deleted one. Raises UnknownTask if no record of it is left."""
     wanted = id_of(request)
-    with here.database.reading() as db:
-        why = read_why(db, wanted)
-        runs = journal.list_runs(db, task=wanted, limit=RUNS)
-        if why.task is None:
-            gone = journal.deleted(db, [wanted])[wanted]
-            return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}
-        warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
+    why = read_why(db, wanted)
+    runs = journal.list_runs(db, task=wanted, limit=RUNS)
+    if why.task is None:
+        gone = journal.deleted(db, [wanted])[wanted]
+        return {"task": None, "gone": gone, "why": why, "runs": runs}
+    warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
     chart = timeline.svg(here.hide(why), stretch(why.task))
     return {
-        "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now, tick), "warnings": warnings,
+        "task": why.task, "why": why, "runs": runs, "times": times(why.task, why.now, tick), "warnings": warnings,
         "details": details(here, why.task), "chart": Markup(chart),
     }  # fmt: skip
 
@@ -119,7 +301,7 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
-@change
+@change("/tasks/{id}/do")
 def do(here: Site, request: Request, form: Form) -> Response:
     """Applies the action to the task at this address."""
     wanted, task = action(form), id_of(request)
@@ -128,7 +310,7 @@ def do(here: Site, request: Request, form: Form) -> Response:
     return report(f"task {task}: {wanted.result}", f"{here.root}/tasks" if wanted.leaves else "")
 
 
-@change
+@change("/tasks/do")
 def do_with_many(here: Site, _: Request, form: Form) -> Response:
     """Applies the action to the marked tasks in one transaction. Skips tasks that were deleted meanwhile or cannot run."""
     wanted, marks, count, refused = action(form), marked(form), 0, list[BadInput]()

@@ -1,0 +1,220 @@
+"""Shows the state of the whole: what runs next, owners, limits, pauses, runs and drops, processes. Changes some of it."""
+
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ticker import clock
+from ticker.db import steps
+from ticker.errors import BadInput, ConfigurationError, Unavailable, UnknownTask
+from ticker.model import Outcome, Reason
+from ticker.queue import inspect
+from ticker.queue.inspect import Attendance
+from ticker.read import entries, health, journal, tasks, why
+from ticker.read import overview as read_overview
+from ticker.read.gates import KeyUser, has_tasks, list_limits, users_of_keys
+from ticker.read.journal import Wanted
+from ticker.read.overview import last_failures, overview
+from ticker.tasks.identity import Owner
+from ticker.tasks.pauses import SCOPES
+from ticker.web.api import handlers as api
+from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, one_of, text_in
+from ticker.web.pages.screen import (
+    ROWS,
+    Form,
+    Shown,
+    asked,
+    change,
+    done,
+    fields_of,
+    filters,
+    id_of,
+    of_all,
+    one,
+    paging,
+    report,
+    screen,
+)
+from ticker.web.site import Site
+
+STATES = ("failing", "late", "paused")
+
+
+@screen("/", "now.html")
+def now(here: Site, db: Any, _: Request) -> Shown:
+    snapshot = overview(db)
+    failures = last_failures(db, snapshot.failing)
+    deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
+    look = here.look()
+    late = [
+        (task, tasks.late_since(task, snapshot.now) or task.next_run, health.cause(task, look))
+        for task in snapshot.late
+    ]
+    failing = [(task, failures.get(task.id)) for task in snapshot.failing]
+    return {
+        "overview": snapshot, "late": late, "failing": failing,
+        "problems": look.problems, "deleted": deleted,
+    }  # fmt: skip
+
+
+@screen("/owners", "owners.html")
+def owners(here: Site, db: Any, request: Request) -> Shown:
+    """Shows owners with their task counts. Those with failing or late tasks come first."""
+    state = asked(request, "state", one_of(*STATES))
+    given = filters(request, {"owner_type": NAME, "after": AFTER_OWNER}) | ({state: True} if state else {})
+    page: Shown = api.list_owners(here, db, **given, limit=ROWS)
+    return page | {"states": STATES} | paging(request, "after", page["next"])
+
+
+@screen("/processes", "processes.html", offline=True)
+def processes(here: Site, _: None, __: Request) -> Shown:
+    """Shows tickers, queues, workers and servers, even if a server does not answer."""
+    status, tables = here.look(), {"now": clock.python_utc()}
+    if not status.database_error:
+        with here.database.reading() as db:
+            tables = of_all(db) | {
+                "functions": read_overview.functions(db),
+                "version_of_postgresql": read_overview.server_version(db),
+            }
+    needs = {need.queue: need.enough for need in status.needs if not need.why_unknown}
+    return {"health": status, "needs": needs, **tables, **attending(here)}
+
+
+def attending(here: Site) -> Shown:
+    """Returns queues and workers as RQ knows them. `unknown` explains why they are not known, or is empty."""
+    try:
+        url = here.settings.require_redis()
+        return {"attendance": here.breaker.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}
+    except (Unavailable, ConfigurationError) as error:
+        return {"attendance": Attendance(), "unknown": str(error)}
+
+
+# ---------------------------------------------------------------------------------------------------- limits and pauses
+
+LISTED = 100
+
+
+@screen("/limits", "limits.html")
+def limits(here: Site, db: Any, request: Request) -> Shown:
+    key = asked(request, "key")
+    statuses = list_limits(db, limit=LISTED + 1)
+    users: dict[str, list[KeyUser]] = {status.key: [] for status in statuses}
+    for user in users_of_keys(db, [status.key for status in statuses]):
+        users[user.key].append(user)
+    chosen = next((status for status in statuses if key and status.limited_by == key), None)
+    more = len(statuses) > LISTED
+    return {"limits": statuses[:LISTED], "more": more, "users": users, "key": key, "chosen": chosen}
+
+
+def keyed(path: str, operation: Operation, result: str) -> None:
+    """Serves an operation on the key in a form."""
+
+    @change(path)
+    def made(here: Site, _: Request, form: Form) -> Response:
+        key = one(form, "key")
+        return done(here, lambda _: f"{key}: {result}", operation, key, **fields_of(None, form, operation.body))
+
+
+keyed("/limits/set", api.declare_limit, "the limit is set")
+keyed("/limits/remove", api.remove_limit, "the limit is removed")
+keyed("/limits/release", api.release_key, "the hold is ended")
+
+
+@screen("/pauses", "pauses.html")
+def pauses(_: Site, __: Any, ___: Request) -> Shown:
+    """Shows the pauses of the banner, which each screen has, and a form."""
+    return {"scopes": SCOPES}
+
+
+@change("/pauses/pause")
+def pause(here: Site, _: Request, form: Form) -> Response:
+    with here.database.writing() as db:
+        paused = api.pause_many(here, db, **scope(form), **fields_of(db, form, api.PAUSE))
+    is_used = True
+    with suppress(Unavailable), here.database.reading() as db:  # the pause has been committed
+        is_used = has_tasks(db, paused)
+    return report(f"{paused.words} are paused" + ("" if is_used else "; at present, there are none"))
+
+
+@change("/pauses/resume")
+def resume(here: Site, _: Request, form: Form) -> Response:
+    return done(here, lambda resumed: f"{resumed.words} are resumed", api.resume_many, **scope(form))
+
+
+def scope(form: Form) -> dict[str, str]:
+    """Returns the arguments that choose the tasks."""
+    name, value = one(form, "scope"), one(form, "value")
+    if name == "all" and value:
+        raise BadInput("value", value, "does not apply to all tasks; leave it empty, or choose what it names")
+    if name != "all" and name not in SCOPES:
+        raise BadInput("scope", name, f"is not one of: all, {', '.join(SCOPES)}")
+    return {} if name == "all" else {name: value}
+
+
+# ------------------------------------------------------------------------------------------------------- runs and drops
+
+DROPS = 50
+PIECES = 100
+HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
+
+
+@screen("/runs", "runs.html")
+def runs(here: Site, db: Any, request: Request) -> Shown:
+    task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
+    given = filters(request, {name: api.OF_RUNS[name] for name in ("owner", "owner_type", "outcome", "reason")})
+    chosen = select(db, task=task, **given)
+    page = journal.page(db, chosen, before=before, limit=ROWS)
+    deleted = journal.deleted(db, [line.task_id for line in page.lines])
+    return {
+        "lines": page.lines, "deleted": deleted,
+        "outcomes": list(Outcome), "reasons": list(Reason),
+    } | paging(request, "before", api.following(page))  # fmt: skip
+
+
+def select(db: Any, *, task: str | None, owner: Owner | None = None, **others: Any) -> Wanted:
+    """Returns the selection that the filter describes. Suggests an owner if no task without an owner has the name."""
+    named = text_in("task", ID, task) if task and task.isdecimal() else task
+    try:
+        return journal.select(db, task=named, owner=owner, **others)
+    except UnknownTask as error:
+        if owner is not None:
+            raise UnknownTask(f"{error} now; a deleted one is found by its id, or by its owner alone") from None
+        raise UnknownTask(f"{error} without an owner; for an owner's task, add its owner or use its id") from None
+
+
+@screen("/runs/{id}", "run.html")
+def run(here: Site, db: Any, request: Request) -> Shown:
+    after = asked(request, "after", AFTER_ID) or 0
+    full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
+    [line] = steps.run(db, why.run_lines(None, [full.run], [], entries.instant(db)))
+    deleted = journal.deleted(db, [full.run.task_id])
+    return {
+        "full": full, "run": full.run, "line": line, "deleted": deleted, "hidden": here.settings.hide_args,
+        "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
+    } | paging(request, "after", full.next)  # fmt: skip
+
+
+@change("/runs/{id}/stop")
+def stop(here: Site, request: Request, _: Form) -> Response:
+    """Asks to stop the run at this address."""
+    return done(here, lambda run: f"run {run.id}: the next tick stops it", api.stop_run, id_of(request))
+
+
+@screen("/runs/{id}/texts", "texts.html")
+def texts(here: Site, db: Any, request: Request) -> Shown:
+    """Shows the texts of a run in the table of a task's runs. They may be long, so they are loaded when opened."""
+    full = tasks.get_run(db, id_of(request), pieces=1)
+    return {"run": full.run, "full": full, "hidden": here.settings.hide_args}
+
+
+@screen("/drops", "drops.html")
+def drops(here: Site, db: Any, request: Request) -> Shown:
+    by, hours = asked(request, "by") or "reason", asked(request, "hours", one_of(*HOURS)) or "24"
+    counted = journal.drops(db, by=by, since=f"{hours}h", limit=DROPS)
+    deleted = journal.deleted(db, [one.example.task_id for one in counted if one.example])
+    return {
+        "counted": counted, "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
+        "is_full": len(counted) == DROPS,
+    }  # fmt: skip

@@ -21,7 +21,6 @@ from tests.sentences import sentence
 from ticker.engine import jobs
 from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.engine.ports import JobState, Receipt
-from ticker.errors import ConfigurationError
 from ticker.model import DueTask, PlannedRun
 from ticker.queue import bulk
 from ticker.queue.rq import RedisQueue
@@ -76,9 +75,11 @@ def times_to_live(redis: Redis) -> dict[bytes, int]:
     return {key: redis.ttl(key) for key in redis.scan_iter()}
 
 
+@pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize(("result_ttl", "failure_ttl"), [(0, 3600), (500, 0), (86_400, 31_622_400)])
 @pytest.mark.smoke
-def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl):
+def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl, fits, monkeypatch):
+    monkeypatch.setattr(bulk, "incompatibility", lambda _: "" if fits else "another RQ")
     with freeze_time(NOW):
         by_rq(redis, BATCH, result_ttl, failure_ttl)
         expected, lives = everything(redis), times_to_live(redis)
@@ -91,12 +92,30 @@ def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failur
     assert all(abs(found[key] - lives[key]) <= 1 for key in lives)
 
 
-def test_an_rq_with_another_layout_is_refused(redis, monkeypatch):
+def test_a_layout_that_does_not_fit_is_named_once_and_jobs_go_by_rqs_own_interface(redis, monkeypatch, caplog):
+    """They keep what the fast way promises: ids that are held are refused, and a spoilt queue costs only its own jobs."""
     monkeypatch.setattr(Job, "redis_job_namespace_prefix", "rq:work:")
-    with pytest.raises(ConfigurationError) as error:
-        RedisQueue(redis)
-    keys = "rq:work:1, rq:queue:x, rq:queues"
-    assert str(error.value) == sentence("errors.rq_not_supported", version=rq.__version__, keys=keys)
+    queue = RedisQueue(redis, signing_key="k" * 32)
+    redis.set("rq:queue:broken", "no list")
+    first, again, refused = queue.push([due(1), due(1), due(2, queue="broken")])
+    assert (first, again) == (STORED, Receipt(held=True)) and "WRONGTYPE" in refused.error
+    assert redis.keys("rq:work:*") == [b"rq:work:" + due(1).job_id.encode()]
+    assert redis.hexists(f"rq:work:{due(1).job_id}", "signature")
+    Job.fetch(due(1).job_id, connection=redis).set_status(JobStatus.FAILED)
+    queue.push([due(3)])
+    states = queue.states([due(number).job_id for number in (1, 2, 3)])
+    assert states == [JobState.DEAD, JobState.MISSING, JobState.WAITING]
+    assert [message for message in caplog.messages if "one by one" in message] == [
+        sentence("logs.pushed_one_by_one", keys="rq:work:1, rq:queue:x, rq:queues")
+    ]
+
+
+def test_the_jobs_of_a_queue_are_counted_where_this_rq_keeps_them(redis, monkeypatch):
+    monkeypatch.setattr(Queue, "redis_queue_namespace_prefix", "rq:list:")
+    queue = RedisQueue(redis)
+    queue.push([due(1), due(2)])
+    assert redis.llen("rq:list:polling") == 2
+    assert queue.lengths(["polling", "reports"]) == {"polling": 2, "reports": 0}
 
 
 def test_an_rq_that_reads_other_jobs_than_were_written_does_not_fit(redis, monkeypatch):
@@ -202,6 +221,7 @@ from tests.queue.test_bulk import due
 from ticker.queue import rq
 redis = rq.connect(os.environ["REDIS_URL"])
 queue, specs = rq.RedisQueue(redis), [due(41), due(42)]
+assert not queue._incompatibility
 queue.push(specs)
 ids = [spec.job_id for spec in specs]
 print(sorted(key.decode() for key in redis.keys()), *queue.states(ids), *queue.lengths(["polling"]).values())

@@ -103,8 +103,7 @@ def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str
         label = spec.queue, spec.description, spec.timeout, spec.ttl
         number = numbers.setdefault(label, len(numbers) + 1)
         call = payload(spec)
-        signature = signing.sign(key, spec.job_id, spec.queue, spec.timeout, call) if key else ""
-        jobs += number, spec.job_id, packed(call), signature
+        jobs += number, spec.job_id, packed(call), signature(spec, call, key)
     pairs = [part for field, value in shared.items() for part in (field, value)]
     labels = [part for each in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{each[0]}", *each)]
     return [Queue.redis_queues_keys, Job.redis_job_namespace_prefix, len(pairs), *pairs, len(numbers), *labels, *jobs]
@@ -134,3 +133,7 @@ def packed(payload: bytes) -> bytes:
     """
     size = len(payload)
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))
+
+
+def signature(spec: JobSpec, payload: bytes, key: str) -> bytes | str:
+    return signing.sign(key, spec.job_id, spec.queue, spec.timeout, payload) if key else ""

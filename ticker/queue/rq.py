@@ -12,19 +12,18 @@ from typing import Any, NamedTuple, cast
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import Connection
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from rq import Queue
 from rq.command import send_command
 from rq.job import Job, JobStatus
-from rq.version import VERSION
 
 from ticker import clock
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, RunAtWork
 from ticker.errors import ConfigurationError, QueueUnavailable, start_worker
-from ticker.queue import bulk
+from ticker.queue import bulk, signing
 from ticker.queue.bulk import PREFIX, script
 from ticker.settings import Settings
 
@@ -114,7 +113,7 @@ class RedisQueue:
     seconds.
 
     With a `signing_key`, every job is signed (`ticker.queue.signing`). Workers that do not require signatures run such
-    jobs as usual. Raises ConfigurationError if RQ would not read the jobs that `ticker.queue.bulk` writes.
+    jobs as usual.
     """
 
     def __init__(
@@ -129,9 +128,12 @@ class RedisQueue:
         self._shorten = connection.register_script(script("shorten"))
         self._take_leases = connection.register_script(TAKE_LEASES)
         self._pushed_to: set[str] = set()
-        if problem := bulk.incompatibility(connection):
-            raise ConfigurationError(
-                f"RQ {VERSION} is not supported: {problem}; install a version that docs/reference/versions.md lists"
+        self._incompatibility = bulk.incompatibility(connection)
+        if self._incompatibility:
+            log.warning(
+                "this RQ does not support fast pushes: %s; jobs are pushed one by one",
+                self._incompatibility,
+                extra={"event": "push_slow"},
             )
 
     @classmethod
@@ -146,19 +148,43 @@ class RedisQueue:
         )  # fmt: skip
 
     def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
-        """Pushes all jobs in one call to Redis."""
+        """Pushes all jobs in one call to Redis, or one by one if this RQ is incompatible with `ticker.queue.bulk`."""
         if not specs:
             return []
         self._pushed_to.update({spec.queue for spec in specs})
+        if self._incompatibility:
+            return [self._enqueue(spec) for spec in specs]
         with translated():
             shared = bulk.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
             answers = self._push(args=bulk.arguments(specs, shared, self._signing_key))
         return [_RECEIPTS.get(answer) or Receipt(error=answer.decode("utf-8", "replace")) for answer in answers]
 
+    def _enqueue(self, spec: JobSpec) -> Receipt:
+        """Pushes one job through RQ's public interface."""
+        with translated():
+            if Job.exists(spec.job_id, connection=self._connection):
+                return HELD
+            with self._connection.pipeline() as calls:
+                job = Queue(spec.queue, connection=self._connection).enqueue_call(
+                    spec.entry, spec.args, timeout=spec.timeout, ttl=spec.ttl, result_ttl=self._result_ttl,
+                    failure_ttl=self._failure_ttl, description=spec.description, job_id=spec.job_id, pipeline=calls,
+                )  # fmt: skip
+                if self._signing_key:
+                    calls.hset(job.key, signing.FIELD, bulk.signature(spec, job.data, self._signing_key))
+                try:
+                    calls.execute()
+                except ResponseError as error:
+                    if "WRONGTYPE" not in str(error):
+                        raise
+                    self._connection.unlink(job.key)
+                    return Receipt(error=_sentence(error))
+        return STORED
+
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
         """Returns the number of jobs in each queue. A key of another type counts as empty; a push reports it."""
         with translated():
-            found = answers(self._connection, [("LLEN", f"{PREFIX}:queue:{name}") for name in names])
+            keys = [Queue(name, connection=self._connection).key for name in names]
+            found = answers(self._connection, [("LLEN", key) for key in keys])
         return {name: length if isinstance(length, int) else 0 for name, length in zip(names, found, strict=True)}
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
@@ -166,8 +192,10 @@ class RedisQueue:
         if not job_ids:
             return []
         with translated():
-            answers = self._states(args=job_ids)
-        return [_state(answer.decode("utf-8", "replace")) for answer in answers]
+            if self._incompatibility:
+                jobs = Job.fetch_many(job_ids, connection=self._connection)
+                return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
+            return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from ticker.db.sql import statements
-from ticker.tasks.queries import LISTS
+from ticker.tasks.rows import LISTS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TYPES: dict[type, str] = {datetime: "timestamptz", int: "bigint", UUID: "uuid", list: "text[]", str: "text"}

@@ -34,8 +34,8 @@ from ticker.errors import QueueUnavailable
 from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import health
-from ticker.registration.owner_names import guard_name
 from ticker.settings import Settings, from_environment
+from ticker.tasks.owner_types import guard_name
 from wrappers.pipeline import foreign_jobs
 
 

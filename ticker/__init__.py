@@ -21,22 +21,19 @@ from ticker.errors import (
 )
 
 if TYPE_CHECKING:
-    from ticker.model import Kind, Outcome, Reason
+    from ticker.model import Kind, Outcome, Pause, Reason
     from ticker.read.entries import JournalEntry
     from ticker.read.gates import LimitStatus, list_limits, list_pauses
     from ticker.read.journal import Drops, drops, journal, list_runs
     from ticker.read.owners import OwnerStatus, list_owners
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_tasks
     from ticker.read.why import Why, why
-    from ticker.registration.defaults import defaults
-    from ticker.registration.limits import Limit, limit, release, unlimit
-    from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
-    from ticker.registration.pauses import pause_all, resume_all
-    from ticker.registration.stops import stop
+    from ticker.tasks.defaults import defaults
     from ticker.tasks.definition import Wanted
     from ticker.tasks.fields import Task
+    from ticker.tasks.gates import Limit, limit, pause_all, release, resume_all, unlimit
     from ticker.tasks.identity import Owner
-    from ticker.tasks.pauses import Pause
+    from ticker.tasks.operations import edit, pause, reconcile, register, resume, run_now, stop, unregister
     from ticker.tasks.preview import Preview, validate
 
 __all__ = [
@@ -49,23 +46,20 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "registration.operations": ("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"),
-    "registration.defaults": ("defaults",),
-    "registration.pauses": ("pause_all", "resume_all"),
-    "registration.stops": ("stop",),
-    "registration.limits": ("limit", "unlimit", "release", "Limit"),
-    "read.tasks": ("get", "list_tasks", "get_run", "RunRecord", "FullRun"),
-    "read.gates": ("list_limits", "list_pauses", "LimitStatus"),
-    "read.owners": ("list_owners", "OwnerStatus"),
-    "read.why": ("why", "Why"),
-    "read.journal": ("journal", "drops", "list_runs", "Drops"),
+    "model": ("Kind", "Outcome", "Pause", "Reason"),
     "read.entries": ("JournalEntry",),
-    "tasks.preview": ("Preview", "validate"),
+    "read.gates": ("LimitStatus", "list_limits", "list_pauses"),
+    "read.journal": ("Drops", "drops", "journal", "list_runs"),
+    "read.owners": ("OwnerStatus", "list_owners"),
+    "read.tasks": ("FullRun", "RunRecord", "get", "get_run", "list_tasks"),
+    "read.why": ("Why", "why"),
+    "tasks.defaults": ("defaults",),
     "tasks.definition": ("Wanted",),
-    "tasks.identity": ("Owner",),
-    "tasks.pauses": ("Pause",),
     "tasks.fields": ("Task",),
-    "model": ("Kind", "Outcome", "Reason"),
+    "tasks.gates": ("Limit", "limit", "pause_all", "release", "resume_all", "unlimit"),
+    "tasks.identity": ("Owner",),
+    "tasks.operations": ("edit", "pause", "reconcile", "register", "resume", "run_now", "stop", "unregister"),
+    "tasks.preview": ("Preview", "validate"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -321,3 +321,30 @@ class PlannedRun:
     concurrency: int = 1  # how many of them are active at the same time
     apart: str = ""
     job_id: str = ""  # if it was pushed
+
+
+SCOPES = ("group", "function", "queue", "owner_type", "limit")
+"""What a pause of many tasks may select, if it is not for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause of all tasks (`scope` is `all`), or of those with the same `value` in one respect. Times are in UTC.
+
+    `words` names the tasks. A pause is `in_force` until it is resumed, or until `until`. After that, each tick resumes
+    up to `budget` tasks. `waiting` is how many due tasks wait for its end; counting stops at 10,000.
+    """
+
+    id: int
+    scope: str
+    value: str
+    words: str
+    by: str
+    reason: str
+    paused_at: datetime
+    until: datetime | None
+    resumed_at: datetime | None
+    resumed_by: str
+    budget: int | None
+    in_force: bool
+    waiting: int

@@ -13,7 +13,8 @@ a column, and install them again afterwards. After you rename the table, run `ti
 a type without triggers is registered with a warning, unless `external` declares that its owners are not rows here.
 """
 
-from ticker.registration.owner_triggers import (
+from ticker.tasks.identity import NOBODY, Owner, identify
+from ticker.tasks.owner_triggers import (
     Options,
     drop_triggers,
     follow,
@@ -24,8 +25,7 @@ from ticker.registration.owner_triggers import (
     type_of,
     uninstall,
 )
-from ticker.registration.owner_types import external
-from ticker.tasks.identity import NOBODY, Owner, identify
+from ticker.tasks.owner_types import external
 
 __all__ = [
     "NOBODY", "Owner", "Options", "external", "per_schema", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",

@@ -6,18 +6,18 @@ and systemd.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, fields
+from functools import lru_cache, partial
 from importlib.util import find_spec
+from typing import Any
 from urllib.parse import urlsplit
 
 from ticker.engine.timing import WAITING_JOBS
 from ticker.errors import BadInput, ConfigurationError, quoted
-from ticker.numbers import whole
-from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
+from ticker.schedules.duration import HOUR, LONGEST, SECOND, milliseconds, whole
 
 KEPT_AT_LEAST = 2 * HOUR
 """Milliseconds. A record outlives its job in Redis, because a start may look up the record of an end."""
@@ -48,137 +48,6 @@ _MAILBOX = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq's error for such a URL quotes the whole password
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings in the environment. Durations are milliseconds if the name ends in `_ms`, otherwise whole seconds."""
-
-    database_url: str = field(default="", repr=False)
-    redis_url: str = field(default="", repr=False)
-    schema: str = "ticker"
-    tick_ms: int = 30 * SECOND
-    batch: int = 1000
-    queue_depth: Mapping[str, int] = field(default_factory=dict)
-    result_ttl: int = 0
-    failure_ttl: int = 3600
-    hard_limit: str = "auto"
-    tasks: tuple[str, ...] = ()
-    signing_keys: tuple[str, ...] = field(default=(), repr=False)
-    wake: bool = False
-    output: str = "keep"
-    log: str = "text"
-    keep_successes_ms: int = 30 * DAY
-    keep_failures_ms: int = 90 * DAY
-    notify: tuple[str, ...] = ("log",)
-    webhook_url: str = field(default="", repr=False)
-    webhook_keys: tuple[str, ...] = field(default=(), repr=False)
-    heartbeat_url: str = field(default="", repr=False)
-    smtp_url: str = field(default="", repr=False)
-    mail_from: str = ""
-    mail_to: tuple[str, ...] = ()
-    web_tokens: tuple[str, ...] = field(default=(), repr=False)
-    web_no_token: bool = False
-    web_read_only: bool = False
-    hide_args: bool = False
-    environment: str = ""
-    listen_url: str = field(default="", repr=False)
-    prepared_statements: str = "auto"
-    strict_owners: bool = False
-    waiting_jobs: int = WAITING_JOBS
-    otel: bool = False
-
-    def require_database(self) -> str:
-        """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
-        return psycopg_url(self.database_url)
-
-    def require_listen(self) -> str:
-        """Returns the URL on which a ticker listens for changes: TICKER_LISTEN_URL, or DATABASE_URL if that is not set."""
-        return psycopg_url(self.listen_url, "TICKER_LISTEN_URL") if self.listen_url else self.require_database()
-
-    def require_redis(self) -> str:
-        if not self.redis_url:
-            raise ConfigurationError("REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0")
-        scheme, separator, rest = self.redis_url.partition("://")
-        if not separator or scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
-            raise ConfigurationError(
-                f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
-            )
-        if "#" in rest or not _ADDRESS.fullmatch(rest):
-            raise _unreadable("REDIS_URL", rest)
-        if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
-            raise ConfigurationError(
-                "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
-            )
-        return f"{scheme.replace('valkey', 'redis')}://{rest}"
-
-
-_given: ContextVar[Settings | None] = ContextVar("ticker_settings", default=None)
-
-
-@contextmanager
-def use(settings: Settings) -> Iterator[None]:
-    """Uses these settings instead of the environment's, within the block and in threads that carry its context."""
-    token = _given.set(settings)
-    try:
-        yield
-    finally:
-        _given.reset(token)
-
-
-def current() -> Settings:
-    """Returns the settings given to `use`, or else those of the environment."""
-    return _given.get() or from_environment()
-
-
-def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
-    """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
-    environ = os.environ if environ is None else environ
-    return _checked(frozenset((name, environ[name]) for name in environ if name.startswith(_PREFIXES)))
-
-
-@lru_cache(maxsize=2)
-def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
-    """Returns the settings, which are cached because a worker reads them before every run."""
-    environ = dict(variables)
-    try:
-        return Settings(
-            database_url=environ.get("DATABASE_URL", ""),
-            redis_url=environ.get("REDIS_URL", ""),
-            schema=schema_name("TICKER_SCHEMA", environ.get("TICKER_SCHEMA", "ticker")),
-            environment=environment_name("TICKER_ENVIRONMENT", environ.get("TICKER_ENVIRONMENT", "")),
-            tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
-            batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
-            queue_depth=queue_depth("TICKER_QUEUE_DEPTH", environ.get("TICKER_QUEUE_DEPTH", "")),
-            result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, LONGEST // SECOND),
-            failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 60, LONGEST // SECOND),
-            hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
-            tasks=modules(environ.get("TICKER_TASKS", "")),
-            signing_keys=keys("TICKER_SIGNING_KEY", environ.get("TICKER_SIGNING_KEY", "")),
-            wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
-            output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
-            log=_one_of(environ, "TICKER_LOG", ("text", "json")),
-            keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
-            keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
-            notify=channels("TICKER_NOTIFY", environ.get("TICKER_NOTIFY", "log")),
-            webhook_url=web_address("TICKER_WEBHOOK_URL", environ.get("TICKER_WEBHOOK_URL", "")),
-            webhook_keys=keys("TICKER_WEBHOOK_KEY", environ.get("TICKER_WEBHOOK_KEY", "")),
-            heartbeat_url=web_address("TICKER_HEARTBEAT_URL", environ.get("TICKER_HEARTBEAT_URL", "")),
-            smtp_url=mail_server("TICKER_SMTP_URL", environ.get("TICKER_SMTP_URL", "")),
-            mail_from="".join(mailboxes("TICKER_MAIL_FROM", environ.get("TICKER_MAIL_FROM", ""), most=1)),
-            mail_to=mailboxes("TICKER_MAIL_TO", environ.get("TICKER_MAIL_TO", ""), most=100),
-            web_tokens=keys("TICKER_WEB_TOKEN", environ.get("TICKER_WEB_TOKEN", "")),
-            web_no_token=_one_of(environ, "TICKER_WEB_NO_TOKEN", ("off", "on")) == "on",
-            web_read_only=_one_of(environ, "TICKER_WEB_READ_ONLY", ("off", "on")) == "on",
-            hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
-            listen_url=environ.get("TICKER_LISTEN_URL", ""),
-            prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on", "off")),
-            waiting_jobs=_whole(environ, "TICKER_WAITING_JOBS", WAITING_JOBS, 1, 1000),
-            strict_owners=_one_of(environ, "TICKER_STRICT_OWNERS", ("off", "on")) == "on",
-            otel=_with_otel(_one_of(environ, "TICKER_OTEL", ("off", "on")) == "on"),
-        )
-    except BadInput as error:
-        raise ConfigurationError(str(error)) from None
 
 
 def modules(text: str) -> tuple[str, ...]:
@@ -271,6 +140,155 @@ def environment_name(name: str, text: str) -> str:
     return text
 
 
+def one_of(name: str, text: str, *, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise BadInput(name, text, f"is not one of {', '.join(choices)}")
+    return text
+
+
+def switch(name: str, text: str) -> bool:
+    return one_of(name, text, choices=("off", "on")) == "on"
+
+
+def otel(name: str, text: str) -> bool:
+    """Reads a switch that needs the libraries of OpenTelemetry, which are an extra."""
+    try:
+        is_on = switch(name, text)
+        has_extra = not is_on or find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
+    except ModuleNotFoundError:  # a package that would contain it is missing
+        has_extra = False
+    if not has_extra:
+        raise ConfigurationError('TICKER_OTEL=on needs OpenTelemetry: pip install "rq-ticker[otel]"')
+    return is_on
+
+
+def _has_port(url: str) -> bool:
+    """Returns whether the URL has no port or a valid one."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+Read = Callable[[str, str], Any]
+"""Takes a variable's name and its text, and returns the value. Raises BadInput."""
+
+
+def setting(variable: str, read: Read, default: str = "", *, is_secret: bool = False) -> Any:
+    """Declares the field that a variable sets. `default` is in the variable's own form."""
+    declared = {"variable": variable, "read": read, "default": default}
+    return field(default_factory=lambda: read(variable, default), repr=not is_secret, metadata=declared)
+
+
+def _as_given(_: str, text: str) -> str:
+    return text
+
+
+_age = partial(milliseconds, least=KEPT_AT_LEAST, most=10 * LONGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in the environment. Durations are milliseconds if the name ends in `_ms`, otherwise whole seconds."""
+
+    database_url: str = setting("DATABASE_URL", _as_given, is_secret=True)
+    redis_url: str = setting("REDIS_URL", _as_given, is_secret=True)
+    schema: str = setting("TICKER_SCHEMA", schema_name, "ticker")
+    tick_ms: int = setting("TICKER_TICK", partial(milliseconds, least=SECOND // 10, most=HOUR), "30s")
+    batch: int = setting("TICKER_BATCH", partial(whole, least=1, most=10_000), "1000")
+    queue_depth: Mapping[str, int] = setting("TICKER_QUEUE_DEPTH", queue_depth)
+    result_ttl: int = setting("TICKER_RESULT_TTL", partial(whole, least=0, most=LONGEST // SECOND), "0")
+    failure_ttl: int = setting("TICKER_FAILURE_TTL", partial(whole, least=60, most=LONGEST // SECOND), "3600")
+    hard_limit: str = setting("TICKER_HARD_LIMIT", partial(one_of, choices=("auto", "watchdog", "off")), "auto")
+    tasks: tuple[str, ...] = setting("TICKER_TASKS", lambda _, text: modules(text))
+    signing_keys: tuple[str, ...] = setting("TICKER_SIGNING_KEY", keys, is_secret=True)
+    wake: bool = setting("TICKER_WAKE", switch, "off")
+    output: str = setting("TICKER_OUTPUT", partial(one_of, choices=("keep", "pass")), "keep")
+    log: str = setting("TICKER_LOG", partial(one_of, choices=("text", "json")), "text")
+    keep_successes_ms: int = setting("TICKER_KEEP_SUCCESSES", _age, "30d")
+    keep_failures_ms: int = setting("TICKER_KEEP_FAILURES", _age, "90d")
+    notify: tuple[str, ...] = setting("TICKER_NOTIFY", channels, "log")
+    webhook_url: str = setting("TICKER_WEBHOOK_URL", web_address, is_secret=True)
+    webhook_keys: tuple[str, ...] = setting("TICKER_WEBHOOK_KEY", keys, is_secret=True)
+    heartbeat_url: str = setting("TICKER_HEARTBEAT_URL", web_address, is_secret=True)
+    smtp_url: str = setting("TICKER_SMTP_URL", mail_server, is_secret=True)
+    mail_from: str = setting("TICKER_MAIL_FROM", lambda name, text: "".join(mailboxes(name, text, most=1)))
+    mail_to: tuple[str, ...] = setting("TICKER_MAIL_TO", partial(mailboxes, most=100))
+    web_tokens: tuple[str, ...] = setting("TICKER_WEB_TOKEN", keys, is_secret=True)
+    web_no_token: bool = setting("TICKER_WEB_NO_TOKEN", switch, "off")
+    web_read_only: bool = setting("TICKER_WEB_READ_ONLY", switch, "off")
+    hide_args: bool = setting("TICKER_HIDE_ARGS", switch, "off")
+    environment: str = setting("TICKER_ENVIRONMENT", environment_name)
+    listen_url: str = setting("TICKER_LISTEN_URL", _as_given, is_secret=True)
+    prepared_statements: str = setting(
+        "TICKER_PREPARED_STATEMENTS", partial(one_of, choices=("auto", "on", "off")), "auto"
+    )
+    strict_owners: bool = setting("TICKER_STRICT_OWNERS", switch, "off")
+    waiting_jobs: int = setting("TICKER_WAITING_JOBS", partial(whole, least=1, most=1000), str(WAITING_JOBS))
+    otel: bool = setting("TICKER_OTEL", otel, "off")
+
+    def require_database(self) -> str:
+        """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
+        return psycopg_url(self.database_url)
+
+    def require_listen(self) -> str:
+        """Returns the URL on which a ticker listens for changes: TICKER_LISTEN_URL, or DATABASE_URL if that is not set."""
+        return psycopg_url(self.listen_url, "TICKER_LISTEN_URL") if self.listen_url else self.require_database()
+
+    def require_redis(self) -> str:
+        if not self.redis_url:
+            raise ConfigurationError("REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0")
+        scheme, separator, rest = self.redis_url.partition("://")
+        if not separator or scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
+            raise ConfigurationError(
+                f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
+            )
+        if "#" in rest or not _ADDRESS.fullmatch(rest):
+            raise _unreadable("REDIS_URL", rest)
+        if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
+            raise ConfigurationError(
+                "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
+            )
+        return f"{scheme.replace('valkey', 'redis')}://{rest}"
+
+
+_given: ContextVar[Settings | None] = ContextVar("ticker_settings", default=None)
+
+
+@contextmanager
+def use(settings: Settings) -> Iterator[None]:
+    """Uses these settings instead of the environment's, within the block and in threads that carry its context."""
+    token = _given.set(settings)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def current() -> Settings:
+    """Returns the settings given to `use`, or else those of the environment."""
+    return _given.get() or from_environment()
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
+    """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
+    environ = os.environ if environ is None else environ
+    return _checked(frozenset((name, environ[name]) for name in environ if name.startswith(_PREFIXES)))
+
+
+@lru_cache(maxsize=2)
+def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
+    """Returns the settings, which are cached because a worker reads them before every run."""
+    environ, values = dict(variables), dict[str, Any]()
+    try:
+        for name, declared in ((each.name, each.metadata) for each in fields(Settings)):
+            variable = declared["variable"]
+            values[name] = declared["read"](variable, environ.get(variable, declared["default"]))
+    except BadInput as error:
+        raise ConfigurationError(str(error)) from None
+    return Settings(**values)
+
+
 _DRIVERS = ("psycopg", "psycopg_async", "psycopg2", "asyncpg")
 _SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DRIVERS)}
 _SHOWN_SCHEMES = {
@@ -291,40 +309,6 @@ def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
     if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
         raise _unreadable(name, rest)
     return f"postgresql://{rest}"
-
-
-def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = environ.get(name, str(default))
-    return whole(name, text, least, most)
-
-
-def _age(environ: Mapping[str, str], name: str, default: str) -> int:
-    return milliseconds(name, environ.get(name, default), least=KEPT_AT_LEAST, most=10 * LONGEST)
-
-
-def _has_port(url: str) -> bool:
-    """Returns whether the URL has no port or a valid one."""
-    try:
-        return urlsplit(url).port != 0
-    except ValueError:
-        return False
-
-
-def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    text = environ.get(name, choices[0])
-    if text not in choices:
-        raise BadInput(name, text, f"is not one of {', '.join(choices)}")
-    return text
-
-
-def _with_otel(is_on: bool) -> bool:
-    try:
-        has_extra = not is_on or find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
-    except ModuleNotFoundError:  # a package that would contain it is missing
-        has_extra = False
-    if not has_extra:
-        raise ConfigurationError('TICKER_OTEL=on needs OpenTelemetry: pip install "rq-ticker[otel]"')
-    return is_on
 
 
 def _without_secret(url: str) -> str:

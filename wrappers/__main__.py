@@ -29,8 +29,8 @@ from rq.cli.helpers import read_config_file
 
 from ticker import logs, settings
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, RowLocked
-from ticker.numbers import whole
 from ticker.queue import inspect
+from ticker.schedules.duration import whole
 from ticker.small_server import serving_probes
 from ticker.tasks.fields import DEFAULTS
 from wrappers.layers.sentry import keep_names

@@ -66,7 +66,7 @@ def test_register_refuses_it_before_a_statement_is_sent(field: str, value: Any) 
 @pytest.mark.parametrize(("field", "value"), EDITABLE)
 def test_edit_and_reconcile_refuse_it_too(field: str, value: Any) -> None:
     refused(lambda: ticker.edit(Silent(), 1, **{field: value}), field)
-    if field in Wanted.__slots__:
+    if field in fields.SETTINGS or field in ("function", "name"):
         refused(lambda: Wanted(**{"function": "poll", "every": 60, field: value}).given(), field)
 
 

@@ -23,7 +23,7 @@ from tests.bench.polls import worker
 from tests.bench.strict_answers import REFUSED, TOO_MANY, Request, Rules, overload, requests, strict
 from tests.bench.usage import KEEPS_LOG, Meter, Used
 from tests.running import until
-from ticker.registration.limits import Limit
+from ticker.tasks.gates import Limit
 
 KEY = "mail.example.org"
 DEMAND = 1.5  # times what the limits allow

@@ -109,12 +109,12 @@ def test_orphans_are_listed_and_their_tasks_removed_and_no_others(channels, db):
 
 
 def test_an_orphan_whose_row_is_back_keeps_its_tasks(channels, db):
-    from ticker.registration import orphans
+    from ticker.tasks import owner_checks
 
     gone(db, "1, 2")
-    found = orphans.orphans(db, "ticker", None, 10)
+    found = owner_checks.orphans(db, "ticker", None, 10)
     db.execute("INSERT INTO mail_channels (id) VALUES (1)")
-    assert (orphans.remove(db, "ticker", found, "me"), states(db)) == (1, {"1": True, "3": True})
+    assert (owner_checks.remove(db, "ticker", found, "me"), states(db)) == (1, {"1": True, "3": True})
 
 
 def test_a_renamed_table_whose_triggers_were_dropped_in_part_loses_no_task(channels, db):

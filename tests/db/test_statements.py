@@ -11,7 +11,7 @@ import pytest
 import ticker
 from ticker.db import sql
 from ticker.db.drivers import numbered
-from ticker.tasks.queries import LISTS
+from ticker.tasks.rows import LISTS
 
 ROOT = Path(ticker.__file__).parent.parent
 STATEMENTS = sql.statements("ticker", LISTS)

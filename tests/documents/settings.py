@@ -1,14 +1,13 @@
 """Writes docs/reference/settings.md from `ticker.settings` and the texts in this module: `python -m tests.documents`."""
 
-import ast
-import inspect
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tests.documents.markdown import code, table
 from ticker import settings
-from ticker.schedules.duration import words
+from ticker.schedules.duration import milliseconds, words
 
 FILE = Path(__file__).parents[2] / "docs/reference/settings.md"
 HEAD = """\
@@ -92,48 +91,18 @@ def text() -> str:
 
 def settings_read() -> Iterator[tuple[str, tuple[str, str]]]:
     """Returns each variable that `ticker.settings` reads, with its values and its default, both as text."""
-    tree = ast.parse(inspect.getsource(settings._checked))
-    made = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings")
-    for argument in made.keywords:
-        names = [node.value for node in ast.walk(argument.value) if isinstance(node, ast.Constant)]
-        name = next(name for name in names if str(name).startswith(("TICKER_", "DATABASE_URL", "REDIS_URL")))
-        yield name, (values(argument.value), default(argument.value))
+    for field in fields(settings.Settings):
+        yield field.metadata["variable"], (values(field.metadata["read"]), field.metadata["default"])
 
 
-def values(read: ast.expr) -> str:
-    """Returns the limits that a call of `_whole`, `_one_of`, `_age` or `milliseconds` states."""
-    for call in calls(read):
-        match ast.unparse(call.func):
-            case "_one_of":
-                return ", ".join(code(choice) for choice in value(call.args[2]))
-            case "_whole":
-                return f"{value(call.args[3]):,} to {value(call.args[4]):,}"
-            case "_age":
-                return f"{words(settings.KEPT_AT_LEAST)} to {words(10 * settings.LONGEST)}"
-            case "milliseconds":
-                limits = {one.arg: value(one.value) for one in call.keywords}
-                return f"{words(limits.get('least', 0))} to {words(limits['most'])}"
+def values(read: settings.Read) -> str:
+    """Returns the limits that the declaration of a setting states."""
+    limits = read.keywords if isinstance(read, partial) else {}
+    if read is settings.switch or read is settings.otel:
+        limits = {"choices": ("off", "on")}
+    if "choices" in limits:
+        return ", ".join(map(code, limits["choices"]))
+    if "least" in limits:
+        least, most = map(words if read.func is milliseconds else "{:,}".format, (limits["least"], limits["most"]))
+        return f"{least} to {most}"
     return "text"
-
-
-def default(read: ast.expr) -> str:
-    for call in calls(read):
-        match ast.unparse(call.func):
-            case "_one_of":
-                return str(value(call.args[2])[0])
-            case "_whole":
-                return str(value(call.args[2]))
-            case "_age":
-                return str(value(call.args[2]))
-            case "environ.get":
-                return str(value(call.args[1]))
-    raise AssertionError(ast.unparse(read))
-
-
-def calls(read: ast.expr) -> list[ast.Call]:
-    return [node for node in ast.walk(read) if isinstance(node, ast.Call)]
-
-
-def value(expression: ast.expr) -> Any:
-    """Returns the value of an expression in `ticker.settings`."""
-    return eval(ast.unparse(expression), vars(settings))

@@ -9,7 +9,7 @@ APPLICATIONS = (
         "if column not in registered or registered[column] != value}",
         "if row[column] != value}",
         "A deploy that registers the same values again does not undo what an operator changed.",
-        ("tests/registration/test_operations.py::test_a_deploy_does_not_undo_what_an_operator_did",),
+        ("tests/tasks/test_operations.py::test_a_deploy_does_not_undo_what_an_operator_did",),
     ),
     Mutant(
         "longer-interval-pushes-the-next-run-away",
@@ -17,7 +17,7 @@ APPLICATIONS = (
         "least(t.next_run, {now} + coalesce(",
         "({now} + coalesce(",
         "A changed interval may bring the next run nearer, but never postpones it, so no edit starves a task.",
-        ("tests/registration/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
+        ("tests/tasks/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
     ),
     Mutant(
         "resume-enables",
@@ -25,26 +25,26 @@ APPLICATIONS = (
         "next_run = {resumed}\n",
         "next_run = {resumed}, enabled = true\n",
         "Pauses and `enabled` are separate: the end of a pause enables nothing, and nothing starts while its task is disabled.",
-        ("tests/registration/test_operations.py::test_resuming_does_not_enable_what_was_disabled",),
+        ("tests/tasks/test_operations.py::test_resuming_does_not_enable_what_was_disabled",),
     ),
     Mutant(
         "no-trigger-for-truncate",
-        "ticker/registration/owner_triggers_sql.py",
+        "ticker/tasks/owner_triggers_sql.py",
         "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
         "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
         "",
         "Nothing starts after its owner was deleted, by whatever statement: a TRUNCATE deletes the tasks, too.",
-        ("tests/registration/test_triggers.py::test_an_emptied_table_takes_the_tasks_of_its_owners_and_no_others",),
+        ("tests/tasks/test_triggers.py::test_an_emptied_table_takes_the_tasks_of_its_owners_and_no_others",),
     ),
     Mutant(
         "no-trigger-for-a-changed-key",
-        "ticker/registration/owner_triggers_sql.py",
+        "ticker/tasks/owner_triggers_sql.py",
         " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
         "Tasks follow their owner's row, even when its key changes.",
         (
-            "tests/registration/test_triggers.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",
-            "tests/registration/test_triggers.py::test_keys_of_other_types_and_of_several_columns_are_followed_too",
+            "tests/tasks/test_triggers.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",
+            "tests/tasks/test_triggers.py::test_keys_of_other_types_and_of_several_columns_are_followed_too",
         ),
     ),
     Mutant(
@@ -53,7 +53,7 @@ APPLICATIONS = (
         "array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence\n",
         "array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence WHERE false\n",
         "A deletion records each waiting occurrence as gone, in the same transaction.",
-        ("tests/registration/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
+        ("tests/tasks/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
     ),
     Mutant(
         "events-by-the-database-user-alone",
@@ -61,7 +61,7 @@ APPLICATIONS = (
         "ELSE left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)",
         "ELSE left(session_user, 200)",
         "The event of an edit, a switch or a deletion names the author that was passed to the operation.",
-        ("tests/registration/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
+        ("tests/tasks/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
     ),
     Mutant(
         "evicting-redis-is-accepted",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 SQL = "ticker/db/sql/start.sql"
 END = "ticker/db/sql/end.sql"
 TESTS = "tests/db/test_limited_starts.py::"
-KEYS = "tests/registration/test_limits.py::"
+KEYS = "tests/tasks/test_limits.py::"
 FIRST = "AND s.n BETWEEN w.first AND w.most\n                       ORDER BY s.n LIMIT w.wanted"
 
 LIMITED_STARTS = (

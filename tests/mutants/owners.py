@@ -2,13 +2,13 @@
 
 from tests.mutants.mutant import Mutant
 
-TRIGGERS = "ticker/registration/owner_triggers_sql.py"
-CHECKS = "ticker/registration/owner_checks.py"
-COLUMNS = "tests/registration/test_owner_columns.py::"
-INSTALLING = "tests/registration/test_installing.py::"
-TENANTS = "tests/registration/test_tenants.py::"
+TRIGGERS = "ticker/tasks/owner_triggers_sql.py"
+CHECKS = "ticker/tasks/owner_checks.py"
+COLUMNS = "tests/tasks/test_owner_columns.py::"
+INSTALLING = "tests/tasks/test_installing.py::"
+TENANTS = "tests/tasks/test_tenants.py::"
 CHECKED = "tests/cli/test_owner_checks.py::"
-HIDDEN = "tests/registration/test_row_security.py::"
+HIDDEN = "tests/tasks/test_row_security.py::"
 
 OWNERS = (
     Mutant(
@@ -92,7 +92,7 @@ OWNERS = (
         "last_run = t.last_run, next_run = t.next_run",
         "A task that replaces another one after a rename never runs earlier than that would have.",
         (
-            "tests/registration/test_rename.py::test_a_task_that_was_registered_under_the_new_name_gives_way_and_nothing_runs_earlier",
+            "tests/tasks/test_rename.py::test_a_task_that_was_registered_under_the_new_name_gives_way_and_nothing_runs_earlier",
         ),
     ),
     Mutant(
@@ -105,7 +105,7 @@ OWNERS = (
     ),
     Mutant(
         "orphans-that-were-not-listed-are-removed",
-        "ticker/registration/orphans.py",
+        CHECKS,
         " AND owner_id = ANY (%s) ORDER",
         " AND coalesce(%s::text[] IS NOT NULL, true) ORDER",
         "`ticker owners --orphans --remove` deletes the tasks of the owners that it lists, and no others.",
@@ -121,7 +121,7 @@ OWNERS = (
     ),
     Mutant(
         "default-tasks-only-for-owners-in-sight",
-        "ticker/registration/defaults.py",
+        "ticker/tasks/defaults.py",
         'query("row_security", value="off")',
         'query("row_security", value="on")',
         "Owners that exist get default tasks, each of them, or the call fails.",
@@ -137,9 +137,9 @@ OWNERS = (
     ),
     Mutant(
         "two-tenants-share-a-type",
-        "ticker/tasks/mapped.py",
-        'return f"{schema_on(connection, table.schema, table.name)}.{table.name}"',
-        "return table.fullname",
+        "ticker/tasks/identity.py",
+        'type_ = f"{schema_on(found.connection, table.schema, table.name)}.{table.name}"',
+        "pass",
         "Owners with the same key in two tenants' schemas are two owners.",
         (
             f"{TENANTS}test_owners_of_two_tenants_with_the_same_key_are_two_and_what_happens_to_one_leaves_the_other_alone",

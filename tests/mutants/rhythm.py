@@ -7,7 +7,7 @@ TICK, HOURS = "ticker/engine/tick.py", "ticker/schedules/hours.py"
 ELASTIC, AGAIN, ONCE = (
     "tests/worker/test_elastic_intervals.py",
     "tests/worker/test_run_again.py",
-    "tests/registration/test_runs_once.py",
+    "tests/tasks/test_runs_once.py",
 )
 OF_HOURS, IN_PASSES = "tests/schedules/test_hours.py", "tests/engine/test_hours.py"
 

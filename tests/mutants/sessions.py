@@ -90,7 +90,7 @@ SESSIONS = (
     ),
     Mutant(
         "jsonb-by-the-driver",
-        "ticker/tasks/queries.py",
+        "ticker/tasks/rows.py",
         'f"t.{name}::text" if name in JSON_COLUMNS else f"t.{name}"',
         'f"t.{name}"',
         "JSON is read as it was written, whatever codec the application has set for its connection.",

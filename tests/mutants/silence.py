@@ -3,11 +3,11 @@
 from tests.mutants.mutant import Mutant
 
 PUSH, FUNCTIONS = "ticker/db/sql/push.sql", "ticker/db/sql/functions.sql"
-TYPES = "ticker/registration/owner_types.py"
+TYPES = "ticker/tasks/owner_types.py"
 WAITING, UNKNOWN, OWNERS = (
     "tests/engine/test_waiting_jobs.py::",
     "tests/read/test_unknown_functions.py::",
-    "tests/registration/test_owner_types.py::",
+    "tests/tasks/test_owner_types.py::",
 )
 TWO_WAIT = f"{WAITING}test_two_jobs_of_a_task_wait_and_one_event_counts_what_was_not_pushed"
 REFUSED = "tests/engine/test_unknown_functions.py::"

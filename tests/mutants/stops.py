@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 WORKER = "tests/worker/test_stop.py::"
-REQUESTS = "tests/registration/test_stops.py::"
+REQUESTS = "tests/tasks/test_stops.py::"
 LIMITS = "tests/worker/test_limits.py::"
 
 STOPS = (

@@ -14,10 +14,10 @@ from ticker import owners
 from ticker.cli import main
 from ticker.db import tables
 from ticker.errors import BadInput
-from ticker.registration.sync import Declared
 from ticker.tasks import fields
 from ticker.tasks.fields import DEFAULTS, FIELDS, SETTINGS, Task
 from ticker.tasks.sorts import Field
+from ticker.tasks.sync import Declared
 
 BESIDE = {"db", "function", "name", "owner", "first", "by", "return"}
 each_field = pytest.mark.parametrize("field", FIELDS.values(), ids=lambda field: field.name)
@@ -120,11 +120,12 @@ def beyond(schema: Any) -> list[Any]:
     "call",
     [
         lambda db: ticker.edit(db, 1, evry="1m"),
+        lambda db: ticker.register(db, "poll", evry="1m"),
         lambda db: ticker.Wanted(function="poll", evry="1m"),
         lambda db: ticker.reconcile(db, "a:1", [{"function": "poll", "evry": "1m"}]),
         lambda _: Declared("poll", "myapp", {"evry": "1m"}).checked(),
     ],
-    ids=["edit", "Wanted", "reconcile", "@task"],
+    ids=["edit", "register", "Wanted", "reconcile", "@task"],
 )
 def test_an_unknown_field_is_named_with_the_one_that_was_meant(call):
     with pytest.raises(BadInput, match=r"'evry' .*'every'"):

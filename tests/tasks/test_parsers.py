@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ticker import numbers, owners
+from ticker import owners
 from ticker import settings as environment
 from ticker.cli import options
 from ticker.daemon import systemd
@@ -26,6 +26,7 @@ from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import inspect
 from ticker.read.journal import past
 from ticker.schedules import calendar, cron, kinds, once, zones
+from ticker.schedules.duration import whole
 from ticker.settings import Settings
 from ticker.tasks import checks, identity, preview
 from ticker.testing import table
@@ -79,7 +80,7 @@ TEXTS: dict[str, Reader] = {
     "a time that was": (lambda text: past("since", text, NOW), TIMES),
     "zone": (lambda text: zones.zone("zone", text), ("Europe/Berlin", "Etc/GMT+1", "../UTC", "posix/UTC", "America/")),
     "back-off": (lambda text: Backoff.parse("backoff", text).text, ("10s..5m", "1ms", "..", "1h..366d")),
-    "whole number": (lambda text: numbers.whole("limit", text, 1, 10), ("5", "-5", "\u0665", "1_0")),
+    "whole number": (lambda text: whole("limit", text, 1, 10), ("5", "-5", "\u0665", "1_0")),
     "queue depth": (lambda text: environment.queue_depth("X", text), ("polling=10000,reports=500", "=5", "a==1", "a=\x1f5")),
     "keys": (lambda text: environment.keys("X", text), (f"{KEY},another key as long", "short")),
     "channels": (lambda text: environment.channels("X", text), ("log,webhook,mail", "a.b-c")),

@@ -11,8 +11,8 @@ from ticker.db import installation, sql
 from ticker.errors import TickerError
 from ticker.read import formatting
 from ticker.read.explain import counted
-from ticker.registration import owner_checks
 from ticker.settings import Settings
+from ticker.tasks import owner_checks
 
 
 @click.group()

@@ -18,8 +18,8 @@ from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
 from ticker.read.explain import counted
-from ticker.registration import owner_checks
 from ticker.settings import Settings
+from ticker.tasks import owner_checks
 from wrappers.rq import compatibility
 
 WELL, FINDING, WARNING, UNCHECKED = "well", "finding", "warning", "not checked"

@@ -10,7 +10,7 @@ from ticker.cli.connection import database, user
 from ticker.cli.fit import row
 from ticker.read import formatting, gates
 from ticker.read.explain import counted
-from ticker.registration import limits as operations
+from ticker.tasks import gates as declared
 
 
 @click.command()
@@ -54,13 +54,13 @@ def limit(
     answer: Any
     with database() as db:
         if release:
-            answer = {"key": key, "released": operations.release(db, key)}
+            answer = {"key": key, "released": declared.release(db, key)}
             text = f"{key} is released" if answer["released"] else f"{key} is not held"
         elif remove:
-            answer = operations.unlimit(db, key)
+            answer = declared.unlimit(db, key)
             text = f"removed the limit of {key}" if answer else f"{key} had no limit"
         else:
-            answer = operations.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
+            answer = declared.limit(db, key, concurrency=concurrency, rate=rate, burst=burst, by=user())
             text = f"{key}: {in_words(answer)}"
     render.answer(answer, text)
 
@@ -84,7 +84,7 @@ def show(statuses: Sequence[gates.LimitStatus]) -> None:
     render.print_table(("key", "limited by", "active", "rate", "free", "held until (UTC)", "due"), rows)
 
 
-def in_words(one: operations.Limit) -> str:
+def in_words(one: declared.Limit) -> str:
     active = [f"at most {counted(one.concurrency, 'active run')}"] if one.concurrency else []
     starts = [f"{formatting.rate(one)} with bursts of {one.burst}"] if one.rate else []
     return ", ".join(active + starts)

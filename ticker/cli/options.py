@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from ticker import numbers
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID
+from ticker.schedules.duration import is_plain
 from ticker.tasks.checks import plain
 
 MOST_ROWS = 10_000
@@ -40,7 +40,7 @@ class Integer(click.IntRange):
         return "" if self.min is None and self.max is None else super()._describe_range()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not numbers.is_plain(value):
+        if isinstance(value, str) and not is_plain(value):
             self.fail(f"{value!r} is not a whole number in plain digits, such as 5.", param, ctx)
         return super().convert(value, param, ctx)
 

@@ -11,8 +11,7 @@ from ticker.cli.fit import row
 from ticker.read import formatting
 from ticker.read import owners as read_owners
 from ticker.read.explain import counted
-from ticker.registration import orphans as gone
-from ticker.registration import owner_checks
+from ticker.tasks import owner_checks
 
 
 @click.command()
@@ -76,7 +75,7 @@ def owners(
 
 
 def rename_owners(old: str, new: str) -> None:
-    from ticker.registration import owner_rename
+    from ticker.tasks import owner_rename
 
     moved = sum(owner_rename.rename(database, configured().schema, old, new, user()))
     belong = "belongs" if moved == 1 else "belong"
@@ -88,8 +87,8 @@ def print_orphans(type_: str | None, remove: bool, limit: int) -> None:
     schema = configured().schema
     with database() as db:
         unread = [*owner_checks.unread(db, schema, type_)]
-        found = gone.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
-        removed = gone.remove(db, schema, found[:limit], user()) if remove else 0
+        found = owner_checks.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
+        removed = owner_checks.remove(db, schema, found[:limit], user()) if remove else 0
     none = "no owner is gone whose table has triggers" if unread else "no owner is gone"
     render.print_rows(found, show_orphans, none, data, limit, "owners; see --limit and --type")
     render.warn([f"not looked at: {sentence}" for sentence in unread])
@@ -97,7 +96,7 @@ def print_orphans(type_: str | None, remove: bool, limit: int) -> None:
         render.say(f"removed {counted(removed, 'task')}")
 
 
-def show_orphans(found: Sequence[gone.Orphans]) -> None:
+def show_orphans(found: Sequence[owner_checks.Orphans]) -> None:
     render.print_table(("owner", "tasks"), [row(one.owner, one.tasks) for one in found])
 
 
@@ -112,5 +111,5 @@ def show(statuses: Sequence[read_owners.OwnerStatus]) -> None:
     render.print_table(names, rows)
 
 
-def data(one: read_owners.OwnerStatus | gone.Orphans) -> dict[str, Any]:
+def data(one: read_owners.OwnerStatus | owner_checks.Orphans) -> dict[str, Any]:
     return {"owner": one.owner, **formatting.plain_data(one)}

@@ -9,12 +9,12 @@ from ticker.cli import options, render
 from ticker.cli.connection import awaited, database, instant, on_task, user
 from ticker.cli.exits import NOT_SO
 from ticker.errors import DatabaseUnavailable
+from ticker.model import Pause
 from ticker.read import formatting, gates, overview, tasks
 from ticker.read.explain import counted
-from ticker.registration import operations
-from ticker.registration import pauses as pauses_of_many
 from ticker.schedules.duration import DAY, SECOND, milliseconds
-from ticker.tasks.pauses import Pause
+from ticker.tasks import gates as pauses_of_many
+from ticker.tasks import operations
 
 LATEST_START = 2.5  # seconds after its commit: a start that was requested before a pause begins by then, or not at all (`pipeline.start`)
 

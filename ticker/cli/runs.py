@@ -17,8 +17,8 @@ from ticker.read import explain, formatting, overview, tasks
 from ticker.read import journal as read_journal
 from ticker.read import why as read_why
 from ticker.read.tasks import FullRun, RunRecord
-from ticker.registration import stops
 from ticker.schedules.duration import words
+from ticker.tasks import operations
 
 FEW, MANY = 20, 100  # rows
 PATIENCE = 5.0  # seconds for which `stop` waits for the end of the run
@@ -196,7 +196,7 @@ def stop(run: int, by: str | None) -> None:
     the run has not ended after 5 s, the exit code is 1.
     """
     with database() as db:
-        stops.stop(db, run, by=user() if by is None else by)
+        operations.stop(db, run, by=user() if by is None else by)
     record = awaited(
         lambda db: tasks.get_run(db, run, pieces=1).run,
         lambda record, waited: record.outcome is not None or waited >= PATIENCE,

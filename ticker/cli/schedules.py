@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import click
 
+from ticker import clock
 from ticker.cli import options, render
 from ticker.cli.connection import configured, on_task, require_answer, store
 from ticker.cli.fit import row
@@ -14,6 +16,10 @@ from ticker.read import entries, forecast, formatting, tasks
 from ticker.tasks import preview
 from ticker.tasks.preview import MOST_TIMES, Preview
 
+if TYPE_CHECKING:
+    from ticker.db.store import PostgresStore
+
+BATCH = 5_000  # rows that are locked at a time
 ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 
 
@@ -107,17 +113,26 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool) -> Non
     Each task keeps its phase from then on, even after an outage. Spreads all interval tasks, or only those that
     --owner-type and --function select. The command may be interrupted and repeated while tickers run.
     """
-    from ticker.registration import spread
-
-    settings = configured()
+    settings, chosen = configured(), {"owner_type": owner_type, "function": function}
     require_answer()
-    chosen = spread.Chosen(owner_type, function)
     with store(settings) as opened:
-        planned = spread.plan(opened, chosen, settings.tick_ms)
-        done = 0 if only_plan else sum(spread.spread(opened, chosen))
+        [plan] = opened.execute("spread_plan", **chosen, tick_ms=settings.tick_ms, now=clock.now())
+        done = 0 if only_plan else place_all(opened, chosen)
     counts = (
-        f"{planned.tasks} interval tasks, {planned.placed} with a phase; maximum due within one tick: "
-        f"{planned.most_now} now, {planned.most_then} once all have a phase"
+        f"{plan['tasks']} interval tasks, {plan['placed']} with a phase; maximum due within one tick: "
+        f"{plan['most_now']} now, {plan['most_then']} once all have a phase"
     )
     changed = [] if only_plan else [f"{done} tasks got a phase"]
-    render.answer({"plan": only_plan, **formatting.plain_data(planned), "changed": done}, counts, *changed)
+    render.answer({"plan": only_plan, **plan, "changed": done}, counts, *changed)
+
+
+def place_all(opened: "PostgresStore", chosen: Mapping[str, str | None]) -> int:
+    """Gives the chosen tasks a phase, and commits each batch. Returns their number."""
+    after = done = 0
+    while True:
+        with opened.transaction() as execute:
+            ids = [row["id"] for row in execute("spread", **chosen, after=after, limit=BATCH)]
+            execute("place", ids=ids, now=clock.now())
+        if not ids:
+            return done
+        after, done = max(ids), done + len(ids)

@@ -10,8 +10,8 @@ from ticker import settings
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.errors import ConfigurationError
-from ticker.registration import sync as declarations
-from ticker.registration.sync import Declared, Step
+from ticker.tasks import sync as declarations
+from ticker.tasks.sync import Declared, Step
 
 SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
 

@@ -15,7 +15,7 @@ from ticker.model import TASK_STATES
 from ticker.read import formatting, gates, overview
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
-from ticker.registration import operations
+from ticker.tasks import operations
 from ticker.tasks.checks import json_value
 from ticker.tasks.fields import FIELDS, SETTINGS, Task
 from ticker.tasks.sorts import Field

@@ -9,8 +9,8 @@ from django.db.migrations.operations.base import Operation
 from ticker import migrations, owners
 from ticker.db import drivers
 from ticker.db.checks import check_upgradable, revisions
-from ticker.registration.owner_triggers import drop_triggers_on, triggers_on
 from ticker.settings import current
+from ticker.tasks.owner_triggers import drop_triggers_on, triggers_on
 
 
 class Tables(RunPython):

@@ -9,7 +9,7 @@ from ticker.db.steps import Steps
 from ticker.metrics.families import BY_NAME, DELAYS, DURATIONS, SHARES, WORDS, Figures, Histogram
 from ticker.read.entries import instant
 from ticker.read.journal import ENDED, LATE, REASONS
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 STEP = timedelta(minutes=1)  # span of records that one statement reads; halved after a failure
 LEAST_STEP = timedelta(seconds=1)

@@ -10,7 +10,7 @@ from ticker.queue.rq import RedisQueue
 from ticker.read import overview, workers
 from ticker.read import tasks as read_tasks
 from ticker.read.health import longest_silence
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 QUEUES_AT_MOST = LIMITS_AT_MOST = 200
 

@@ -14,8 +14,8 @@ from ticker.read.explain import ExplainContext, Pieces, time_of_day
 from ticker.read.tasks import RunRecord
 from ticker.tasks import rows
 from ticker.tasks.fields import Task
-from ticker.tasks.queries import query
-from ticker.tasks.reference import Ref, id_or_name
+from ticker.tasks.identity import Ref, id_or_name
+from ticker.tasks.rows import query
 
 
 @dataclass(frozen=True, slots=True)

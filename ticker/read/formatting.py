@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry
     from ticker.read.gates import LimitStatus
     from ticker.read.tasks import RunRecord, TickerStatus
-    from ticker.registration.limits import Limit
+    from ticker.tasks.gates import Limit
 
 
 MILLISECOND = timedelta(milliseconds=1)

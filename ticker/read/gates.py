@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ticker import clock, numbers
+from ticker import clock
 from ticker.db.steps import Steps, reads
+from ticker.model import Pause
 from ticker.read.explain import counted, time_of_day
 from ticker.read.formatting import at
+from ticker.schedules.duration import whole
 from ticker.tasks.fields import Task
-from ticker.tasks.pauses import Pause, pause_from
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 AT_MOST = 10_000  # rows of one answer
 
@@ -21,7 +22,7 @@ AT_MOST = 10_000  # rows of one answer
 @reads
 def list_pauses() -> Steps[list[Pause]]:
     """Returns the pauses of many tasks that are in force, and those that are over while tasks still wait, oldest first."""
-    return [pause_from(row) for row in (yield query("list_pauses", now=clock.now()))]
+    return [Pause(**row) for row in (yield query("list_pauses", now=clock.now()))]
 
 
 @reads
@@ -78,7 +79,7 @@ class LimitStatus:
 @reads
 def list_limits(*, limit: int = 1000) -> Steps[list[LimitStatus]]:
     """Returns up to `limit` limited keys, those with the most due tasks first, and limits without a key in use."""
-    rows = yield query("list_limits", now=clock.now(), limit=numbers.whole("limit", limit, 1, AT_MOST))
+    rows = yield query("list_limits", now=clock.now(), limit=whole("limit", limit, 1, AT_MOST))
     return [LimitStatus(**row) for row in rows]
 
 

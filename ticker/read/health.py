@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ticker import clock
 from ticker.db import connections, installation, sql
 from ticker.errors import ConfigurationError, Unavailable, not_announced, start_worker
+from ticker.model import Pause
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import entries, formatting, gates, overview, tasks, workers
@@ -22,7 +23,6 @@ from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
-from ticker.tasks.pauses import Pause
 
 T = TypeVar("T")
 

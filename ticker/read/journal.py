@@ -24,8 +24,8 @@ from ticker.read.tasks import RunRecord
 from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 from ticker.tasks import identity
-from ticker.tasks.queries import query
-from ticker.tasks.reference import Ref, id_or_name
+from ticker.tasks.identity import Ref, id_or_name
+from ticker.tasks.rows import query
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]

@@ -18,8 +18,7 @@ from ticker.read.entries import instant
 from ticker.read.journal import Drops
 from ticker.read.tasks import RunRecord, TickerStatus, late_ms
 from ticker.tasks.fields import Task
-from ticker.tasks.queries import query
-from ticker.tasks.rows import tasks_from
+from ticker.tasks.rows import query, tasks_from
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)

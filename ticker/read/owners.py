@@ -7,7 +7,7 @@ from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.read.tasks import late_ms, limited
 from ticker.tasks import checks
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by a walk through all tasks, by owner
 

@@ -13,11 +13,10 @@ from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import TASK_STATES, Outcome, RunKind
 from ticker.schedules.duration import SECOND
-from ticker.tasks import identity, reference
+from ticker.tasks import identity
 from ticker.tasks.fields import Task
-from ticker.tasks.queries import query
-from ticker.tasks.reference import Ref, described, id_or_name
-from ticker.tasks.rows import tasks_from
+from ticker.tasks.identity import Ref, id_or_name
+from ticker.tasks.rows import query, tasks_from
 
 AT_MOST = 10_000  # rows of one answer
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
@@ -139,7 +138,9 @@ def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
     else:
         raise BadInput("task", task, "is neither an id nor a name")
     if not matching:
-        raise UnknownTask(f"there is no task {task!r}" + ("" if owner is None else f" of owner {described(owner)}"))
+        raise UnknownTask(
+            f"there is no task {task!r}" + ("" if owner is None else f" of owner {identity.identify(owner)}")
+        )
     return matching[0]
 
 
@@ -226,7 +227,7 @@ def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[Full
 
     Raises UnknownRun if there is no such run; it may have been pruned.
     """
-    ref = reference.run_id(run_id)
+    ref = identity.run_id(run_id)
     rows = yield query("read_run", id=ref)
     if not rows:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")

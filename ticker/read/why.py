@@ -13,7 +13,7 @@ from typing import Any
 
 from ticker.db.steps import Steps, reads
 from ticker.errors import UnknownTask
-from ticker.model import EventKind, Reason, RunKind
+from ticker.model import EventKind, Pause, Reason, RunKind
 from ticker.read import explain, gates, tasks
 from ticker.read.entries import (
     Event,
@@ -31,9 +31,8 @@ from ticker.read.gates import waits
 from ticker.read.journal import Past, past
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.tasks.fields import Task
-from ticker.tasks.pauses import pause_from
-from ticker.tasks.queries import query
-from ticker.tasks.reference import Ref
+from ticker.tasks.identity import Ref
+from ticker.tasks.rows import query
 
 EVENTS_AT_MOST = 1000  # the newest events of one task; earlier ones are left out
 LOOKED_AT = 100  # a task's newest occurrences, which are searched for open runs
@@ -87,7 +86,7 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
     limited = yield from waits(row, now)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
-        (*map(gates.then, map(pause_from, paused)), *then(row, events, runs, tickers, at)) if at else (),
+        (*(gates.then(Pause(**pause)) for pause in paused), *then(row, events, runs, tickers, at)) if at else (),
         tuple(following(row, still_open, tickers, now, halved=[one["words"] for one in halved], waits=limited)) if row
         else (gone(runs, events, now),),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from datetime import datetime
 from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.schedules.duration import SECOND, words
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 OLD = 900  # seconds: a ticker measures the needs every two minutes
 BUSY = 0.7  # the share of time for which enough workers are busy

@@ -1,4 +1,7 @@
-"""Reads and writes durations as text: `90`, `30s`, `1h30m`, `PT5M`. All durations are whole milliseconds."""
+"""Reads and writes durations as text: `90`, `30s`, `1h30m`, `PT5M`. All durations are whole milliseconds.
+
+Also reads whole numbers, by one rule for the command line, HTTP, forms and the environment.
+"""
 
 import math
 import re
@@ -17,6 +20,7 @@ LONGEST = 366 * DAY
 _UNITS = {"d": DAY, "h": HOUR, "m": MINUTE, "s": SECOND, "ms": MILLISECOND}
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
 _PLAIN = re.compile(_NUMBER)
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 _SHORT = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _UNITS))
 _ISO = re.compile(rf"P(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?")
 _ISO_SIZES = (DAY, HOUR, MINUTE, SECOND)
@@ -106,3 +110,18 @@ def _why_not(text: str) -> str:
     if re.fullmatch(r"[0-9]+M", text):
         return f"could be minutes or months; write {text[:-1]}m or PT{text[:-1]}M for minutes"
     return _HOW
+
+
+def is_plain(text: str) -> bool:
+    """Returns whether the text is 1 to 19 ASCII digits, with an optional minus. `int` also takes `1_0`, `+1` and other
+    digits.
+    """
+    return _WHOLE.fullmatch(text) is not None
+
+
+def whole(field: str, value: object, least: int, most: int) -> int:
+    """Returns a whole number, given as such or as a text of plain digits. Raises BadInput."""
+    number = int(value) if isinstance(value, str) and is_plain(value) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise BadInput(field, value, f"is not a whole number from {least:,} to {most:,}")
+    return number

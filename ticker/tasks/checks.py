@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ticker import numbers
 from ticker.db import json_text
 from ticker.engine import timing
 from ticker.engine.timing import Backoff
@@ -19,7 +18,7 @@ from ticker.model import (
     Kind,
 )
 from ticker.schedules import calendar, cron, hours, interval, once, zones
-from ticker.schedules.duration import SECOND, milliseconds
+from ticker.schedules.duration import SECOND, is_plain, milliseconds
 from ticker.schedules.interval import UTC
 from ticker.schedules.kinds import Schedule
 
@@ -45,6 +44,11 @@ def plain(field: str, value: object) -> str:
 def prose(field: str, value: object) -> str:
     """Checks a text for people: printable, up to 2,000 characters."""
     return _text(field, value, least=0, most=TEXT_AT_MOST)
+
+
+def author(by: str | None) -> str | None:
+    """Checks the name of whoever makes a change. None means the setting `ticker.by`, or else the database user."""
+    return None if by is None else plain("by", by)
 
 
 def json_object(field: str, value: object) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def limit_of_key(name: str, concurrency: int | None, rate: str | None, burst: in
 def _starts(rate: object, burst: int | None) -> dict[str, int]:
     """Returns the columns of a rate. The burst defaults to the starts of one second, at least one."""
     text, slash, period = rate.partition("/") if isinstance(rate, str) else ("", "", "")
-    if not slash or not numbers.is_plain(text) or not 1 <= int(text) <= MOST_PER_PERIOD:
+    if not slash or not is_plain(text) or not 1 <= int(text) <= MOST_PER_PERIOD:
         raise BadInput("rate", rate, f"is not a count from 1 to {MOST_PER_PERIOD:,} per duration; write 300/1m")
     count, period_ms = int(text), milliseconds("rate", period, least=SECOND)
     most = min(count, MOST_AT_ONCE)

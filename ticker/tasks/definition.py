@@ -1,10 +1,9 @@
 """Builds definitions of tasks from a user's fields. A definition that breaks a rule raises BadInput with one sentence."""
 
-import inspect
 from collections.abc import Collection, Mapping
-from dataclasses import Field, make_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
+from types import SimpleNamespace
+from typing import Any, Unpack
 
 from ticker.engine import timing
 from ticker.errors import BadInput, quoted
@@ -25,16 +24,13 @@ Given = Mapping[str, Any]
 NOTHING: Mapping[str, Any] = {}
 
 
-class _Wanted:
-    __slots__ = ()
+class Wanted(SimpleNamespace):
+    """A task for `reconcile`, with the fields of `register`. A field that is None was not passed and stays unchanged."""
 
-    if TYPE_CHECKING:
-        function: str
-        name: str | None
-
-    def __new__(cls, *_: Any, **passed: Any) -> Self:
-        fields.check_names("Wanted", passed, ("function", "name", *fields.SETTINGS))
-        return super().__new__(cls)
+    @fields.spelled_out
+    def __init__(self, *, function: str, name: str | None = None, **settings: Unpack[fields.TaskFields]) -> None:
+        fields.check_names("Wanted", settings, ("function", "name", *fields.SETTINGS))
+        super().__init__(function=function, name=name, **(dict.fromkeys(fields.SETTINGS) | settings))
 
     def task_name(self) -> str:
         """Returns the name, which defaults to the function's."""
@@ -44,26 +40,7 @@ class _Wanted:
         """Checks and returns the fields that were passed. Raises BadInput, which names the field, the value and the
         limit.
         """
-        passed = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
-        return fields.check({name: value for name, value in passed.items() if value is not None})
-
-
-if TYPE_CHECKING:
-
-    class Wanted(_Wanted):
-        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-        def __init__(self, *, function: str, name: str | None = None, **passed: Unpack[fields.TaskFields]) -> None: ...
-        def __getattr__(self, field: str) -> Any: ...
-
-else:
-    _text = "A task for `reconcile`, with the fields of `register`. A field that is None was not passed and stays unchanged."
-    Wanted = make_dataclass(
-        "Wanted",
-        [("function", str), ("name", str | None, None), *((field, kind, None) for field, kind in get_type_hints(fields.TaskFields).items())],
-        bases=(_Wanted,), frozen=True, kw_only=True, slots=True, namespace={"__doc__": _text, "__module__": __name__},
-    )  # fmt: skip
-    Wanted.__signature__ = inspect.Signature(list(inspect.signature(Wanted.__init__).parameters.values())[1:])
+        return fields.check({name: value for name, value in vars(self).items() if name != "name" and value is not None})
 
 
 def applied(

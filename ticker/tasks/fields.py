@@ -1,15 +1,15 @@
 """Declares the fields of a task once, for registration, the CLI, the HTTP API, the page, SQL and
 docs/reference/fields.md.
 
-Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types
-so that editors can complete them, and `Task` lists the columns. Tests compare both, the tables and
-docs/reference/fields.md with this module.
+Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `Task` lists the columns.
+Tests compare it, the tables and docs/reference/fields.md with this module.
 """
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, Any, TypedDict, get_type_hints
+from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 from uuid import UUID
 
 from ticker.engine.timing import Backoff
@@ -25,6 +25,8 @@ from ticker.model import (
 from ticker.schedules.duration import Duration, milliseconds
 from ticker.tasks import checks, sorts
 from ticker.tasks.sorts import Field, Schema, Sort
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("Schedule options", "Execution", "After failures", "Records and labels")
 """The groups of fields on the form."""
@@ -335,3 +337,14 @@ def properties(of: Iterable[Field]) -> dict[str, Schema]:
 
 def _object(of: Iterable[Field], required: list[str]) -> Schema:
     return {"type": "object", "additionalProperties": False, "required": required, "properties": properties(of)}
+
+
+def spelled_out(function: F) -> F:
+    """Gives a function that takes `**settings: Unpack[TaskFields]` a signature with each field, which `help` shows."""
+    hints, signature = get_type_hints(TaskFields), inspect.signature(function)
+    shown = [parameter for parameter in signature.parameters.values() if parameter.name != "settings"]
+    shown += [inspect.Parameter(name, shown[-1].kind, default=None, annotation=hints[name]) for name in hints]
+    del function.__annotations__["settings"]
+    vars(function).update(__signature__=signature.replace(parameters=shown))
+    function.__annotations__ |= hints
+    return function

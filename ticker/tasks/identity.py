@@ -1,4 +1,4 @@
-"""Identifies the owner of a task. Imports SQLAlchemy only to inspect an object, and never imports Django."""
+"""Identifies the owner of a task, and the task or run that an argument names."""
 
 import json
 import unicodedata
@@ -10,15 +10,16 @@ from uuid import UUID
 
 from ticker.db import drivers
 from ticker.errors import BadInput
-from ticker.model import NAME_AT_MOST
-from ticker.tasks.queries import query
+from ticker.model import LARGEST_ID, NAME_AT_MOST
+from ticker.tasks import checks, mapped
+from ticker.tasks.fields import Task
+from ticker.tasks.rows import query
 
 CONTROL = frozenset(
     {"Cc", "Cs", "Zl", "Zp"}
 )  # PostgreSQL's [[:cntrl:]] in any locale, and characters that UTF-8 cannot encode
 
-PER_SCHEMA: set[str] = set()
-"""The tables that `owners.per_schema` declares. The type of their owners is SCHEMA.table."""
+Ref = Task | int | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Owner:
             check_text("owner_type", self.type)
             check_text("owner_id", self.id)
 
+    def __str__(self) -> str:
+        return f"{self.type}:{self.id}"
+
 
 NOBODY = Owner("", "")
 
@@ -46,21 +50,19 @@ def identify(owner: object) -> Owner:
         return NOBODY
     if isinstance(owner, Owner):
         return owner
-    if isinstance(owner, str) and ":" in owner:
-        return _named(*owner.split(":", 1))
-    if isinstance(owner, tuple | list) and len(owner) == 2:
-        return _named(*owner)
-    from ticker.tasks import django_models
-
-    if (names := django_models.named(owner)) is not None:
-        return Owner(*names)
-    from ticker.tasks import mapped  # imports SQLAlchemy, which is loaded if the object is mapped
-
-    if (names := mapped.named(owner)) is not None:
-        return Owner(*names)
-    raise BadInput(
-        "owner", owner, "is not an owner; pass a mapped or Django object, a pair of strings or a string type:id"
-    )
+    names = owner.split(":", 1) if isinstance(owner, str) else owner
+    if isinstance(names, tuple | list) and len(names) == 2:
+        if (named := Owner(*names)) == NOBODY:
+            raise BadInput("owner", tuple(names), "is empty; use None for no owner")
+        return named
+    if (found := mapped.owner_of(owner)) is None:
+        raise BadInput(
+            "owner", owner, "is not an owner; pass a mapped or Django object, a pair of strings or a string type:id"
+        )
+    table, type_ = found.table, found.table.full_name
+    if type_ in mapped.PER_SCHEMA:
+        type_ = f"{schema_on(found.connection, table.schema, table.name)}.{table.name}"
+    return Owner(type_, key_text(found.key))
 
 
 def key_text(key: Sequence[tuple[str, object]]) -> str:
@@ -91,13 +93,6 @@ def schema_on(db: Any, where: str | None, table: str) -> str:
     raise BadInput("table", table, "is in no schema of the connection's search_path; use the connection of a tenant")
 
 
-def _named(type_: str, id_: str) -> Owner:
-    owner = Owner(type_, id_)
-    if owner == NOBODY:
-        raise BadInput("owner", (type_, id_), "is empty; use None for no owner")
-    return owner
-
-
 def check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
         raise BadInput(field, value, f"is not a string, but of type {type(value).__name__}")
@@ -105,3 +100,23 @@ def check_text(field: str, value: object) -> None:
         raise BadInput(field, value, f"has {len(value)} characters; 1 to {NAME_AT_MOST} are allowed")
     if any(unicodedata.category(character) in CONTROL for character in value):
         raise BadInput(field, value, f"has a control character; 1 to {NAME_AT_MOST} printable characters are allowed")
+
+
+def id_or_name(task: Ref) -> int | str | None:
+    """Returns the task's id or name, checked. Raises BadInput."""
+    if isinstance(task, Task):
+        return task.id
+    if isinstance(task, str):
+        return checks.plain("task", task)
+    if isinstance(task, bool) or not isinstance(task, int | None):
+        raise BadInput("task", task, "is not a task, an id or a name")
+    if task is not None and not 0 < task <= LARGEST_ID:
+        raise BadInput("task", task, "is not an id: ids are whole numbers from 1")
+    return task
+
+
+def run_id(run: int) -> int:
+    """Returns the id of a run, checked. Raises BadInput."""
+    if not isinstance(ref := id_or_name(run), int):
+        raise BadInput("run", run, "is not a run's id; list_runs returns the ids")
+    return ref

@@ -1,6 +1,6 @@
-"""Yields the statements that write a definition to its row, and the reads that they need.
+"""Makes the statements of operations, writes definitions to their rows, and makes tasks of rows.
 
-They run in the caller's transaction.
+All of it runs in the caller's transaction.
 """
 
 import json
@@ -10,19 +10,45 @@ from datetime import datetime
 from typing import Any, cast
 
 from ticker import clock, settings
+from ticker.db import drivers, sql
 from ticker.db.sql import Row
-from ticker.db.steps import Steps
+from ticker.db.steps import JSON_COLUMNS, Query, Steps
 from ticker.engine import timing
 from ticker.errors import BadInput, not_announced
 from ticker.model import REGISTERED, Kind, Outcome
 from ticker.schedules import hours, kinds
 from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
-from ticker.tasks.queries import query
 
 TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
-_COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
+_COLUMNS = [field.name for field in fields(Task) if field.name != "warnings"]
 BOUNDS = {"every_ms", "every_most_ms"}
+
+COMPUTED = {
+    "pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "is_held_back": "coalesce({held_back t}, false)", "unknown_function": "{unknown_function t}", "tick_ms": "{tick_ms}",
+}  # fmt: skip
+"""The columns of `{task}` that are rules, not columns of the table."""
+
+
+def _column(name: str) -> str:
+    return COMPUTED.get(name, f"t.{name}::text" if name in JSON_COLUMNS else f"t.{name}")
+
+
+_OF_TASK = (*_COLUMNS, "registered", "declared_in", "tick_ms")
+
+LISTS = (
+    ("settings", sql.listed(DEFAULTS, "t")),
+    ("task", ", ".join(f"{_column(name)} AS {name}" for name in _OF_TASK)),
+    ("restored", drivers.RESTORED),
+)
+"""Lists of columns: the fields that `ticker.tasks.fields` declares, those of a `Task`, and one that restores the
+search_path.
+"""
+
+
+def query(name: str, /, **parameters: Any) -> Query:
+    """Returns a statement for the configured schema, with its parameters."""
+    return Query(sql.statements(settings.current().schema, LISTS)[name], parameters)
 
 
 def wake_up() -> Steps[None]:

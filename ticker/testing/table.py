@@ -13,10 +13,10 @@ from ticker.errors import BadInput
 from ticker.model import Outcome, Reason, RunKind
 from ticker.read.journal import list_runs
 from ticker.read.tasks import AT_MOST, RunRecord, get
-from ticker.registration.operations import run_now
 from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
-from ticker.tasks.reference import Ref
+from ticker.tasks.identity import Ref
+from ticker.tasks.operations import run_now
 from ticker.testing.kit import Kit
 from wrappers import Run
 from wrappers.pipeline import registry

@@ -4,9 +4,9 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from ticker import clock, numbers
+from ticker import clock
 from ticker.errors import BadInput, UnknownTask, quoted
-from ticker.model import TASK_STATES, Outcome, Reason
+from ticker.model import TASK_STATES, Outcome, Pause, Reason
 from ticker.read import entries, forecast, formatting, journal, overview, tasks, why
 from ticker.read.entries import JournalEntry
 from ticker.read.gates import LimitStatus
@@ -16,13 +16,12 @@ from ticker.read.journal import GROUPS, Drops, Page
 from ticker.read.owners import OwnerStatus
 from ticker.read.owners import list_owners as read_owners
 from ticker.read.tasks import FullRun, RunRecord
-from ticker.registration import limits, operations, pauses, stops
-from ticker.registration.limits import Limit
-from ticker.tasks import checks, fields, identity, preview, sorts
+from ticker.schedules.duration import whole
+from ticker.tasks import checks, fields, gates, identity, operations, preview, sorts
 from ticker.tasks.checks import MOST_AT_ONCE
 from ticker.tasks.fields import Task
+from ticker.tasks.gates import Limit
 from ticker.tasks.identity import Owner
-from ticker.tasks.pauses import Pause
 from ticker.tasks.preview import MOST_TIMES, Preview
 from ticker.web.api import openapi
 from ticker.web.api.openapi import FULL_RUN, HEALTH, object_of
@@ -195,7 +194,7 @@ def next_times(_: Site, db: Any, task: int, *, count: int) -> Preview:
            example={"expression": "0 9 * * 1-5", "zone": "Europe/Berlin"})  # fmt: skip
 def validate_schedule(_: Site, __: None, *, expression: Any, count: Any = 5, **given: Any) -> Preview:
     """Explains a schedule: its kind, its stored form, a description in words, its next times, and warnings."""
-    return preview.validate(expression, **given, count=numbers.whole("count", count, 1, MOST_TIMES), now=clock.now())
+    return preview.validate(expression, **given, count=whole("count", count, 1, MOST_TIMES), now=clock.now())
 
 
 @operation("GET /owners", object_of(owners=list[OwnerStatus], next=str | None), query=OF_OWNERS)
@@ -276,7 +275,7 @@ def stop_run(here: Site, db: Any, run: int, *, by: str | None = None) -> RunReco
     An active run ends as `interrupted`, with the reason `stopped by NAME`. A run that has not started is dropped.
     Answers 422 if the run has ended.
     """
-    stops.stop(db, run, by=by or here.by)
+    operations.stop(db, run, by=by or here.by)
     return tasks.get_run(db, run, pieces=1).run
 
 
@@ -323,20 +322,20 @@ def list_limits(_: Site, db: Any, *, limit: int) -> dict[str, Any]:
 @operation("PUT /limits/{key:path}", body=LIMIT, example={"concurrency": 20, "rate": "300/1m"})
 def declare_limit(here: Site, db: Any, key: str, **wanted: Any) -> Limit:
     """Limits the runs of tasks that have this key, on all workers together. Replaces the key's former limit."""
-    return limits.limit(db, key, **wanted, by=here.by)
+    return gates.limit(db, key, **wanted, by=here.by)
 
 
 @operation("DELETE /limits/{key:path}")
 def remove_limit(_: Site, db: Any, key: str) -> None:
     """Removes the limit of a key or a pattern."""
-    if limits.unlimit(db, key) is None:
+    if gates.unlimit(db, key) is None:
         raise Refused(404, f"there is no limit {quoted(key)}")
 
 
 @operation("DELETE /holds/{key:path}")
 def release_key(_: Site, db: Any, key: str) -> None:
     """Ends the hold of a key (SlowDown) early."""
-    if not limits.release(db, key):
+    if not gates.release(db, key):
         raise Refused(404, f"{quoted(key)} is not held")
 
 
@@ -354,7 +353,7 @@ def pause_many(here: Site, db: Any, **wanted: Any) -> Pause:
 
     A pause of the same tasks that is in force gets the new reason and end.
     """
-    return pauses.pause_all(db, **{"by": here.by} | wanted)
+    return gates.pause_all(db, **{"by": here.by} | wanted)
 
 
 @operation("POST /pauses/resume", body=body(SCOPE), example={"group": "news"}, fails=[404])
@@ -362,7 +361,7 @@ def resume_many(here: Site, db: Any, **scope: Any) -> Pause:
     """Ends the pause of all tasks, or that of one group, function, queue, type of owner or limit. Answers 404 if none
     is in force.
     """
-    if (resumed := pauses.resume_all(db, by=here.by, **scope)) is None:
+    if (resumed := gates.resume_all(db, by=here.by, **scope)) is None:
         [named] = [f"the {name} {quoted(value)}" for name, value in scope.items()] or ["all tasks"]
         raise Refused(404, f"no pause of {named} is in force")
     return resumed

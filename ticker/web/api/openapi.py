@@ -12,11 +12,11 @@ from importlib.metadata import version
 from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from ticker.model import Pause
 from ticker.read.entries import JournalEntry
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.tasks.fields import Task, columns_as_returned
-from ticker.tasks.pauses import Pause
 from ticker.tasks.sorts import Schema
 from ticker.web.api.operation import FLAG, INSTANT, OPERATIONS, TEXT, WHOLE, Operation, doc, one_of
 from ticker.web.problems import MEDIA_TYPE

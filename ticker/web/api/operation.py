@@ -14,11 +14,12 @@ from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 
-from ticker import model, numbers
+from ticker import model
 from ticker.errors import BadInput, did_you_mean, quoted
 from ticker.read.journal import Key
 from ticker.read.owners import OwnerStatus
 from ticker.schedules import once
+from ticker.schedules.duration import whole
 from ticker.tasks import checks, identity, sorts
 from ticker.tasks.sorts import Schema
 from ticker.web.access import is_json
@@ -207,7 +208,7 @@ def text_in(field: str, schema: Schema, text: str) -> Any:
                 field, text, "is not the id of a task: ids are whole numbers from 1; /tasks?name= finds tasks by name"
             )
         case {"type": "integer"}:
-            return numbers.whole(field, text, schema["minimum"], schema["maximum"])
+            return whole(field, text, schema["minimum"], schema["maximum"])
         case {"type": "boolean"} if text not in ("true", "false"):
             raise BadInput(field, text, "is neither true nor false")
         case {"type": "boolean"}:

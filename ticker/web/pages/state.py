@@ -9,7 +9,7 @@ from starlette.responses import Response
 from ticker import clock
 from ticker.db import steps
 from ticker.errors import BadInput, ConfigurationError, Unavailable, UnknownTask
-from ticker.model import Outcome, Reason
+from ticker.model import SCOPES, Outcome, Reason
 from ticker.queue import inspect
 from ticker.queue.inspect import Attendance
 from ticker.read import entries, health, journal, tasks, why
@@ -18,7 +18,6 @@ from ticker.read.gates import KeyUser, has_tasks, list_limits, users_of_keys
 from ticker.read.journal import Wanted
 from ticker.read.overview import last_failures, overview
 from ticker.tasks.identity import Owner
-from ticker.tasks.pauses import SCOPES
 from ticker.web.api import handlers as api
 from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, one_of, text_in
 from ticker.web.pages.screen import (

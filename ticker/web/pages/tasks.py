@@ -18,11 +18,10 @@ from ticker.read import entries, forecast, formatting, journal, overview, timeli
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
 from ticker.read.why import why as read_why
-from ticker.registration import operations
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
-from ticker.tasks import checks, preview
+from ticker.tasks import checks, operations, preview
 from ticker.tasks.checks import json_value
 from ticker.tasks.definition import has_usual_box, has_usual_tolerance
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task

@@ -17,7 +17,7 @@ from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.read import formatting
 from ticker.read.journal import list_runs
-from ticker.registration import sync
+from ticker.tasks import sync
 
 HOUR = timedelta(hours=1)
 

@@ -20,7 +20,7 @@ from tests.sentences import sentence
 from ticker import Wanted, aio, owners
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import Owner
-from ticker.tasks.identity import PER_SCHEMA
+from ticker.tasks.mapped import PER_SCHEMA
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("environ", "nothing_is_declared")]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ticker.db import sql
 from ticker.errors import BadInput
-from ticker.registration import owner_triggers
-from ticker.registration.owner_types import HOW
+from ticker.tasks import owner_triggers
 from ticker.tasks.identity import check_text
+from ticker.tasks.owner_types import HOW
 
 TASKS_AT_A_TIME = 1_000
 KEY_COLUMN = re.compile(r'("(?:[^"]|"")+"|\w+) AS ticker_key_\d+')

@@ -11,7 +11,7 @@ from tests.followed import ACTIVE, add, put, states
 from tests.sentences import sentence
 from ticker import Wanted, owners
 from ticker.db.connections import connect
-from ticker.registration import owner_rename
+from ticker.tasks import owner_rename
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("environ")]
 

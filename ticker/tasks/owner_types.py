@@ -1,14 +1,15 @@
-"""Warns about a type of owner whose rows no trigger follows, when its first task is registered."""
+"""Names the triggers of a type of owner, and warns if there are none when its first task is registered."""
 
+import hashlib
 import json
 
 from ticker import settings
 from ticker.db.steps import Steps
 from ticker.errors import BadInput, ConfigurationError, did_you_mean
-from ticker.registration.owner_names import trigger_name
 from ticker.tasks import identity
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
+NAME_BYTES = 63  # PostgreSQL truncates longer names
 HOW = "(docs/concepts/owners.md)"
 
 _external: set[str] = set()
@@ -64,3 +65,31 @@ def hidden(type_: str, role: str, text: str) -> ConfigurationError:
         f"{role} cannot see every row of {type_}: {text}; let it read the views of the ticker's schema, and install the triggers "
         "as a role that sees all rows: one with BYPASSRLS, or the owner of the table without FORCE ROW LEVEL SECURITY"
     )
+
+
+# ------------------------------------------------------------------------------------------------------------- names
+
+
+def function_name(part: str, type_: str) -> str:
+    return _short(f"owner_{part}_{type_}")
+
+
+def guard_name(type_: str) -> str:
+    """Returns the name of the function that `guard_owner`, a trigger function of our tables, calls for a type."""
+    return f"owner_guard_{hashlib.sha256(type_.encode()).hexdigest()[:32]}"
+
+
+def trigger_name(schema: str, event: str, type_: str) -> str:
+    return _short(f"{schema}_{event}_{type_}")
+
+
+def quoted(text: str, quote: str = '"') -> str:
+    return f"{quote}{text.replace(quote, 2 * quote)}{quote}"
+
+
+def _short(name: str) -> str:
+    """Returns the name or, if it is too long, a shorter one that ends in its hash."""
+    data = name.encode()
+    if len(data) <= NAME_BYTES:
+        return name
+    return f"{data[: NAME_BYTES - 17].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:16]}"

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
-from sqlalchemy import Table, event, inspect
+from sqlalchemy import Table, event
 from sqlalchemy.engine.mock import MockConnection
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Mapper
 
 from ticker.db.drivers import answer_of
 from ticker.db.sql import listed, rule
 from ticker.errors import BadInput
-from ticker.registration.owner_names import function_name, guard_name, quoted, trigger_name
-from ticker.registration.owner_triggers_sql import (
+from ticker.settings import current, schema_name
+from ticker.tasks.fields import DEFAULTS
+from ticker.tasks.identity import check_text, schema_on
+from ticker.tasks.mapped import PER_SCHEMA, Described, base_table, mapper_of, table_of
+from ticker.tasks.owner_triggers_sql import (
     EVENTS,
     INSERT_DEFAULT_TASKS,
     INSTALL,
@@ -25,11 +27,7 @@ from ticker.registration.owner_triggers_sql import (
     RESERVED,
     SETTINGS,
 )
-from ticker.settings import current, schema_name
-from ticker.tasks import django_models
-from ticker.tasks.fields import DEFAULTS
-from ticker.tasks.identity import PER_SCHEMA, check_text, schema_on
-from ticker.tasks.mapped import base_table
+from ticker.tasks.owner_types import function_name, guard_name, quoted, trigger_name
 
 ROWS = ("o", "OLD", "NEW")
 Condition = Callable[[str], str]
@@ -110,7 +108,7 @@ def uninstall(op: Any, table: object, *, schema: str | None = None, table_schema
 
 def follow(target: object, **options: Unpack[Options]) -> None:
     """Makes metadata.create_all install the triggers, and drop_all remove them. Run `ticker db upgrade` first."""
-    table = target if isinstance(target, Table) else base_table(_mapper(target))
+    table = target if isinstance(target, Table) else base_table(mapper_of(target))
     triggers(target, **(Options(table_schema="public") | options))  # raises BadInput here rather than in create_all
     event.listen(table, "after_create", lambda _, db, **__: _run(db, triggers_on(db, target, options)))
     event.listen(table, "before_drop", lambda _, db, **__: _run(db, drop_triggers_on(db, target, options)))
@@ -258,9 +256,6 @@ def _placed(
     return type_, f"{quoted(where)}.{quoted(name)}", keys, columns
 
 
-Described = tuple[str, str | None, str, tuple[str, ...], frozenset[str] | None]
-
-
 def _described(table: object, table_schema: str | None) -> Described:
     """Returns the type of a table's owners, and the table's schema, name and key, and its columns if they are known."""
     type_, where, name, key, columns = _read(table, split=table_schema is None)
@@ -268,28 +263,14 @@ def _described(table: object, table_schema: str | None) -> Described:
         if not table_schema:
             raise BadInput("table", type_, "exists in each tenant's schema (owners.per_schema); pass table_schema=")
         type_ = f"{table_schema}.{name}"
-    return type_, table_schema or where, name, key, columns
+    return Described(type_, table_schema or where, name, key, columns)
 
 
 def _read(table: object, split: bool = True) -> Described:
-    """Returns a table's full name, schema, name and key, and its columns if they are known."""
-    if isinstance(table, str):
-        where, _, name = table.rpartition(".") if split else ("", "", table)
-        return table, where, name, ("id",), None
-    if (model := django_models.described(table)) is not None:
-        return model
-    mapper = None if isinstance(table, Table) else _mapper(table)
-    found = table if isinstance(table, Table) else base_table(_mapper(table))
-    key = found.primary_key.columns if mapper is None else mapper.primary_key
-    columns = frozenset(column.name for column in found.columns)
-    return found.fullname, found.schema, found.name, tuple(column.name for column in key), columns
-
-
-def _mapper(target: object) -> Mapper[Any]:
-    mapper = inspect(target, raiseerr=False)
-    if not isinstance(mapper, Mapper):
-        raise BadInput("table", target, "is not a mapped class, a Table, a Django model or the name of a table")
-    return mapper
+    if not isinstance(table, str):
+        return table_of(table)
+    where, _, name = table.rpartition(".") if split else ("", "", table)
+    return Described(table, where, name, ("id",), None)
 
 
 TOKEN = re.compile(

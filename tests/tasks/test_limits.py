@@ -19,8 +19,8 @@ from ticker.db.connections import connect
 from ticker.db.steps import run
 from ticker.db.store import PostgresStore
 from ticker.read.gates import LimitStatus
-from ticker.registration import sync
 from ticker.settings import Settings
+from ticker.tasks import sync
 from ticker.tasks.checks import MOST_AT_ONCE, MOST_PER_PERIOD
 from wrappers.pipeline import registry
 

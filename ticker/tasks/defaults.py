@@ -11,11 +11,10 @@ from ticker import settings
 from ticker.db.steps import Query, Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.registration import owner_triggers, owner_types
-from ticker.registration.owner_names import trigger_name
+from ticker.tasks import owner_triggers, owner_types
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Wanted
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 
 @writes
@@ -45,7 +44,7 @@ def defaults(
         rows[item.task_name()] = yield from _row(item)
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has two tasks with the same name")
-    trigger = trigger_name(schema, "added", owner_type)
+    trigger = owner_types.trigger_name(schema, "added", owner_type)
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "

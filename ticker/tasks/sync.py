@@ -11,7 +11,7 @@ from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.tasks import checks, definition, fields, rows
-from ticker.tasks.queries import query
+from ticker.tasks.rows import query
 
 BY = "ticker sync"
 Limits = Mapping[str, tuple[str, Mapping[str, Any]]]  # by key: the module, and the arguments of `limit`

@@ -1,16 +1,17 @@
-"""Finds what is wrong with the triggers on owners' tables, and tasks whose owners are gone."""
+"""Finds what is wrong with the triggers on owners' tables, and finds and deletes tasks whose owners are gone."""
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from ticker.db import drivers, sql
 from ticker.db.sql import Execute, Row
-from ticker.registration.owner_names import quoted, trigger_name
-from ticker.registration.owner_types import HOW, has_no_trigger, hidden, install
+from ticker.tasks.owner_types import HOW, has_no_trigger, hidden, install, quoted, trigger_name
 
 
 def problems(db: Any, schema: str) -> Iterator[str]:
@@ -134,3 +135,46 @@ def nothing_hidden(db: Any, schema: str, type_: str) -> Iterator[None]:
         with drivers.explained(partial(hidden, type_, was["role"])):
             yield
         execute("row_security", value=was["before"])
+
+
+# ----------------------------------------------------------------------------------------------------------- orphans
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """An owner that is gone, and how many tasks it has left."""
+
+    owner_type: str
+    owner_id: str
+    tasks: int
+
+    @property
+    def owner(self) -> str:
+        return f"{self.owner_type}:{self.owner_id}"
+
+
+def orphans(db: Any, schema: str, type_: str | None, limit: int) -> list[Orphans]:
+    """Returns up to `limit` owners that are gone and have tasks, by type and id. Reads the tables of owners that have
+    triggers.
+    """
+    found: list[Orphans] = []
+    for named, condition in without_owner(db, schema, type_):
+        counts = (
+            f'SELECT owner_id, count(*) FROM "{schema}".tasks t WHERE {condition} GROUP BY owner_id ORDER BY owner_id'
+        )
+        with nothing_hidden(db, schema, named):
+            found += [Orphans(named, *row) for row in db.execute(f"{counts} LIMIT {limit - len(found)}")]
+    return found
+
+
+def remove(db: Any, schema: str, gone: Iterable[Orphans], by: str) -> int:
+    """Deletes the tasks of these owners, by type, unless they have a row by now. Returns how many it deleted."""
+    removed = 0
+    for type_, those in groupby(gone, key=lambda one: one.owner_type):
+        for _, condition in without_owner(db, schema, type_):
+            delete = f"""DELETE FROM "{schema}".tasks WHERE id = ANY (ARRAY(SELECT id FROM "{schema}".tasks t
+                WHERE {condition.replace("%", "%%")} AND owner_id = ANY (%s) ORDER BY id FOR UPDATE))"""
+            with nothing_hidden(db, schema, type_):
+                db.execute("SELECT set_config('ticker.by', %s, true)", [by])
+                removed += db.execute(delete, [[one.owner_id for one in those]]).rowcount
+    return removed

@@ -22,7 +22,7 @@ from ticker import migrations, owners
 from ticker.db.connections import connect
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
-from ticker.registration import owner_triggers as registered_triggers
+from ticker.tasks import owner_triggers as registered_triggers
 
 pytestmark = pytest.mark.slow
 

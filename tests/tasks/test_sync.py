@@ -17,7 +17,7 @@ from ticker.cli import main
 from ticker.db.connections import connect
 from ticker.model import REGISTERED, RegisteredFunction
 from ticker.read import overview
-from ticker.registration import sync as declarations
+from ticker.tasks import sync as declarations
 from wrappers.pipeline import registry
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from tests.followed import put, states
 from tests.sentences import sentence
 from ticker import aio, owners
 from ticker.errors import BadInput
-from ticker.registration import owner_types
+from ticker.tasks import owner_types
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("environ")]
 

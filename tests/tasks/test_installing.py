@@ -17,7 +17,7 @@ from tests.sentences import sentence
 from ticker import owners
 from ticker.db.connections import connect
 from ticker.errors import BadInput
-from ticker.registration.owner_names import function_name, guard_name
+from ticker.tasks.owner_types import function_name, guard_name
 
 pytestmark = pytest.mark.slow
 

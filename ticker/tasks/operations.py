@@ -12,17 +12,15 @@ from typing import Any, Unpack
 from ticker import clock, settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
-from ticker.errors import BadInput, UnknownOwner, UnknownTask
+from ticker.errors import BadInput, UnknownOwner, UnknownRun, UnknownTask
 from ticker.model import at_work
-from ticker.registration import owner_types
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
-from ticker.tasks import checks, fields, identity
+from ticker.tasks import checks, fields, identity, owner_types
 from ticker.tasks import rows as task_rows
-from ticker.tasks.definition import Given, Wanted
-from ticker.tasks.fields import Changes, Task
-from ticker.tasks.identity import Owner
-from ticker.tasks.queries import query
-from ticker.tasks.reference import Ref, described, id_or_name
+from ticker.tasks.definition import Wanted
+from ticker.tasks.fields import Changes, Task, TaskFields
+from ticker.tasks.identity import NOBODY, Owner, Ref, id_or_name, run_id
+from ticker.tasks.rows import query
 
 ATTEMPTS = 10  # to find or insert a task that others insert and delete at the same time
 
@@ -30,45 +28,15 @@ _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tz
 
 
 @writes
+@fields.spelled_out
 def register(
     function: str,
     *,
     name: str | None = None,
     owner: Any = None,
-    every: Duration | None = None,
-    cron: str | None = None,
-    calendar: str | None = None,
-    at: datetime | str | float | None = None,
-    zone: str | None = None,
     first: datetime | None = None,
-    starts: datetime | str | None = None,
-    ends: datetime | str | None = None,
-    during: str | None = None,
-    max_runs: int | None = None,
-    catch_up: str | None = None,
-    remove: bool | None = None,
-    spread: bool | None = None,
-    within: Duration | None = None,
-    queue: str | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    tolerance: Duration | None = None,
-    box: Duration | None = None,
-    overlap: str | None = None,
-    limits: Sequence[str] | None = None,
-    retries: int | None = None,
-    backoff: Duration | None = None,
-    stretch: Duration | None = None,
-    pause_after: int | None = None,
-    probe: Duration | None = None,
-    dead_man: int | None = None,
-    keep: str | None = None,
-    submitter: str | None = None,
-    group: str | None = None,
-    priority: int | None = None,
-    subject: str | None = None,
-    description: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
     by: str | None = None,
+    **settings: Unpack[TaskFields],
 ) -> Steps[Task]:
     """Makes sure that the owner has this task. Idempotent per (owner, name), and safe to call from many processes at
     once.
@@ -101,8 +69,8 @@ def register(
     the setting `ticker.by` of the transaction, or the database user. Raises BadInput, which names the field, its value
     and the limit, or UnknownOwner if the owner's row does not exist. In both cases nothing is written.
     """
-    said = locals()
-    wanted = Wanted(**{field: said[field] for field in ("function", "name", *fields.SETTINGS)})
+    fields.check_names("register", settings, fields.SETTINGS)
+    wanted = Wanted(function=function, name=name, **settings)
     return (yield from _register(wanted, identity.identify(owner), _aware("first", first), by))
 
 
@@ -177,11 +145,7 @@ def pause(
     passed.
     """
     whose = None if owner is None else identity.identify(owner)  # first, because it flushes a pending owner
-    checked = {
-        "by": None if by is None else checks.plain("by", by),
-        "reason": checks.prose("reason", reason),
-        "until": (yield from ahead("until", until)),
-    }
+    checked = yield from pausing(by, reason, until)
     ids = _ids((yield from _known(task, whose)))
     return _tasks((yield query("pause_tasks", ids=ids, **checked)))
 
@@ -229,6 +193,27 @@ def plan_runs(task: Ref = None, *, owner: Any = None, once_within: Duration | No
     return planned
 
 
+@writes
+def stop(run: int, *, by: str | None = None) -> Steps[None]:
+    """Asks to stop a run that has not ended. After the transaction has committed, a tick carries out the request.
+
+    An active run is interrupted: its function receives SoftLimit, and its process is killed if it continues. The run
+    ends as `interrupted`, with the reason `stopped by NAME`. This is not a failure, and the run is not retried. A run
+    that has not started is dropped (`stopped`). If a run has pieces, those that have not ended are stopped.
+
+    `by` is the name, as in `register`. The first request is kept. Raises UnknownRun, or BadInput if the run has ended.
+    """
+    ref = run_id(run)
+    found = yield query("request_stop", id=ref, by=checks.author(by), now=clock.now())
+    if not found:
+        raise UnknownRun(f"there is no run {ref}; it may have been pruned")
+    if found[0]["state"] == "ended":
+        raise BadInput(
+            "run", ref, f"has already ended ({found[0]['outcome']}); only a run that has not ended can be stopped"
+        )
+    yield from task_rows.wake_up()
+
+
 def _traceparent() -> str | None:
     """Returns the trace context of the caller, if traces are on and it has one."""
     if not settings.current().otel:
@@ -246,16 +231,13 @@ def _register(wanted: Wanted, who: Owner, first: datetime | None, by: str | None
     warnings = () if found else (yield from owner_types.warnings(who.type))
     for _ in range(ATTEMPTS):
         if found := (yield query("find_task", **key)):
-            return (yield from _register_again(found[0], given, by))
+            [row] = found
+            if news := task_rows.news(given, row):
+                return (yield from task_rows.change(row, news, {**task_rows.registered(row), **given}, by=by))
+            return task_rows.task_from(row)
         if new := (yield from task_rows.insert(key, given, first)):
             return replace(new, warnings=(*new.warnings, *warnings))
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
-
-
-def _register_again(row: Row, given: Given, by: str | None) -> Steps[Task]:
-    if news := task_rows.news(given, row):
-        return (yield from task_rows.change(row, news, {**task_rows.registered(row), **given}, by=by))
-    return task_rows.task_from(row)
 
 
 def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
@@ -263,7 +245,7 @@ def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
     ref = id_or_name(task)
     if ref is None and owner is None:
         raise BadInput("task", None, "is missing; pass a task, its id, its name, or an owner")
-    who = Owner("", "") if isinstance(ref, int) else identity.identify(owner)
+    who = NOBODY if isinstance(ref, int) else identity.identify(owner)
     return (yield query(
         "select_tasks", id=ref if isinstance(ref, int) else None, owner_type=who.type, owner_id=who.id,
         name=ref if isinstance(ref, str) else None,
@@ -283,7 +265,7 @@ def _known(task: Ref, owner: Any) -> Steps[list[Row]]:
     if rows := (yield from _select(task, owner)):
         return rows
     named = "" if task is None else f" {task.id if isinstance(task, Task) else task!r}"
-    whose = "" if owner is None else f" of owner {described(owner)}"
+    whose = "" if owner is None else f" of owner {identity.identify(owner)}"
     raise UnknownTask(f"there is no task{named}{whose}")
 
 
@@ -316,13 +298,13 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
     return Wanted(**item)
 
 
-def ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
-    """Raises BadInput unless the time is in the future, by the database's clock."""
-    if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
-        raise BadInput(
-            field, end.isoformat(), f"has already passed: it is now {now.isoformat()}; pass a later time, or None"
-        )
-    return end
+def pausing(by: str | None, reason: str, until: datetime | None) -> Steps[dict[str, Any]]:
+    """Checks the arguments of a pause, whose end must be in the future, by the database's clock. Raises BadInput."""
+    checked = {"by": checks.author(by), "reason": checks.prose("reason", reason), "until": _aware("until", until)}
+    if until is not None and until <= (now := (yield from task_rows.instant())):
+        problem = f"has already passed: it is now {now.isoformat()}; pass a later time, or None"
+        raise BadInput("until", until.isoformat(), problem)
+    return checked
 
 
 def _aware(field: str, value: datetime | None) -> datetime | None:

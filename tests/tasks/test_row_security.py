@@ -17,7 +17,7 @@ from tests.sentences import sentence
 from ticker import owners
 from ticker.db.connections import connect
 from ticker.errors import ConfigurationError, UnknownOwner
-from ticker.registration import orphans
+from ticker.tasks import owner_checks
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("environ", "channels")]
 
@@ -85,14 +85,16 @@ def test_row_security_is_afterwards_as_it_was(db, role, as_role, autocommit):
         connection.autocommit = autocommit
         for setting in ("on", "off"):
             connection.execute(f"SET row_security = {setting}")
-            assert orphans.orphans(connection, "ticker", None, 10) == []
-            assert orphans.remove(connection, "ticker", [orphans.Orphans("mail_channels", "1", 1)], "me") == 0
+            assert owner_checks.orphans(connection, "ticker", None, 10) == []
+            assert owner_checks.remove(connection, "ticker", [owner_checks.Orphans("mail_channels", "1", 1)], "me") == 0
             assert connection.execute("SHOW row_security").fetchone() == (setting,)
             connection.commit()
             db.execute("ALTER TABLE mail_channels ENABLE ROW LEVEL SECURITY")
             for refusing in (
-                lambda: orphans.orphans(connection, "ticker", None, 10),
-                lambda: orphans.remove(connection, "ticker", [orphans.Orphans("mail_channels", "1", 1)], "me"),
+                lambda: owner_checks.orphans(connection, "ticker", None, 10),
+                lambda: owner_checks.remove(
+                    connection, "ticker", [owner_checks.Orphans("mail_channels", "1", 1)], "me"
+                ),
             ):
                 with pytest.raises(ConfigurationError):
                     refusing()
@@ -104,12 +106,12 @@ def test_row_security_is_afterwards_as_it_was(db, role, as_role, autocommit):
 
 def test_what_is_removed_is_decided_when_it_is_removed(db, role, as_role):
     """Owners that are back, or have come out of sight, since they were listed keep their tasks."""
-    listed = [orphans.Orphans("mail_channels", id_, 1) for id_ in "123"]
+    listed = [owner_checks.Orphans("mail_channels", id_, 1) for id_ in "123"]
     with closing(connect(as_role)) as connection:
-        assert orphans.remove(connection, "ticker", listed, "me") == 0
+        assert owner_checks.remove(connection, "ticker", listed, "me") == 0
         db.execute(HIDE + FORCED.format(role))
         with pytest.raises(ConfigurationError, check=lambda error: hidden(role) == error):
-            orphans.remove(connection, "ticker", listed, "me")
+            owner_checks.remove(connection, "ticker", listed, "me")
     assert states(db) == ALL
 
 

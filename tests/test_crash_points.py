@@ -77,17 +77,17 @@ def dying_batch(batch, point):
 
 
 DIE = "import os, signal\ndef die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
-LAYER = DIE + "from wrappers import entry\nR, G, *_, B, W = entry.LAYERS\n"
+LAYER = DIE + "from wrappers import layers\nR, G, *_, B, W = layers.LAYERS\n"
 BEFORE = "def before(call, proceed): die()\n"
 AFTER = "def after(call, proceed):\n    proceed(call)\n    die()\n"
 
 POINTS = {
-    "before the guard": (LAYER + BEFORE + "entry.LAYERS = (R, before, G, B, W)", "killed"),
-    "after the guard": (LAYER + BEFORE + "entry.LAYERS = (R, G, before, B, W)", "killed"),
-    "before the function": (LAYER + BEFORE + "entry.LAYERS = (R, G, B, W, before)", "killed"),
-    "after the function, before the record": (LAYER + AFTER + "entry.LAYERS = (R, G, B, W, after)", "killed"),
-    "after the record": (LAYER + AFTER + "entry.LAYERS = (R, G, B, after, W)", "succeeded"),
-    "at the very end": (LAYER + AFTER + "entry.LAYERS = (after, R, G, B, W)", "succeeded"),
+    "before the guard": (LAYER + BEFORE + "layers.LAYERS = (R, before, G, B, W)", "killed"),
+    "after the guard": (LAYER + BEFORE + "layers.LAYERS = (R, G, before, B, W)", "killed"),
+    "before the function": (LAYER + BEFORE + "layers.LAYERS = (R, G, B, W, before)", "killed"),
+    "after the function, before the record": (LAYER + AFTER + "layers.LAYERS = (R, G, B, W, after)", "killed"),
+    "after the record": (LAYER + AFTER + "layers.LAYERS = (R, G, B, after, W)", "succeeded"),
+    "at the very end": (LAYER + AFTER + "layers.LAYERS = (after, R, G, B, W)", "succeeded"),
 }
 
 
@@ -131,7 +131,7 @@ def test_a_worker_killed_together_with_its_horse_leaves_nothing_stuck(environ, d
     task = ticker.register(db, "plain", every="1m")
     tick(store, queue)
     with pytest.raises(CalledProcessError):
-        work(patch=both + "entry.LAYERS = (R, G, before, B, W)")
+        work(patch=both + "layers.LAYERS = (R, G, before, B, W)")
     assert tick(store, queue).swept.overdue == 0
     assert tick(store, queue, store.now() + timedelta(seconds=33)).swept.overdue == 1
     assert ticker.list_runs(db)[0].outcome == "lost"

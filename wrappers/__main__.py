@@ -18,6 +18,7 @@ from wrappers.sandbox import supervisor
 if __name__ == "__main__":
     supervisor.fork_worker(close_record)  # before the imports below, so that it uses a quarter of the worker's memory
 
+import logging
 import sys
 import traceback
 from contextlib import suppress
@@ -28,16 +29,17 @@ from rq.cli.cli import main as rq
 from rq.cli.helpers import read_config_file
 
 from ticker import logs, settings
+from ticker.engine.jobs import installation_of
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, RowLocked
 from ticker.queue import inspect
 from ticker.schedules.duration import whole
 from ticker.small_server import serving_probes
 from ticker.tasks.fields import DEFAULTS
+from wrappers.layers import load_tracing
 from wrappers.layers.sentry import keep_names
-from wrappers.layers.trace import load
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import announce
-from wrappers.rq import log_lines, options, probes
+from wrappers.rq import between_jobs, options
 
 CONNECT_TIMEOUT = 5  # seconds, for Redis
 
@@ -69,9 +71,9 @@ def main(
         port = None if health_port is None else whole("--health-port", health_port, 0, 65_535)
         config = settings.from_environment()
         logs.to_stdout(config.log)
-        log_lines.set_up(config.log, has_form=chooses(arguments, "log_format", "date_format"))
+        send_rq_lines(config.log, has_form=chooses(arguments, "log_format", "date_format"))
         default = () if queues(arguments) else (DEFAULTS["queue"],)
-        with serving_probes(health_host, port, probes.live, probes.ready):
+        with serving_probes(health_host, port, between_jobs.live, between_jobs.ready):
             rq(
                 ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
                 prog_name="ticker",
@@ -130,10 +132,28 @@ def prepare(queues: tuple[str, ...]) -> str:
         )
     refuse_cooperative_threads()
     keep_names()  # the worker logs runs, too
-    load(config)
+    load_tracing(config)
     inspect.check(config, queues or (DEFAULTS["queue"],))
     announce(queues or (DEFAULTS["queue"],), survives=RowLocked)  # an application's transaction may declare them
     return with_connect_timeout(config.require_redis())
+
+
+def send_rq_lines(form: str, *, has_form: bool) -> None:
+    """Writes RQ's lines as ours, unless the form is text and the user has chosen one (`has_form`), or has set up a
+    handler. Leaves out those that repeat ours.
+    """
+    lines = logging.getLogger("rq")
+    if form == "json" or not (has_form or lines.hasHandlers()):
+        logs.send(lines, form)
+    logging.getLogger("rq.worker").addFilter(is_news)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Returns False for lines about the ordinary course of our jobs: our line about the run says the same."""
+    if record.levelno != logging.INFO or logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
+        return True
+    args = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(one, str) and installation_of(one) for one in args)
 
 
 def refuse_cooperative_threads() -> None:

@@ -23,10 +23,9 @@ from ticker.engine import jobs
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.model import RunKind
 from ticker.settings import Settings
-from wrappers.layers import LAYERS
+from wrappers.layers import run_in_layers
 from wrappers.layers.sentry import apart
 from wrappers.pipeline import fan_out, foreign_jobs, registry, start
-from wrappers.pipeline.chain import chain
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.invoke import at_work, awaited, called, note
@@ -61,7 +60,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
             warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
             asked = new_call(task_id, occurrence, planned, job=job, database=database, config=config)
-        return chain(LAYERS, call_function)(replace(asked, database=database))
+        return run_in_layers(replace(asked, database=database), call_function)
 
 
 def run_batch(*numbers: int) -> str:
@@ -117,7 +116,7 @@ def run_one_of_several(call: Call) -> str:
     """Runs one task and returns its outcome as a short text. Its error goes only to the log and from there to Sentry."""
     with apart():
         try:
-            return chain(LAYERS, call_function)(call)
+            return run_in_layers(call, call_function)
         except (JobTimeoutException, DatabaseUnavailable):  # ends the batch: no further start is possible
             raise
         except BaseException:

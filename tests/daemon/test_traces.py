@@ -273,8 +273,8 @@ OFF = """
 import sys
 import ticker, ticker.daemon.loop, ticker.web, wrappers.entry, wrappers.__main__
 from ticker.settings import from_environment
-from wrappers.layers.trace import load
-load(from_environment())
+from wrappers.layers import load_tracing
+load_tracing(from_environment())
 print(*sys.modules)
 """
 

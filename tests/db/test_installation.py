@@ -646,6 +646,16 @@ def test_a_worker_puts_a_job_of_another_installation_back(
 
 
 @pytest.mark.slow
+def test_no_id_of_a_foreign_job_stays_in_rqs_list_of_what_was_taken(
+    theirs: str, other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", other)
+    redis.rpush("rq:queue:polling", f"{theirs}:junk")  # RQ reads an id as far as the colon
+    work(patch=UNCHECKED)
+    assert not redis.exists("rq:queue:polling:intermediate")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [0, foreign_jobs.AT_ONCE], ids=["one", "more than it puts back at once"])
 def test_a_worker_finds_its_own_jobs_behind_those_of_another(
     more: int,

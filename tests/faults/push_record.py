@@ -61,7 +61,7 @@ def carried(job: str, data: bytes) -> tuple[str, ...]:
     match = BATCH.fullmatch(job)
     if match is None:
         return (job,)
-    _, numbers = payload.read(payload.unpacked(data, payload.AT_MOST))
+    _, numbers = payload.read(payload.unpacked(data))
     return tuple(
         f"{match[1]}t{task}-{occurrence}" for task, occurrence in zip(numbers[::2], numbers[1::2], strict=True)
     )

@@ -24,6 +24,14 @@ OUTPUTS = (
         (f"{CHILDREN}test_what_is_written_after_a_function_goes_to_the_worker",),
     ),
     Mutant(
+        "large-text-encoded-at-once",
+        STREAMS,
+        "or len(text) <= PIECE:",
+        "or text:",
+        "A print of a large text takes no more memory than what is kept of it.",
+        ("tests/worker/test_output.py::test_a_large_text_is_not_copied_at_once",),
+    ),
+    Mutant(
         "child-output-after-all-prints",
         STREAMS,
         "            output_pipes.pass_on(self._number, self._ring)\n        self._ring",

@@ -117,7 +117,7 @@ REFILLS = (
     ),
     Mutant(
         "alarm-put-off-by-further-jobs",
-        "wrappers/rq/held_signals.py",
+        "wrappers/rq/stops.py",
         "max(left - (limits.now() - began), 1e-6)",
         "math.ceil(left)",
         "Further jobs do not put off RQ's alarm, at which the worker sends its heartbeat.",
@@ -125,7 +125,7 @@ REFILLS = (
     ),
     Mutant(
         "alarm-not-held",
-        "wrappers/rq/held_signals.py",
+        "wrappers/rq/stops.py",
         "signal.setitimer(signal.ITIMER_REAL, 0)",
         "signal.getitimer(signal.ITIMER_REAL)",
         "RQ's alarm does not interrupt a block that holds it, and comes after the block.",
@@ -213,7 +213,7 @@ REFILLS = (
     ),
     Mutant(
         "swallowed-request-to-stop-forgotten",
-        WORKER,
+        "wrappers/rq/between_jobs.py",
         "        self._stop_requested = True\n",
         "",
         "A worker ends although a library swallowed RQ's exception.",

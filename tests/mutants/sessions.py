@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-CONNECTIONS, WORKER = "ticker/db/connections.py", "wrappers/rq/worker.py"
+CONNECTIONS, WORKER = "ticker/db/connections.py", "wrappers/rq/between_jobs.py"
 STEPS, DRIVERS, CONTRACT = "ticker/db/steps.py", "ticker/db/drivers.py", "tests/drivers/test_contract.py"
 PATHS = "tests/drivers/test_search_path.py"
 OURS = "tests/db/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"

@@ -122,7 +122,7 @@ CALL = b"\x80\x05\x95#\0\0\0\0\0\0\0(\x8c\x0cwrappers.run\x94NK\x05\x8a\x07\0\0\
 PACKED = b"x\x01\x01\x2e\0\xd1\xff" + CALL
 
 BYTES: dict[str, tuple[Callable[[bytes], Any], type[Exception], tuple[bytes, ...]]] = {
-    "packed data": (lambda data: payload.unpacked(data, payload.AT_MOST), ValueError, (PACKED,)),
+    "packed data": (lambda data: payload.unpacked(data), ValueError, (PACKED,)),
     "payload": (lambda data: payload.call(JOB_ID, data), ValueError, (CALL, b"\x8b\xff\xff\xff\xff", b"\x8a\xff", b"I9\n")),
     "form": (screen.read, BadInput, (b"a=b&c=%C3%A4&a=+", b"%ff", b"&" * 2001)),
     "what inflates": (lambda data: corrupt_jobs.inflates_within(data, 10), corrupt_jobs.Poison, (PACKED,)),

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 FUNCTIONS = """
 import ctypes, faulthandler, logging, multiprocessing, os, signal, subprocess, sys, time
 from wrappers import task
+from wrappers.sandbox import output_pipes
 
 logging.getLogger().addHandler(logging.StreamHandler())  # sys.stderr of the worker
 C = ctypes.CDLL(None)
@@ -57,6 +58,16 @@ def says_nothing():
 @task("closes.its.output")
 def closes_its_output():
     os.close(1)
+
+@task("replaces.our.pipes")
+def replaces_our_pipes(path):
+    links = {file: os.readlink(f"/proc/self/fd/{file}") for file in range(3, 100) if os.path.exists(f"/proc/self/fd/{file}")}
+    for file in links:
+        if links[file].startswith("pipe:") and file not in output_pipes._own:
+            os.close(file)
+    opened = [os.open(path, os.O_RDWR | os.O_APPEND) for _ in range(60)]
+    print("afterwards")
+    return max(os.lseek(file, 0, os.SEEK_CUR) for file in opened)
 
 @task("child.crashes")
 def crashes():
@@ -127,6 +138,16 @@ def test_after_a_function_that_closes_its_output_everything_is_as_before(environ
     done = run(db, store, queue, "closes.its.output", "writes.in.all.ways")
     assert outputs(db)["writes.in.all.ways"][0].startswith("1 a print\n2 a child\n")
     assert done.stdout.count("run succeeded") == 2
+
+
+def test_a_file_that_has_the_number_of_one_of_our_pipes_is_neither_read_nor_written(
+    environ, db, store, queue, tmp_path
+):
+    (path := tmp_path / "file").write_text("of the application")
+    run(db, store, queue, "replaces.our.pipes", kwargs={"path": str(path)})
+    [kept] = db.execute("SELECT outcome, result::text, output FROM ticker.runs").fetchall()
+    assert tuple(kept) == ("succeeded", "0", "afterwards\n")
+    assert path.read_text() == "of the application"
 
 
 PRINTS_AFTERWARDS = f"""

@@ -13,9 +13,11 @@ from rq.results import Result
 from rq.version import VERSION
 from rq.worker import Worker
 
-from tests.running import ROOT
+import ticker
+from tests.running import ROOT, work
 from tests.sentences import sentence
-from wrappers.rq import compatibility, corrupt_jobs, signed_worker, worker
+from ticker.engine.tick import tick
+from wrappers.rq import between_jobs, compatibility, corrupt_jobs, signed_worker, worker
 from wrappers.rq.compatibility import TABLE, Use, incompatibilities, incompatibility, names_of, overridden
 
 LISTED = {use.name for uses in TABLE.values() for use in uses}
@@ -38,7 +40,7 @@ def test_rq_has_everything_that_we_rely_on():
 
 def test_every_method_of_rq_that_we_override_is_listed():
     ours = [
-        one for module in (corrupt_jobs, signed_worker, worker) for one in vars(module).values()
+        one for module in (between_jobs, corrupt_jobs, signed_worker, worker) for one in vars(module).values()
         if isinstance(one, type) and one.__module__ == module.__name__
     ]  # fmt: skip
     assert set(chain.from_iterable(overrides(one) for one in ours)) == OVERRIDDEN | {"max_connection_wait_time"}
@@ -110,6 +112,26 @@ def test_a_worker_says_that_rq_is_newer_than_those_tried(version, lost, logged, 
     monkeypatch.setattr(compatibility, "incompatibilities", lambda: ["it is gone"] if lost else [])
     assert compatibility.incompatibilities_of_newer.__wrapped__() == (("it is gone",) if lost and logged else ())
     assert caplog.messages == logged
+
+
+@pytest.mark.slow
+def test_a_worker_goes_on_with_an_untried_rq_that_misses_a_name(traced, db, store, queue):
+    for name in ("first", "second"):
+        ticker.register(db, "plain", name=name, every="1h")
+    tick(store, queue)
+    lines = work(patch=MISSES_A_NAME).stdout.splitlines()
+    assert [run.outcome for run in ticker.list_runs(db)] == ["succeeded", "succeeded"]
+    why = "rq.worker.Worker._steed_pid is gone from RQ 3.1.0, and we need it: it carries the job"
+    said = sentence("warnings.rq_untried_misfit", version="3.1.0", misfit=why)
+    assert sum(said.within(line) for line in lines) == 1
+
+
+MISSES_A_NAME = """
+from wrappers.rq import compatibility, worker
+compatibility.VERSION = "3.1.0"
+compatibility.TABLE = {"rq.worker.Worker": (compatibility.used("_steed_pid", "it carries the job"),)}
+worker.PreparedStart = None  # nothing is prepared before the fork
+"""
 
 
 def test_the_newest_rq_that_was_tried_is_below_the_limit_in_pyproject():

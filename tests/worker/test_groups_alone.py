@@ -37,6 +37,7 @@ from wrappers.pipeline import start as start_
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import LOCKED, Database
 from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import End, PendingEnd
 from wrappers.sandbox.shared_state import OpenRun
 
 FUNCTIONS = '''
@@ -658,7 +659,7 @@ def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
         (tasks[2].id,)
     ]
     for call, token in zip(calls[:2], tokens[:2], strict=True):
-        assert call.database.finish(call.task_id, token, Outcome.SUCCEEDED, reason="")
+        assert call.database.finish(PendingEnd(call.task_id, 0, token, End(Outcome.SUCCEEDED)))
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_a_worker_whose_connections_vanish_takes_the_next_job(
     monkeypatch: Any,
 ) -> None:
     monkeypatch.setenv("REDIS_URL", proxy.through(redis_url))
-    short = "from wrappers.rq import worker; worker.TTL = 16; worker.Worker.connection_timeout = 2"
+    short = "from wrappers.rq import between_jobs, worker; between_jobs.TTL = 16; worker.Worker.connection_timeout = 2"
     with working(patch=short):
         until(lambda: [one.get_state() for one in RqWorker.all(redis)] == ["idle"], "an idle worker")
         proxy.vanish()

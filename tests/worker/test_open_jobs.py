@@ -22,9 +22,9 @@ from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds
 from wrappers.rq.corrupt_jobs import SurvivingWorker
-from wrappers.rq.held_signals import alarm_held
 from wrappers.rq.open_jobs import OpenJobs
 from wrappers.rq.prepared_start import PreparedStart, call_of
+from wrappers.rq.stops import alarm_held
 from wrappers.rq.worker import Worker
 from wrappers.sandbox import limits
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 
@@ -68,6 +69,19 @@ def test_a_name_that_is_no_utf_8_can_be_printed():
     assert found[0] == "caf\\udce9 \\ud83d\n"
 
 
+@pytest.mark.parametrize("letter", ["x", "ü", "\ud83d"])
+def test_a_large_text_is_not_copied_at_once(letter):
+    text = letter * 4_000_000
+    with writing() as found:
+        tracemalloc.start()
+        print(text, end="")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 2_000_000
+    assert found[0].startswith(letter.encode(errors="backslashreplace").decode() * 9)
+    assert "bytes left out" in found[0]
+
+
 def test_a_threads_traceback_is_in_the_error_output():
     with writing() as found:
         thread = threading.Thread(target=lambda: 1 // 0)
@@ -118,6 +132,16 @@ def test_what_a_fork_holds_of_the_streams_does_not_reach_the_parents(monkeypatch
         assert in_fork(lambda: held.write("in the fork")) == 0
         print("in the parent")
     assert found[0] == "in the parent\n"
+
+
+def test_a_fork_prints_any_text_on_a_stdout_that_is_not_utf_8(tmp_path):
+    with (tmp_path / "worker").open("w+", encoding="ascii") as file, ExitStack() as stack:
+        stack.enter_context(redirect_stdout(file))
+        with writing():
+            held = sys.stdout
+            assert in_fork(lambda: held.write("grüß\n")) == 0
+        file.seek(0)
+        assert file.read() == "gr\\xfc\\xdf\n"
 
 
 # --- Logging -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.running import PATIENCE, answer, until, working
 from tests.sentences import sentence
 from ticker import clock
 from ticker.engine.tick import tick
-from wrappers.rq import probes
+from wrappers.rq import between_jobs
 
 
 def address(process):
@@ -60,5 +60,5 @@ def test_without_redis_a_worker_is_alive_and_not_ready(own_servers):
 )  # fmt: skip
 def test_a_worker_whose_loop_does_not_move_is_not_alive(state, waited, is_live, monkeypatch):
     worker = SimpleNamespace(get_state=lambda: state, moved_at=clock.monotonic() - waited, worker_ttl=420)
-    monkeypatch.setattr(probes, "_worker", worker)
-    assert (probes.live() == "") == is_live
+    monkeypatch.setattr(between_jobs, "_worker", worker)
+    assert (between_jobs.live() == "") == is_live

@@ -11,6 +11,7 @@ from tests.running import ROOT
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.read import overview
+from wrappers.rq import between_jobs
 from wrappers.rq import worker as ours
 
 OLD = """
@@ -99,7 +100,7 @@ def test_announcements_are_forgotten_and_a_worker_announces_again(db, fleet):
     assert task.unknown_function
     db.execute("UPDATE ticker.functions SET announced_at = announced_at - interval '3 hours' WHERE name = 'a'")
     assert [function.name for function in overview.functions(db)] == ["b"]
-    patch = "import wrappers.rq.worker; wrappers.rq.worker.ANNOUNCED_AGAIN = -1"
+    patch = "import wrappers.rq.between_jobs; wrappers.rq.between_jobs.ANNOUNCED_AGAIN = -1"
     code = f"{patch}\nfrom wrappers.pipeline import database\nimport wrappers.__main__ as m; m.announce = lambda *_, **_how: None; m.main()"
     command = [sys.executable, "-c", code, "--tasks", "old_tasks", "--burst", "polling"]
     subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
@@ -120,7 +121,7 @@ def test_a_worker_starts_while_a_transaction_declares_its_functions(db, store, q
 def test_an_announcement_that_fails_ends_no_worker_and_is_made_again_sooner(environ, db, redis, monkeypatch, caplog):
     worker = ours.Worker(["polling"], connection=redis)
     worker.register_birth()
-    for schema, seconds in (("elsewhere", ours.ANNOUNCED_AGAIN), ("ticker", ours.ANNOUNCED_EVERY)):
+    for schema, seconds in (("elsewhere", between_jobs.ANNOUNCED_AGAIN), ("ticker", between_jobs.ANNOUNCED_EVERY)):
         monkeypatch.setenv("TICKER_SCHEMA", schema)
         worker._announces_at = 0
         worker.heartbeat()

@@ -253,6 +253,16 @@ def test_a_signed_job_in_another_queue_stays_where_it_was_signed_for(task, db, r
 
 
 @pytest.mark.slow
+def test_no_id_of_a_refused_job_stays_in_rqs_list_of_what_was_taken(task, db, redis):
+    [job_id] = Queue("polling", connection=redis).get_job_ids()
+    redis.rpush("rq:queue:reports", f"{job_id}:junk", "unsigned:junk")  # RQ reads an id as far as the colon
+    forge(redis, "unsigned", payload())
+    works("reports")
+    assert outcomes(db) == []
+    assert not redis.exists("rq:queue:reports", "rq:queue:reports:intermediate")
+
+
+@pytest.mark.slow
 def test_what_a_hash_holds_beside_a_signed_job_is_not_read(task, db, redis, tmp_path):
     touched = tmp_path / "touched"
     trap = pickle.dumps(Executes(touched))
@@ -377,6 +387,12 @@ def test_what_would_soften_a_hardened_worker_is_refused(option, signed):
         78,
         sentence("cli.error_hardened_does_not_go_with", option="--hardened", other=name),
     )
+
+
+def test_a_worker_that_an_application_makes_itself_refuses_rqs_scheduler(signed, redis):
+    worker = signed_worker.HardenedWorker(["polling"], connection=redis)
+    with pytest.raises(ConfigurationError, check=sentence("errors.hardened_scheduler").within):
+        worker.work(burst=True, with_scheduler=True)
 
 
 @pytest.mark.slow

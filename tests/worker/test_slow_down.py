@@ -19,6 +19,7 @@ from ticker.model import Outcome
 from wrappers import SlowDown
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.hold_off import span
+from wrappers.sandbox.handoff import End, PendingEnd
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FUNCTIONS = """
@@ -156,7 +157,7 @@ def test_an_end_that_makes_room_for_a_task_that_is_due_wakes_the_tickers(environ
             if not due:
                 db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 h'")
             database = Database(os.environ["DATABASE_URL"], "ticker")
-            assert database.finish(tasks[0].id, token, Outcome.SUCCEEDED, reason="")
+            assert database.finish(PendingEnd(tasks[0].id, 0, token, End(Outcome.SUCCEEDED)))
             database.close()
             heard.append(len(list(listener.notifies(timeout=0.2))))
     assert heard == [1, 0]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -39,11 +38,11 @@ class Tables:
         self.trouble: dict[int | None, Exception] = {}
         self.outcome = "lost"
 
-    def finish(self, task_id: int, *end: Any, **texts: Any) -> bool:
+    def finish(self, left: PendingEnd) -> bool:
         self.asked += 1
-        if error := self.trouble.get(task_id) or self.trouble.get(None):
+        if error := self.trouble.get(left.task_id) or self.trouble.get(None):
             raise error
-        self.written.append(task_id)
+        self.written.append(left.task_id)
         return True
 
     def outcome_of(self, run_id: int, token: str) -> str | None:

@@ -7,7 +7,6 @@ event loop of this process's main thread, and plain functions in one thread each
 import asyncio
 import logging
 import math
-import os
 import signal
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -27,16 +26,16 @@ from wrappers.group.loop import Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import watch_sockets
-from wrappers.layers.record import end_of, end_of_error, log_end
+from wrappers.layers import span_of_run
+from wrappers.layers.record import end_of, end_of_error, pending_end
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
-from wrappers.layers.trace import parent
 from wrappers.pipeline import finish, serialize, start
-from wrappers.pipeline.context import Answer, Call
+from wrappers.pipeline.context import Answer, Call, log_end
 from wrappers.pipeline.database import LOCK_PAUSE
 from wrappers.pipeline.output import Capture, Output, current_output
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
-from wrappers.sandbox.handoff import End, PendingEnd
+from wrappers.sandbox.handoff import End
 from wrappers.sandbox.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
@@ -301,10 +300,8 @@ class Group:
         end = replace(end, reason="; ".join(filter(None, (end.reason, call.answer.left))))
         if self._is_torn:
             return
-        log_end(call, end.outcome, end.reason)
-        printed, complained = output.close()
-        end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
-        left = PendingEnd(call.task_id, begun.run_id, begun.token, end)
+        log_end(end.outcome, end.reason, call.task_id, begun.names, begun.run_id, call.job_id)
+        left = pending_end(call, end, *output.close())
         if not handoff.leave(left):
             self._slots.returned(slot)
             write = partial(finish.write, call.database, left, until=call.deadline, wake=call.settings.wake)
@@ -323,7 +320,7 @@ class Group:
         with suppress(Exception):  # an error in Sentry must not fail the run
             introduce(call)
         try:
-            with parent(call):
+            with span_of_run(call):
                 overlooked = await self._calls.call(slot, call)
         except BaseException as error:
             if isinstance(error, SoftLimit) and not call.answer.stopped:

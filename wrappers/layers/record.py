@@ -10,9 +10,8 @@ from rq.timeouts import JobTimeoutException
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Outcome
 from wrappers.pipeline import finish as finishing
-from wrappers.pipeline import run_log, serialize
-from wrappers.pipeline.chain import Proceed
-from wrappers.pipeline.context import Call, HoldLost
+from wrappers.pipeline import serialize
+from wrappers.pipeline.context import Call, HoldLost, Proceed, log_end
 from wrappers.pipeline.hold_off import SlowDown, checked_key
 from wrappers.pipeline.output import Capture
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
@@ -89,20 +88,19 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     """Leaves the end to the worker, or writes it."""
     assert call.start is not None
     child_processes.kill()  # the end frees the hold, so another run could begin next to leftover processes
-    printed, complained = capture.texts()
-    end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
-    left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
+    left = pending_end(call, end, *capture.texts())
     is_left = end.pieces is None and handoff.leave(left)  # pieces may be many, so the horse writes them itself
     is_ended = is_left or finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
     shared_state.clear()
     if not is_ended:
         return "lost: another run holds the task"
     answer = end.outcome if end.pieces is None else "processing"
-    log_end(call, answer, end.reason)
+    log_end(answer, end.reason, call.task_id, call.start.names, call.start.run_id, call.job_id)
     return answer
 
 
-def log_end(call: Call, outcome: str, reason: str) -> None:
-    start = call.start
-    assert start is not None
-    run_log.ended(outcome, reason, task_id=call.task_id, names=start.names, run_id=start.run_id, job_id=call.job_id)
+def pending_end(call: Call, end: End, output: str, error_output: str) -> PendingEnd:
+    """Returns the end of a run whose function has just ended, with what it wrote."""
+    assert call.start is not None
+    end = replace(end, output=output, error_output=error_output, pid=os.getpid(), at=limits.now())
+    return PendingEnd(call.task_id, call.start.run_id, call.start.token, end)

@@ -10,8 +10,7 @@ from typing import Any
 
 from rq.timeouts import JobTimeoutException
 
-from wrappers.pipeline.chain import Proceed
-from wrappers.pipeline.context import Call
+from wrappers.pipeline.context import Call, Proceed
 from wrappers.sandbox.limits import SoftLimit
 
 _keeps_names = False

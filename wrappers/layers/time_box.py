@@ -11,8 +11,7 @@ from functools import partial
 from typing import cast
 
 from ticker.engine import timing
-from wrappers.pipeline.chain import Proceed
-from wrappers.pipeline.context import Call, Quota, Run
+from wrappers.pipeline.context import Call, Proceed, Quota, Run
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import How, Limits
 

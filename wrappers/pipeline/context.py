@@ -1,7 +1,7 @@
 """Defines the call that the layers pass on (`Call`), and the run that a function receives (`Run`)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -9,7 +9,7 @@ from typing import Any, cast
 from ticker import clock
 from ticker.db import json_text, sql
 from ticker.errors import BadInput, TickerError
-from ticker.model import JSON_AT_MOST, LARGEST_ID, Kind, RunKind
+from ticker.model import JSON_AT_MOST, LARGEST_ID, NO_FAILURE, Kind, RunKind
 from ticker.schedules.duration import MILLISECOND, Duration, milliseconds, words
 from ticker.settings import Settings
 from wrappers.pipeline.database import Database
@@ -55,6 +55,16 @@ class Start:
 def names(name: str | None, owner_type: str | None, owner_id: str | None) -> tuple[str, str]:
     """Returns a task's name and owner as log lines show them: `?` if the task is gone, and `-` without an owner."""
     return name or "?", f"{owner_type}:{owner_id}" if owner_type else "-"
+
+
+def log_end(outcome: str, reason: str, task_id: int, names: tuple[str, str], run_id: int, job_id: str = "?") -> None:
+    """Writes the one log line that each end of a run has, as a warning if it is a failure."""
+    level = logging.INFO if outcome in {*NO_FAILURE, "processing"} else logging.WARNING
+    log.log(
+        level, "run %s task=%s name=%s owner=%s run=%s job=%s%s",
+        outcome, task_id, *names, run_id, job_id, f": {reason}" if reason else "",
+        extra={"event": "run_ended", "fields": {"outcome": str(outcome), "reason": reason}},
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -234,3 +244,7 @@ class Call:
         """The instant of `limits.now` at which the run is killed: B + g after its start was requested."""
         assert self.start is not None
         return self.since + (self.start.box_ms + self.start.grace_ms) / 1000
+
+
+Proceed = Callable[[Call], str]
+"""The rest of what happens to a call, up to the text for RQ."""

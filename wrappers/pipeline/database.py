@@ -5,6 +5,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -14,7 +16,6 @@ from ticker import clock, settings
 from ticker.db import sql
 from ticker.db.connections import Connection, connect, first_line, translated
 from ticker.errors import RowLocked, TickerError
-from ticker.model import Outcome
 from wrappers.pipeline import registry
 from wrappers.sandbox import limits
 from wrappers.sandbox.handoff import PendingEnd
@@ -27,7 +28,13 @@ LOCKED_AT_MOST = 2.0  # seconds
 LOCK_PAUSE = 0.02  # seconds
 LOCKED = "a row is locked by another transaction"
 
-NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": "", "error_output": ""}
+RECORDED = ("outcome", "reason", "pid", "suspect_count", "result", "traceback", "output", "error_output")
+"""What the tables keep of an end."""
+
+
+def age(left: PendingEnd, now: datetime | None) -> float:
+    """Returns the seconds since a run ended; 0.0 if `clock.use` substitutes a clock."""
+    return 0.0 if now else max(limits.now() - left.end.at, 0.0)
 
 
 def while_locked(step: Callable[[], T]) -> T:
@@ -81,56 +88,41 @@ class Database:
                 self.close()
                 raise
 
-    def finish(
-        self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
-        traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
-        at: float | None = None, suspect_count: int = 0,
-    ) -> bool:  # fmt: skip
-        """Ends the run with this token. Returns False if it no longer holds its task and nothing was written.
+    def finish(self, left: PendingEnd) -> bool:
+        """Ends a run. Returns False if it no longer holds its task and nothing was written.
 
-        `at` is the instant of `limits.now` at which the run ended; None means now. With `run_id`, the end also corrects
-        a run that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be
-        worse.
+        With a `run_id`, the end also corrects a run that was declared lost meanwhile. Texts that the tables refuse are
+        left out: a run without an end would be worse.
         """
-        end = {
-            "task_id": task_id,
-            "token": token,
-            "outcome": outcome,
-            "reason": reason,
-            "pid": pid,
-            "suspect_count": suspect_count,
-        }
-        texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
-            return while_locked(lambda: self._end(run_id, at, **end, **texts))
+            return while_locked(lambda: self._end(left))
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             log.warning(
                 "the texts of a run of task=%s cannot be stored: %s",
-                task_id,
+                left.task_id,
                 first_line(error),
                 extra={"event": "texts_refused"},
             )
-            return while_locked(lambda: self._end(run_id, at, **end, **NO_TEXTS))
+            bare = replace(left.end, result=None, traceback="", output="", error_output="")
+            return while_locked(lambda: self._end(left._replace(end=bare)))
 
-    def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
-        self.open()  # first, so that the age does not include the time to connect
-        now = clock.now()
-        age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
-        [row] = self.execute("finish", **{f"{name}s": [value] for name, value in end.items()}, ages=[age], now=now)
-        if row["is_locked"]:
+    def _end(self, left: PendingEnd) -> bool:
+        [is_written] = self.finish_all([left])
+        if is_written is None:
             raise RowLocked(LOCKED)
-        if row["makes_room"]:
-            self.wake_tickers()
-        if row["run_id"]:
-            return True
-        if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
+        if is_written or not left.run_id:
+            return is_written
+        run = {"task_id": left.task_id, "token": left.token, "run_id": left.run_id}
+        now = clock.now()
+        end = {name: getattr(left.end, name) for name in RECORDED}
+        if not self.execute("finish_late", **run, **end, age=age(left, now), now=now):
             return False
         log.warning(
             "end recorded late task=%s run=%s: %s, %.1f s ago",
-            end["task_id"],
-            run_id,
-            end["outcome"],
-            age,
+            left.task_id,
+            left.run_id,
+            left.end.outcome,
+            age(left, now),
             extra={"event": "end_recorded_late"},
         )
         return True
@@ -142,16 +134,9 @@ class Database:
         """
         self.open()  # first, so that the ages do not include the time to connect
         now = clock.now()
-        sets = {
-            "task_ids": [left.task_id for left in ends],
-            "tokens": [left.token for left in ends],
-            "ages": [0.0 if now else max(limits.now() - left.end.at, 0.0) for left in ends],
-            **{
-                f"{name}s": [getattr(left.end, name) for left in ends]
-                for name in ("outcome", "reason", "pid", "suspect_count", *NO_TEXTS)
-            },
-        }
-        rows = self.execute("finish", **sets, now=now)
+        sets = {f"{name}s": [getattr(left.end, name) for left in ends] for name in RECORDED}
+        sets |= {"task_ids": [left.task_id for left in ends], "tokens": [left.token for left in ends]}
+        rows = self.execute("finish", **sets, ages=[age(left, now) for left in ends], now=now)
         if any(row["makes_room"] for row in rows):
             self.wake_tickers()
         written = {str(row["token"]): None if row["is_locked"] else row["run_id"] is not None for row in rows}
@@ -181,17 +166,12 @@ class Database:
         rows = self.execute("outcome_of", run_id=run_id, token=token)
         return rows[0]["outcome"] if rows else None
 
-    def hand_out(
-        self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
-        pid: int | None = None,
-    ) -> bool:  # fmt: skip
-        """Records the last pieces of work, after `made` others. Returns the same as `finish`.
-
-        `pieces` is a JSON array. The run with this token waits for all of its pieces.
-        """
+    def hand_out(self, left: PendingEnd) -> bool:
+        """Records the last pieces of work of a run, which waits for all of its pieces. Returns the same as `finish`."""
+        end = left.end
         handed_out = self.execute(
-            "generated", task_id=task_id, token=token, items=pieces, made=made, output=output, error_output=error_output,
-            pid=pid, now=clock.now(),
+            "generated", task_id=left.task_id, token=left.token, items=end.pieces, made=end.made, output=end.output,
+            error_output=end.error_output, pid=end.pid, now=clock.now(),
         )  # fmt: skip
         if handed_out:
             self.wake_tickers()

@@ -8,7 +8,8 @@ from itertools import chain, repeat
 
 from ticker.errors import DatabaseUnavailable
 from ticker.model import Outcome
-from wrappers.pipeline import output, run_log
+from wrappers.pipeline import output
+from wrappers.pipeline.context import log_end
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import deaths, handoff, limits, shared_state
@@ -123,6 +124,5 @@ def abandon(database: Database, waiting: WaitingEnds) -> None:
 def _close(database: Database, waiting: WaitingEnds, run: OpenRun, end: End) -> None:
     printed, complained = output.texts(run.slot if run.deadline else None)
     end = replace(end, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    shown = shared_state.names_of(run)
-    run_log.ended(end.outcome, end.reason, task_id=run.task_id, names=shown, run_id=run.run_id)
+    log_end(end.outcome, end.reason, run.task_id, shared_state.names_of(run), run.run_id)
     waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

@@ -33,8 +33,6 @@ from wrappers.sandbox.ring_buffer import HALF_IN_GROUP, Pair, Ring
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Capture", "Output", "current_output", "texts"]
-
 PIECE = 64 * 1024  # characters that are encoded at a time, so that a text of 1 GB is not copied at once
 
 OF_GROUP = "[written by a child process or a C library during this run, for this run or for another one of its group:]"
@@ -94,8 +92,8 @@ class Capture:
             self.is_redirected = output_pipes.redirect()
             self._only = None if self._of_group else Output(in_order=self.is_redirected)
             originals = ((0, sys.stdout), (1, sys.stderr), (1, sys.stderr))
-            self.streams = [Stream(number, original, self._only) for number, original in originals]
-            sys.stdout, sys.stderr, logged = self.streams
+            self.written = [Written(number, original, self._only) for number, original in originals]
+            sys.stdout, sys.stderr, logged = map(Stream, self.written)
             self._handler = _add_log_handler(logged)
             if self._of_group:  # records from outside a run have their own handler
                 self._handler.addFilter(lambda _: current_output.get() is not None)
@@ -124,8 +122,8 @@ def _after_fork() -> None:
     """Makes a process that a run forked write to the files underneath, like every other child process."""
     current_output.set(None)  # another run may have this slot when a process of a pool writes
     if _active is not None:
-        for stream in _active.streams:
-            stream.binary.only = None
+        for written in _active.written:
+            written.only = None
         if not _active.is_redirected:
             _active.__exit__()
 
@@ -133,8 +131,12 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class _Bytes(io.RawIOBase):
-    """The binary buffer under a stream. It is never closed, so that wrapping and dropping it does no harm."""
+class Written(io.RawIOBase):
+    """Keeps what is written to a text stream in UTF-8, at each write. It is never closed, so that wrapping and dropping
+    it does no harm.
+
+    Outside of all runs, and in a process that a run forked, writes go to the original stream.
+    """
 
     def __init__(self, number: int, original: TextIO | None, only: Output | None) -> None:
         self._number, self._original, self.only = number, original, only
@@ -144,15 +146,14 @@ class _Bytes(io.RawIOBase):
         if type(data) is not bytes:
             view = memoryview(data)
             data = view.cast("B") if view.nbytes else b""
-        self.keep(data)
-        return len(data)
-
-    def keep(self, data: bytes | memoryview) -> None:
         if output := self.only or current_output.get():
             output.sinks[self._number].write(data)
         elif self._original is not None:
-            self._original.write(bytes(data).decode("utf-8", "replace"))
+            encoding = getattr(self._original, "encoding", None) or "utf-8"
+            text = bytes(data).decode("utf-8", "replace")
+            self._original.write(text.encode(encoding, "backslashreplace").decode(encoding))
             self._original.flush()
+        return len(data)
 
     def writable(self) -> bool:
         return True
@@ -168,24 +169,15 @@ class _Bytes(io.RawIOBase):
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed.
+    """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed."""
 
-    Outside of all runs, and in a process that a run forked, writes go to the original stream.
-    """
-
-    def __init__(self, number: int, original: TextIO | None, only: Output | None) -> None:
-        self.binary = _Bytes(number, original, only)
-        super().__init__(self.binary, encoding="utf-8", errors="backslashreplace", newline="\n")
+    def __init__(self, written: Written) -> None:
+        super().__init__(written, "utf-8", "backslashreplace", newline="\n", write_through=True)
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            return super().write(text)  # raises the usual TypeError
-        if len(text) <= PIECE:
-            self.binary.keep(text.encode("utf-8", "backslashreplace"))
-        else:
-            for begin in range(0, len(text), PIECE):
-                self.write(text[begin : begin + PIECE])
-        return len(text)
+        if not isinstance(text, str) or len(text) <= PIECE:
+            return super().write(text)
+        return sum(super(Stream, self).write(text[begin : begin + PIECE]) for begin in range(0, len(text), PIECE))
 
 
 def _add_log_handler(stream: TextIO) -> logging.Handler:

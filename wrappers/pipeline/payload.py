@@ -2,25 +2,27 @@
 
 import pickletools
 import zlib
+from typing import Any
+
+from rq.serializers import DefaultSerializer
 
 from ticker.engine import jobs
 from ticker.model import BATCH_AT_MOST
 
 AT_MOST = 40_000  # bytes, packed and unpacked; ours have about 60, or up to 23,000 for a batch of 1,000 tasks
 
-_FRAMING = {"PROTO", "FRAME", "MEMOIZE", "STOP"}
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}
 
 
-def unpacked(data: bytes, at_most: int) -> bytes:
-    """Unpacks a job's data to at most `at_most` bytes. Raises ValueError if that is not possible."""
+def unpacked(data: bytes) -> bytes:
+    """Unpacks a job's data to at most `AT_MOST` bytes. Raises ValueError if that is not possible."""
     inflater = zlib.decompressobj()
     try:
-        payload = inflater.decompress(data, at_most)
+        payload = inflater.decompress(data, AT_MOST)
     except zlib.error as error:
         raise ValueError(f"its data is not valid zlib: {error}") from None
     if not inflater.eof:
-        raise ValueError(f"its data is truncated, or unpacks to over {at_most} bytes")
+        raise ValueError(f"its data is truncated, or unpacks to over {AT_MOST} bytes")
     return payload
 
 
@@ -37,23 +39,17 @@ def call(job_id: str, payload: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def read(payload: bytes) -> tuple[str, tuple[int, ...]]:
-    """Returns the call in the pickle of (function, None, (integers), {}). The pickle is read, never executed."""
+    """Returns the call in RQ's pickle of (function, None, (integers), {}), which is compared, never executed."""
     try:
-        steps = [(code.name, value) for code, value, _ in pickletools.genops(payload) if code.name not in _FRAMING]
+        integers: tuple[Any, ...] = tuple(
+            value for code, value, _ in pickletools.genops(payload) if code.name in _INTEGERS
+        )
     except Exception as error:
         raise ValueError(f"its payload is not a pickle: {error}") from None
-    inner = [(name, value) for name, value in steps if name in _INTEGERS]
-    many = len(inner) > 3
-    entry = jobs.BATCH_ENTRY if ("SHORT_BINUNICODE", jobs.BATCH_ENTRY) in steps[:2] else jobs.ENTRY
-    expected = [
-        ("MARK", None), ("SHORT_BINUNICODE", entry), ("NONE", None),
-        *[("MARK", None)] * many, *inner, ("TUPLE" if many else f"TUPLE{len(inner)}", None),
-        ("EMPTY_DICT", None), ("TUPLE", None),
-    ]  # fmt: skip
-    at_most = 3 if entry == jobs.ENTRY else 2 * BATCH_AT_MOST
-    if steps != expected or not 2 <= len(inner) <= at_most:
-        raise ValueError("its payload is not a call of the wrapper with only integers")
-    return entry, tuple(int(value or 0) for _, value in inner)
+    for entry, at_most in ((jobs.ENTRY, 3), (jobs.BATCH_ENTRY, 2 * BATCH_AT_MOST)):
+        if 2 <= len(integers) <= at_most and payload == DefaultSerializer.dumps((entry, None, integers, {})):
+            return entry, integers
+    raise ValueError("its payload is not a call of the wrapper with only integers")
 
 
 def names(job_id: str, entry: str, args: tuple[int, ...]) -> bool:

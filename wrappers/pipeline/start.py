@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -17,8 +17,8 @@ from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.model import TEXT_AT_MOST, Kind, Outcome, Reason, RunKind
 from ticker.schedules.duration import words
-from wrappers.pipeline import registry, run_log
-from wrappers.pipeline.context import Call, Start, names
+from wrappers.pipeline import registry
+from wrappers.pipeline.context import Call, Start, log_end, names
 from wrappers.pipeline.database import LOCK_PAUSE, LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
@@ -36,6 +36,7 @@ SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wai
 
 
 _limited: set[str] = set()  # functions of which this process has met a task with limits
+_SAME_NAMES = {field.name for field in fields(Start)} - {"token", "kind", "piece", "limits"}
 
 
 class Asked(NamedTuple):
@@ -82,11 +83,9 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     shown = names_in(verdict)
     if waited > limit:
         reason = too_late(waited, limit)
-        call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
+        call.database.finish(PendingEnd(call.task_id, 0, token, End(Outcome.LOST, reason)))
         shared_state.clear()
-        run_log.ended(
-            Outcome.LOST, reason, task_id=call.task_id, names=shown, run_id=verdict["run_id"], job_id=call.job_id
-        )
+        log_end(Outcome.LOST, reason, call.task_id, shown, verdict["run_id"], call.job_id)
         return f"lost: {reason}"
     shared_state.write_names(*shown)
     shared_state.write(call.task_id, token, verdict["run_id"])
@@ -384,13 +383,9 @@ def too_late(waited: float, limit: float) -> str:
 
 
 def _start(verdict: Mapping[str, Any], token: str) -> Start:
-    return Start(
-        run_id=verdict["run_id"], token=token, now=verdict["now"], name=verdict["name"], function=verdict["function"],
-        kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
-        cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
-        kind=RunKind(verdict["run_kind"]), occurrence=verdict["occurrence"], attempt=verdict["attempt"], piece=verdict["item"],
-        limits=tuple(verdict["limits"] or ()), parent_id=verdict.get("parent_id"), traceparent=verdict.get("traceparent"),
-    )  # fmt: skip
+    known = {name: verdict[name] for name in _SAME_NAMES if name in verdict}
+    keys = tuple(verdict["limits"] or ())
+    return Start(**known, token=token, kind=RunKind(verdict["run_kind"]), piece=verdict["item"], limits=keys)
 
 
 def _span(delta: timedelta) -> str:

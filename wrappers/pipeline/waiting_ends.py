@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 
@@ -180,24 +179,20 @@ class WaitingEnds:
 
 def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
     """Writes an end. Returns False if it changes nothing. `wake` wakes the tickers if the end gives them work."""
-    end = left.end
     hold_off(database, left)
-    shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
-    recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, end.made, **shared)
+    has_pieces = left.end.pieces is not None
+    recorded = has_pieces and database.hand_out(left)
     if not recorded:
-        if end.pieces is not None:
-            end = replace(end, outcome=Outcome.FAILED, reason=NOT_MADE)
-        recorded = database.finish(
-            left.task_id, left.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **shared,
-            run_id=left.run_id, at=end.at, suspect_count=end.suspect_count,
-        )  # fmt: skip
+        if has_pieces:
+            left = left._replace(end=replace(left.end, outcome=Outcome.FAILED, reason=NOT_MADE))
+        recorded = database.finish(left)
     if not recorded and not left.run_id:
         log.warning(
             "no start task=%s: the start that was not answered is not in the tables; nothing ran",
             left.task_id,
             extra={"event": "start_missing"},
         )
-    elif (recorded or _was_recorded(database, left, end.outcome)) and wake and _is_news(left.end):
+    elif (recorded or _was_recorded(database, left)) and wake and _is_news(left.end):
         database.execute("wake_up", schema=database.schema)
     return recorded
 
@@ -208,10 +203,10 @@ def hold_off(database: Database, left: PendingEnd) -> None:
         database.hold_off(left.end.held_key, left.run_id, left.end.held_ms, at=left.end.at)
 
 
-def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> bool:
+def _was_recorded(database: Database, left: PendingEnd) -> bool:
     """Returns whether an earlier attempt recorded this end, and logs why the end changes nothing now."""
     recorded = database.outcome_of(left.run_id, left.token)
-    if recorded == outcome or (left.end.pieces is not None and recorded == "processing"):
+    if recorded == left.end.outcome or (left.end.pieces is not None and recorded == "processing"):
         log.info(
             "end already recorded task=%s run=%s: %s",
             left.task_id,
@@ -222,7 +217,7 @@ def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> boo
         return True
     log.warning(
         "hold lost task=%s run=%s: its end (%s) changed nothing; its record says %s",
-        left.task_id, left.run_id, outcome, recorded or "nothing", extra={"event": "hold_lost"},
+        left.task_id, left.run_id, left.end.outcome, recorded or "nothing", extra={"event": "hold_lost"},
     )  # fmt: skip
     return False
 

@@ -8,6 +8,7 @@ ours, the next tick finds that it is missing and pushes it again.
 """
 
 import logging
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -93,9 +94,9 @@ def put_aside(
 
     With its hash, also removes it from RQ's registries, and keeps the hash under another key.
     """
-    job_id, aside = poison.job_id, f"ticker:{poison.event}:{poison.job_id!s}"
-    plain = isinstance(job_id, str) and len(job_id) <= 100 and job_id.isascii() and job_id.isprintable()
-    shown = job_id if plain and " " not in str(job_id) else quoted(job_id)
+    job_id = poison.job_id
+    is_plain = isinstance(job_id, str) and re.fullmatch("[!-~]{,100}", job_id)
+    shown = job_id if is_plain else quoted(job_id)
     log.warning("%s job=%s: %s", poison.event, shown, poison, exc_info=because, extra={"event": "poison"})
     with connection.pipeline(transaction=False) as calls:
         for queue in queues:
@@ -104,6 +105,7 @@ def put_aside(
                 calls.zrem(kind.key_template.format(queue.name), job_id)
         calls.hincrby(COUNTERS, poison.event, 1)
         if with_hash and isinstance(job_id, str):
+            aside = f"ticker:{poison.event}:{job_id}"
             calls.rename(RQJob.key_for(job_id), aside)
             calls.expire(aside, KEPT)
             calls.unlink(*companions(job_id))
@@ -186,18 +188,17 @@ class Queue(RQQueue):
                 if (taken := super().dequeue_any(queues, timeout, connection, **options)) is None:
                     return None
                 job, queue = taken
-                if foreign_jobs.is_foreign(job.id):
-                    if not foreign_jobs.put_back(connection, queue, job, met, timeout):
-                        return None
-                    continue
-                if refused := cls.refusal(job, queue):
-                    put_aside(connection, [queue], refused, with_hash=False)
-                    continue
                 job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
                 if _taken and (_taken[0], queue.name) != (job.id.encode(), job.origin):
                     # RQ would remove the wrong id (it reads a:b as a), or look in another queue's list
                     connection.lrem(queue.intermediate_queue_key, 1, cast(str, _taken[0]))
-                return taken
+                if foreign_jobs.is_foreign(job.id):
+                    if not foreign_jobs.put_back(connection, queue, job, met, timeout):
+                        return None
+                elif refused := cls.refusal(job, queue):
+                    put_aside(connection, [queue], refused, with_hash=False)
+                else:
+                    return taken
             except Poison as poison:
                 put_aside(connection, queues, poison)
             except UnicodeDecodeError as error:

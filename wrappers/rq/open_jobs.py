@@ -22,8 +22,8 @@ from ticker import settings
 from wrappers import entry
 from wrappers.group.refill import MORE, GivenJob, Pipe
 from wrappers.rq.compatibility import new_execution
-from wrappers.rq.held_signals import alarm_held
 from wrappers.rq.prepared_start import call_of
+from wrappers.rq.stops import alarm_held
 from wrappers.sandbox import limits, shared_state
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ def signed_call(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[str, tu
         raise Forged(f"its data has {len(data)} bytes, over the limit of {payload.AT_MOST}")
     origin, timeout = raw.get(b"origin", b""), raw.get(b"timeout", b"")
     try:
-        call = payload.unpacked(data, payload.AT_MOST)
+        call = payload.unpacked(data)
         if not signing.fits(keys, signature, job_id.encode(), origin, timeout, call):
             raise Forged("its signature does not match: it was made with another key, or the job was changed")
         return payload.call(job_id, call)

@@ -1,58 +1,43 @@
 """Extends RQ's Worker: preloads functions, shares one database connection, and leaves no process and no open record."""
 
 import logging
-import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
-from redis import Redis
-from redis.exceptions import RedisError, ResponseError
-from rq import Queue, worker_registration
-from rq.exceptions import InvalidJobOperation, StopRequested
+from redis.exceptions import ResponseError
+from rq import Queue
+from rq.exceptions import InvalidJobOperation
 from rq.job import Job, JobStatus
 from rq.utils import now
 from rq.worker import WorkerStatus
 
-from ticker import clock
-from ticker.errors import TickerError
 from ticker.queue import bulk
-from ticker.queue.rq import kept_alive
 from wrappers.pipeline import finish
-from wrappers.pipeline.database import Database, announce
-from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
-from wrappers.rq import probes
-from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
-from wrappers.rq.corrupt_jobs import SurvivingWorker, is_trouble_of_the_server
-from wrappers.rq.held_signals import stop_signals_held
+from wrappers.pipeline.database import Database
+from wrappers.rq import between_jobs
+from wrappers.rq.between_jobs import LOOK, IdleWorker, Phase
+from wrappers.rq.compatibility import begun_execution, execution_argument, incompatibilities_of_newer
+from wrappers.rq.corrupt_jobs import is_trouble_of_the_server
 from wrappers.rq.open_jobs import OpenJobs, deadline_of
-from wrappers.rq.phase import Phase
 from wrappers.rq.prepared_start import PreparedStart, call_of
-from wrappers.rq.stops import Stops
+from wrappers.rq.stops import Stops, stop_signals_held
 from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper
 
 log = logging.getLogger("ticker.run")
 
-LOOK = 1  # seconds between two attempts to write waiting ends, at most
-TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an answer of Redis for up to 70
 COLLECT = 0.04  # seconds for which the ends of a group's runs are collected after others were written
-ANNOUNCED_EVERY = 3600  # seconds; announcements are forgotten after three hours
-ANNOUNCED_AGAIN = 60  # seconds after the start, and after an announcement that failed
-IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 
 
-class Worker(SurvivingWorker):
+class Worker(IdleWorker):
     """RQ's forking worker, which requests the start of a run before it forks, and writes the run's end.
 
     So a dropped job costs no fork. A run needs no connection of its own to PostgreSQL, and none to Redis if it
     succeeds. When a horse dies, its leftover processes are killed, and the end of its run is written.
     """
-
-    max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps long after Redis is back
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         subreaper.become_subreaper()
@@ -61,40 +46,20 @@ class Worker(SurvivingWorker):
         handoff.share()
         limits.prepare()
         self._before = subreaper.children()
-        self._database: Database | None = None
-        self._phase = Phase.IDLE
         self._start: PreparedStart | None = None  # of the current job, if it is one of ours
         self._open_jobs: OpenJobs | None = None  # of the current process, if it is a group
         self._forget: Any = None
         self._is_limited = False  # by --max-jobs
         self._wrote_at = 0.0  # an instant of `limits.now`
-        self._idle_since = math.inf
-        self._unwritten = WaitingEnds()
-        self._stops = Stops(self)
+        self._stops = Stops()
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
-        self.moved_at = clock.monotonic()
-        self._announces_at = self.moved_at + ANNOUNCED_AGAIN
-        self.reaches_redis = False
-        super().__init__(*args, **kwargs | {"worker_ttl": min(kwargs.get("worker_ttl") or TTL, TTL)})
-
-    def _set_connection(self, connection: Redis) -> Redis:
-        """Overrides RQ's method to keep the connection alive, while the worker waits for a job and for commands."""
-        return super()._set_connection(kept_alive(connection))
-
-    @property
-    def is_stopping(self) -> bool:
-        return bool(self._stop_requested)
-
-    @property
-    def has_unwritten(self) -> bool:
-        """Whether ends of runs wait until PostgreSQL takes them."""
-        return self._unwritten.is_delayed
+        super().__init__(*args, **kwargs)
 
     def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
         """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
         self._is_limited = max_jobs is not None
-        probes.watch(self)
+        between_jobs.watch(self)
         signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)  # for a process whose run has not begun, or has ended
         return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
 
@@ -129,14 +94,10 @@ class Worker(SurvivingWorker):
         """Marks the job as started in RQ, so that the ticker leaves it alone however long the answer takes."""
         if self._phase is Phase.TAKEN:
             super().prepare_execution(job)
-            super().prepare_job_execution(job, self._is_intermediate)
+            has_intermediate_list = len(self.queues) == 1  # RQ keeps taken jobs there until they have started
+            super().prepare_job_execution(job, has_intermediate_list)
             self._phase = Phase.STARTED
         return begun_execution(self)
-
-    @property
-    def _is_intermediate(self) -> bool:
-        """Whether RQ keeps taken jobs in a separate list until they have started."""
-        return len(self.queues) == 1
 
     def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
         if self._phase is not Phase.STARTED:
@@ -170,11 +131,6 @@ class Worker(SurvivingWorker):
             with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
             super().kill_horse(sig)
-
-    def kill_stopped_horse(self) -> None:
-        """Kills the horse as RQ's command for that does, so that RQ logs no crash."""
-        self._stopped_job_id = self._running[0].id
-        self.kill_horse()
 
     def handle_payload(self, message: Any) -> None:
         """Overrides RQ's method, which runs in the thread of the worker's channel, to note which run is stopped."""
@@ -222,101 +178,6 @@ class Worker(SurvivingWorker):
             self._running = job, queue
             super().monitor_work_horse(job, queue, *execution)
 
-    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's method to try waiting ends every second, and to wait also for a Redis that refuses calls.
-
-        RQ's worker ends if its Redis becomes a replica, or is full. A worker that stays idle closes its connection to
-        PostgreSQL.
-        """
-        self._idle_since = clock.monotonic()
-        try:
-            while True:
-                try:
-                    return self._dequeue(timeout, max_idle_time)
-                except RedisError as error:
-                    if not is_trouble_of_the_server(error):
-                        raise
-                    log.error(
-                        "the worker waits because Redis (REDIS_URL) refuses its calls: %s",
-                        error,
-                        extra={"event": "redis_refuses"},
-                    )
-                    time.sleep(self.max_connection_wait_time)
-        finally:
-            self._idle_since = math.inf
-
-    def _dequeue(self, timeout: int | None, max_idle_time: int | None) -> Any:
-        while self._unwritten and timeout is not None:
-            if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):
-                return job
-            if max_idle_time is not None and clock.monotonic() - self._idle_since > max_idle_time:
-                return None
-        if self._database is not None and timeout is not None and (max_idle_time is None or max_idle_time > IDLE):
-            if job := super().dequeue_job_and_maintain_ttl(IDLE, IDLE):
-                return job
-            max_idle_time = max_idle_time and max_idle_time - IDLE
-        return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-
-    def handle_warm_shutdown_request(self) -> None:
-        """Overrides RQ's method so that a group begins nothing new. Its active runs continue to their own ends.
-
-        A worker without a job stops by an exception, which libraries that catch all exceptions may swallow. So this
-        also notes the request, and the worker stops after the next job at the latest.
-        """
-        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
-        self._stop_requested = True
-        shared_state.stop()
-
-    def teardown(self) -> None:
-        """Overrides RQ's method, which runs when the worker ends, to try the waiting ends first."""
-        is_requested, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
-        try:
-            self._write_last(0.0 if is_cold else LAST_WORD if is_requested else PATIENCE)
-        except StopRequested:
-            self._write_last(LAST_WORD)
-        super().teardown()  # type: ignore[no-untyped-call]
-
-    def _write_last(self, seconds: float) -> None:
-        if self._unwritten:
-            self._unwritten.drain(self._connected(), limits.now() + seconds)
-
-    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Overrides RQ's method to write waiting ends, except after a start, when that run's limits already apply.
-
-        A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again.
-        """
-        self.moved_at = clock.monotonic()
-        self._mind_database()
-        if not self.is_horse and self.moved_at >= self._announces_at:
-            is_announced = announce(self.queue_names(), survives=TickerError)
-            self._announces_at = self.moved_at + (ANNOUNCED_EVERY if is_announced else ANNOUNCED_AGAIN)
-        try:
-            self._beat(timeout, pipeline)
-        except RedisError:
-            self.reaches_redis = False
-            raise
-        self.reaches_redis = True
-
-    def _beat(self, timeout: int | None, pipeline: Any) -> None:
-        if pipeline is not None:
-            super().heartbeat(timeout, pipeline)
-            return
-        with self.connection.pipeline(transaction=False) as calls:
-            super().heartbeat(timeout, calls)
-            calls.hexists(self.key, "birth")
-            *_, is_known = calls.execute()
-        if not is_known and not self.is_horse:
-            self.connection.hset(self.key, mapping=birth_fields(self))
-            worker_registration.register(self)
-
-    def _mind_database(self) -> None:
-        """Tries to write the waiting ends, or closes a connection that has been idle for a long time."""
-        is_between_runs = self._phase is not Phase.WAITED and not shared_state.open_runs()
-        if self._unwritten and not self.is_horse and is_between_runs:
-            self._unwritten.write(self._connected())
-        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # even while Redis is down
-            self._database.close()
-
     def wait_for_horse(self) -> Any:
         """Overrides RQ's method to write each end as soon as it is left, and to clean up before RQ calls Redis."""
         if self._phase is Phase.WAITED:
@@ -352,7 +213,9 @@ class Worker(SurvivingWorker):
         self._wrote_at = limits.now()
         if self._open_jobs is not None:
             self._open_jobs.serve()
-        self._stops.serve()
+        if self._stops.serve(self._horse_pid):
+            self._stopped_job_id = self._running[0].id  # so that RQ logs no crash
+            self.kill_horse()
 
     def _patience(self) -> float | None:
         """Returns the seconds for which the worker may wait for its horse without a look at something else."""
@@ -419,8 +282,3 @@ class Worker(SurvivingWorker):
             log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
         finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
-
-    def _connected(self) -> Database:
-        """Returns the worker's own connection, which opens on first use, and again after an error."""
-        self._database = self._database or Database.from_environment()
-        return self._database

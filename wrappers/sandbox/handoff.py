@@ -7,6 +7,7 @@ meanwhile. After a success, the worker also reports to RQ, so the horse does not
 A stock worker has no such memory, so its horse itself writes the end and reports to RQ.
 """
 
+import errno
 import json
 import mmap
 import os
@@ -30,6 +31,7 @@ _LENGTH = 8
 _COUNTS = struct.Struct("<QQ")  # bytes that the horse has left, and how many of them the worker has taken
 _LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
 _HEAD = 32
+AT_ONCE = 4096  # bytes of a bell that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,42 @@ class PendingEnd(NamedTuple):
         return cls(task_id, run_id, token, End(Outcome(outcome), *rest))
 
 
+class OwnPipe:
+    """A pipe between our processes, which reads without waiting.
+
+    The function of a run may close it, and then open a file that gets its number. Such a file is neither read nor
+    written.
+    """
+
+    def __init__(self) -> None:
+        self.reader, self.writer = self._ends = os.pipe()
+        os.set_blocking(self.reader, False)
+        self._known = self._identities()
+
+    def read(self, size: int) -> bytes:
+        """Returns nothing if the pipe is empty. Raises OSError if it was closed."""
+        self._check()
+        with suppress(BlockingIOError):
+            return os.read(self.reader, size)
+        return b""
+
+    def ring(self) -> None:
+        """Writes one byte, which wakes whoever waits for it."""
+        with suppress(OSError):  # the function closed the pipe
+            self._check()
+            os.write(self.writer, b".")
+
+    def _check(self) -> None:
+        if self._identities() != self._known:
+            raise OSError(errno.EBADF, "the pipe was closed")
+
+    def _identities(self) -> list[tuple[int, int]]:
+        return [(found.st_dev, found.st_ino) for found in map(os.fstat, self._ends)]
+
+
 _memory: mmap.mmap | None = None
 _leaving = threading.Lock()  # because the threads of a group share the memory
-_bell: tuple[int, int] = (-1, -1)
+_bell: OwnPipe | None = None
 _worker = 0
 _saw_death = True
 
@@ -92,17 +127,16 @@ def share() -> None:
     """Creates the memory and the pipe that announces an end, unless they exist. Forks of this process inherit both."""
     global _memory, _bell
     if _memory is None:
-        _memory, _bell = mmap.mmap(-1, _HEAD + _SIZE), os.pipe()
-        os.set_blocking(_bell[0], False)
+        _memory, _bell = mmap.mmap(-1, _HEAD + _SIZE), OwnPipe()
 
 
 def begin() -> None:
     """Resets the memory for a new job of this worker."""
     global _worker, _saw_death
     _worker, _saw_death = os.getpid(), True
-    if _memory is not None:
+    if _memory is not None and _bell is not None:
         _memory[:_HEAD] = bytes(_HEAD)
-        _silence()
+        _bell.read(AT_ONCE)
 
 
 @contextmanager
@@ -126,24 +160,20 @@ def leave(left: PendingEnd) -> bool:
         return False
     text = left.packed()
     with _leaving:
-        return _put(_memory, text)
-
-
-def _put(memory: mmap.mmap, text: bytes) -> bool:
-    put, taken = _COUNTS.unpack_from(memory)
-    if len(text) > _LONGEST or put - taken + _LENGTH + len(text) > _SIZE:
-        return False
-    _write(memory, put, len(text).to_bytes(_LENGTH, "little") + text)
-    memory[:_LENGTH] = (put + _LENGTH + len(text)).to_bytes(
-        _LENGTH, "little"
-    )  # last: a killed writer leaves all or nothing
-    ring()
+        put, taken = _COUNTS.unpack_from(_memory)
+        if len(text) > _LONGEST or put - taken + _LENGTH + len(text) > _SIZE:
+            return False
+        _write(_memory, put, len(text).to_bytes(_LENGTH, "little") + text)
+        put += _LENGTH + len(text)
+        _memory[:_LENGTH] = put.to_bytes(_LENGTH, "little")  # last: a killed writer leaves all or nothing
+        ring()
     return True
 
 
 def ring() -> None:
     """Wakes the worker if it waits in `wait`."""
-    os.write(_bell[1], b".")
+    if _bell is not None:
+        _bell.ring()
 
 
 def leave_success() -> bool:
@@ -206,6 +236,8 @@ def wait(horse: int, seconds: float | None = None) -> bool:
     Also returns False, at once, if the system does not support this wait.
     """
     global _saw_death
+    if _bell is None:
+        return False
     try:
         death = os.pidfd_open(horse)
     except (AttributeError, OSError):
@@ -214,19 +246,14 @@ def wait(horse: int, seconds: float | None = None) -> bool:
         both = select.poll()
         both.register(death, select.POLLIN)
         _saw_death = not both.poll(0)
-        both.register(_bell[0], select.POLLIN)
+        both.register(_bell.reader, select.POLLIN)
         heard = both.poll(None if seconds is None else 1000 * seconds)
     finally:
         os.close(death)
-    _silence()
-    return not heard or any(file == _bell[0] for file, _ in heard)
+    _bell.read(AT_ONCE)
+    return not heard or any(file == _bell.reader for file, _ in heard)
 
 
 def saw_death() -> bool:
     """Returns whether the horse died during the last wait, not at some time before it."""
     return _saw_death
-
-
-def _silence() -> None:
-    with suppress(BlockingIOError):
-        os.read(_bell[0], 4096)

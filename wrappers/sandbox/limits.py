@@ -32,8 +32,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Literal
 
-__all__ = ["SOFT_SIGNAL", "STOP_SIGNAL", "KillTimer", "Limits", "SoftLimit", "Stopped", "now", "prepare"]
-
 # Not SIGALRM, which RQ and the function may use. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
 SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 STOP_SIGNAL: int = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR1

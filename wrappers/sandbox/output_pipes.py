@@ -26,6 +26,7 @@ from functools import cache
 from termios import FIONREAD
 
 from wrappers.sandbox import limits, ring_buffer, shared_state
+from wrappers.sandbox.handoff import OwnPipe
 from wrappers.sandbox.ring_buffer import Ring
 
 CHUNK = 64 * 1024  # bytes: what a pipe holds
@@ -37,13 +38,12 @@ _LINE_BUFFERED = 1  # _IOLBF of glibc and musl
 _C = ctypes.CDLL(None)
 
 
-class Pipe:
+class Pipe(OwnPipe):
     """The pipe of a file descriptor, and the memory for what arrives on it. An exec closes both of its ends."""
 
     def __init__(self, file: int, arrived: Ring) -> None:
         self.file, self.arrived, self._generation = file, arrived, arrived.mark + 1
-        self.reader, self.writer = os.pipe()
-        os.set_blocking(self.reader, False)
+        super().__init__()
 
     def waiting(self) -> int:
         """Returns the number of bytes in the pipe."""
@@ -56,11 +56,11 @@ class Pipe:
     def take_in(self) -> None:
         """Moves bytes from the pipe into the memory, or drops them if a newer pipe is in use."""
         self.arrived.announce(True)  # before they have left the pipe, so that a print meanwhile waits for them
-        with suppress(BlockingIOError):
-            for _ in range(CHUNKS):
-                data = os.read(self.reader, CHUNK)
-                if self.arrived.mark == self._generation:
-                    self.arrived.write(data)
+        for _ in range(CHUNKS):
+            if not (data := self.read(CHUNK)):
+                break
+            if self.arrived.mark == self._generation:
+                self.arrived.write(data)
         self.arrived.announce(False)
 
     def empty(self) -> None:
@@ -72,7 +72,7 @@ class Pipe:
 
 
 _pipes: tuple[Pipe, ...] = ()
-_turns: tuple[int, int] = (-1, -1)  # a pipe with one byte, which is taken out by whoever moves bytes
+_turns: OwnPipe | None = None  # a pipe with one byte, which is taken out by whoever moves bytes
 _own: tuple[int, ...] = ()  # duplicates of the worker's own descriptors 1 and 2
 _watched: "select.epoll | None" = None
 
@@ -82,9 +82,8 @@ def share() -> None:
     global _pipes, _turns
     ring_buffer.share()
     if sys.platform == "linux" and not _pipes:
-        _pipes, _turns = _new_pipes(), os.pipe()
-        os.set_blocking(_turns[0], False)
-        os.write(_turns[1], b".")
+        _pipes, _turns = _new_pipes(), OwnPipe()
+        _turns.ring()
 
 
 def _new_pipes() -> tuple[Pipe, ...]:
@@ -233,17 +232,11 @@ def relieve() -> bool:
 @contextmanager
 def _turn() -> Iterator[None]:
     """Lets one thread of one process at a time move bytes. Goes on after `PATIENCE`: another may be stopped, or dead."""
+    assert _turns is not None
     give_up_at = limits.now() + PATIENCE
     try:
-        while not _has_taken_turn() and limits.now() < give_up_at:
+        while not _turns.read(CHUNK) and limits.now() < give_up_at:  # also reads what was put back late
             time.sleep(0.0005)
         yield
     finally:
-        os.write(_turns[1], b".")
-
-
-def _has_taken_turn() -> bool:
-    try:
-        return bool(os.read(_turns[0], CHUNK))  # also what was put back late
-    except BlockingIOError:
-        return False
+        _turns.ring()

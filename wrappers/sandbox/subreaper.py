@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 
-__all__ = ["become_subreaper", "children", "has_children", "kill_groups_under", "kill_new_children", "reap"]
-
 PASSES = 10  # over the children of a stopped worker
 HANDED_ON = 0.01  # seconds within which the children of a dead process get a new parent, except on a busy machine
 

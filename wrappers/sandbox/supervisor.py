@@ -24,8 +24,6 @@ from typing import Any
 
 from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper
 
-__all__ = ["fork_worker"]
-
 CloseRecord = Callable[[Any, str | None], Any]
 """Takes its own previous return value (or None) and the cause of the horse's death (None while the horse may be alive)."""
 

@@ -241,8 +241,8 @@ RUNS = (
     Mutant(
         "each-run-warns-of-its-imports",
         "wrappers/entry.py",
-        "if job.connection.hsetnx(key, ",
-        "if job.connection.hset(key, ",
+        'if job.connection.hsetnx(key, "imports_again", 1):',
+        'if job.connection.hsetnx(key, "imports_again", 1) or True:',
         "A stock worker that imports us in each run is warned of once, not by each run.",
         ("tests/worker/test_worker.py::test_a_stock_worker_that_imports_us_in_each_run_warns_once",),
     ),

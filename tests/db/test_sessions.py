@@ -168,6 +168,18 @@ def test_a_plan_of_empty_tables_is_made_again_once_they_have_filled(db: Db, data
         assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (4,)
 
 
+@pytest.mark.slow
+def test_behind_a_pooler_a_statement_is_prepared_once(database_url: str) -> None:
+    """A pooler gives prepared statements names of its own, so that none could be deallocated by ours."""
+    with connections.connect(database_url, planned_once=True) as connection:
+        connection.has_pooler = True
+        names = set()
+        for number in range(12):
+            assert connection.run("SELECT $1::int AS n", [number]) == [{"n": number}]
+            names |= set(connection.execute("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%AS n'"))
+        assert len(names) == 1
+
+
 def plan_of_the_last(connection: Connection) -> list[dict[str, Any]]:
     """The plan that the connection keeps of the statement that it ran last."""
     name, number = connection.execute(

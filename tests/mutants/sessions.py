@@ -107,8 +107,8 @@ SESSIONS = (
     Mutant(
         "plan-never-made-again",
         "ticker/db/connections.py",
-        "(values is None or self._uses[key] not in PLANNED_AGAIN)",
-        "True",
+        "self._uses[key] in PLANNED_AGAIN and",
+        "False and",
         "A plan that a worker makes while the tables are empty is made again once they have filled.",
         ("tests/db/test_sessions.py::test_a_plan_of_empty_tables_is_made_again_once_they_have_filled",),
     ),

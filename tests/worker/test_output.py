@@ -113,6 +113,16 @@ def test_a_function_that_closes_or_wraps_its_output_still_prints():
     assert found[0] == "wrapped, printed\n"
 
 
+def test_a_function_that_reconfigures_its_output_changes_nothing_for_its_neighbours():
+    with writing() as found:
+        sys.stdout.reconfigure(encoding="ascii", errors="strict", newline="\r\n")
+        print("café \ud83d")
+        stream = sys.stdout
+        stream.detach()
+        stream.write("detached\n")
+    assert found[0] == "café \\ud83d\ndetached\n"
+
+
 def test_child_processes_are_given_the_workers_own_output(tmp_path):
     with (tmp_path / "worker").open("w+") as file, ExitStack() as stack:
         stack.enter_context(redirect_stdout(file))

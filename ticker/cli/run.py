@@ -11,7 +11,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, store
-from ticker.errors import ConfigurationError
+from ticker.errors import BadInput, ConfigurationError
 from ticker.read import formatting, overview, tasks
 from ticker.read.explain import counted
 
@@ -65,7 +65,9 @@ def run(
 @contextmanager
 def observed(settings: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
     """Serves the metrics within the block if a port is given. Otherwise, their library is not needed."""
-    if port is None and host is None:
+    if port is None:
+        if host is not None:
+            raise BadInput("--metrics-host", host, "needs a port; add --metrics-port")
         yield None
         return
     from ticker.metrics import exposition

@@ -28,7 +28,9 @@ BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # checks a WHERE again after th
 COMMIT = b"COMMIT"
 PREPARED_AT_MOST = 200  # prepared statements per connection
 PLANNED_AGAIN = {10**n for n in range(1, 7)}
-"""At these uses, a statement is prepared anew: a plan that was made while the tables were empty may read them whole."""
+"""At these uses, a statement is prepared anew: a plan that was made while the tables were empty may read them whole. Not
+behind a pooler, which gives prepared statements names of its own, and does not know DEALLOCATE.
+"""
 Query = tuple[Any, ...]
 SETTINGS = {
     "statement_timeout": "5s",
@@ -134,7 +136,7 @@ class Connection(psycopg.Connection[Any]):
         key = query, *types
         self._uses[key] += 1
         name, wanted = self._names.get(key), Format.TEXT if reads_iso(self) else Format.BINARY
-        if name is not None and (values is None or self._uses[key] not in PLANNED_AGAIN):
+        if name is not None and not (values and self._uses[key] in PLANNED_AGAIN and self.has_pooler is False):
             self.pgconn.send_query_prepared(name, values, formats, wanted)
             return 1
         if (

@@ -19,7 +19,6 @@ from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
 from ticker.schedules.interval import MILLISECOND
 
-LEAST_RETRY = timing.span(timing.LEAST_RETRY)
 PROBE = HOUR  # how long an automatic pause lasts by default
 LONGEST_PROBE = DAY
 DOUBLED_AT_MOST = 40  # after this many doublings, every limit is reached
@@ -83,7 +82,7 @@ def judge(run: Ended, now: datetime) -> Verdict:
         return Verdict(run, note="no retry: a newer occurrence has started, or waits for a worker")
     due = max(timing.later(run.ended_at, backoff(run).after(run.attempt, run.run_id)), now)
     end = last_end(run)
-    if end is not None and due + LEAST_RETRY > end:
+    if end is not None and due + timing.span(timing.LEAST_RETRY) > end:
         left = max((end - due).total_seconds(), 0)
         return Verdict(
             run, note=f"no retry: {left:g} s would be left for it before the next start, below the minimum of 1 s"

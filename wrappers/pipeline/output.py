@@ -169,15 +169,21 @@ class Written(io.RawIOBase):
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed."""
+    """A text stream in UTF-8 that accepts any text, also after `reconfigure` and `detach`: all runs of a group share it.
+
+    Each write is kept immediately, whether or not it is flushed.
+    """
 
     def __init__(self, written: Written) -> None:
         super().__init__(written, "utf-8", "backslashreplace", newline="\n", write_through=True)
+        self._written = written
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str) or len(text) <= PIECE:
-            return super().write(text)
-        return sum(super(Stream, self).write(text[begin : begin + PIECE]) for begin in range(0, len(text), PIECE))
+        if not isinstance(text, str):
+            return super().write(text)  # raises its usual TypeError
+        for begin in range(0, len(text), PIECE):
+            self._written.write(text[begin : begin + PIECE].encode("utf-8", "backslashreplace"))
+        return len(text)
 
 
 def _add_log_handler(stream: TextIO) -> logging.Handler:

@@ -28,7 +28,7 @@ SELECT set_config('ticker.keys', array_to_string(%(keys)s::text[], ','), true)
 
 -- name: insert_task
 -- Inserts a task, due at once unless `first` is given. Returns no row if another process was faster, or the owner is
--- gone. `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.queries`), `{settings n}` for those of the
+-- gone. `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.rows`), `{settings n}` for those of the
 -- alias n.
 INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
 SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::text::jsonb, %(declared_in)s, {settings n}, n.grace_ms,

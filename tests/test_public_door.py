@@ -199,7 +199,7 @@ def loaded_by(file: Path, modules: Set[str]) -> Iterator[str]:
     """The modules of ours that a file imports at run time: `from a import b` imports a.b if that is a module, or a."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     blocks = (node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    for_types = {part for block in blocks for part in ast.walk(block)}
+    for_types = {part for block in blocks for statement in block.body for part in ast.walk(statement)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and node not in for_types:
             yield from modules & {alias.name for alias in node.names}

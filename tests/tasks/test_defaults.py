@@ -1,5 +1,7 @@
 """Default tasks for a kind of owner: whoever inserts an owner's row, in whatever way, they are there."""
 
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -28,6 +30,13 @@ class Channel(Base):
 
 FETCH = Wanted(function="mail.fetch", every="1m", queue="slow", kwargs={"folder": "INBOX"}, retries=2, keep="problems")
 CLEAN = Wanted(function="mail.clean", every="1d", name="clean")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda wanted: pickle.loads(pickle.dumps(wanted))])
+def test_what_is_wanted_can_be_copied_but_not_changed(copied):
+    assert copied(FETCH) == FETCH and copied(FETCH) is not FETCH
+    with pytest.raises(AttributeError):
+        FETCH.every = "5m"
 
 
 @pytest.fixture

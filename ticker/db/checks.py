@@ -17,8 +17,8 @@ from ticker.settings import Settings
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 TABLES = [Path(__file__).with_name(name) for name in ("columns.py", "side_tables.py", "tables.py")]
 FROZEN: frozenset[str] = frozenset()
-"""The revisions that no longer change. The name of each other one has a digest of its SQL and of TABLES, which tells
-its editions apart.
+"""The revisions that no longer change. The name of each other one has a digest of its SQL, and of TABLES if it creates
+them, which tells its editions apart.
 """
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
@@ -167,6 +167,8 @@ def named(folder: str) -> str:
     number = folder.partition("_")[0]
     if number in FROZEN:
         return number
-    files = [*TABLES, *sorted((VERSIONS / folder).glob("*.sql"))]
-    digest = sha256(b"".join(file.read_bytes() for file in files))
+    text = b"".join(file.read_bytes() for file in sorted((VERSIONS / folder).glob("*.sql")))
+    if b"{tables}" in text:
+        text = b"".join(file.read_bytes() for file in TABLES) + text
+    digest = sha256(text)
     return f"{number}.{digest.hexdigest()[:8]}"

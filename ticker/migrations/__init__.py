@@ -119,7 +119,8 @@ def _ddl_of_tables(schema: str) -> str:
                 column.type = DOMAIN(f"ticker_{domain}", column.type, create_type=False)
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements += [CreateTable(table), *map(CreateIndex, indexes)]
-    return "".join(f"{statement.compile(dialect=op.get_context().dialect)};\n".lstrip() for statement in statements)
+    text = "".join(f"{statement.compile(dialect=op.get_context().dialect)};\n".lstrip() for statement in statements)
+    return text.replace("%%", "%")  # no parameters are passed
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:

@@ -1,6 +1,7 @@
 """Builds definitions of tasks from a user's fields. A definition that breaks a rule raises BadInput with one sentence."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import FrozenInstanceError
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Unpack
@@ -32,6 +33,12 @@ class Wanted(SimpleNamespace):
         fields.check_names("Wanted", settings, ("function", "name", *fields.SETTINGS))
         super().__init__(function=function, name=name, **(dict.fromkeys(fields.SETTINGS) | settings))
 
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _wanted, (vars(self),)
+
     def task_name(self) -> str:
         """Returns the name, which defaults to the function's."""
         return checks.plain("function", self.function) if self.name is None else checks.plain("name", self.name)
@@ -41,6 +48,10 @@ class Wanted(SimpleNamespace):
         limit.
         """
         return fields.check({name: value for name, value in vars(self).items() if name != "name" and value is not None})
+
+
+def _wanted(values: dict[str, Any]) -> Wanted:
+    return Wanted(**values)
 
 
 def applied(

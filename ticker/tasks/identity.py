@@ -61,7 +61,8 @@ def identify(owner: object) -> Owner:
         )
     table, type_ = found.table, found.table.full_name
     if type_ in mapped.PER_SCHEMA:
-        type_ = f"{schema_on(found.connection, table.schema, table.name)}.{table.name}"
+        with mapped.in_its_session(owner):
+            type_ = f"{schema_on(found.connection, table.schema, table.name)}.{table.name}"
     return Owner(type_, key_text(found.key))
 
 

@@ -4,6 +4,8 @@ Loads neither library: an application that has mapped objects has loaded it.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -96,25 +98,34 @@ def base_table(mapper: "Mapper[Any]") -> "Table":
 
 
 def _of_sqlalchemy(state: "InstanceState[Any]") -> MappedOwner:
-    from sqlalchemy.exc import MissingGreenlet
-
     name, session = state.class_.__name__, state.session  # never its repr, which may load from the database
     if state.deleted or state.was_deleted or (session and state.obj() in session.deleted):
         raise BadInput("owner", name, "is deleted")
     table = table_of(state.mapper)
     is_per_schema = table.full_name in PER_SCHEMA
-    try:
+    with in_its_session(state.obj()):
         if state.pending and session:
             session.flush()
         connection = session.connection(bind_arguments={"mapper": state.mapper}) if session and is_per_schema else None
-    except MissingGreenlet:
-        raise BadInput("owner", name, "is in an AsyncSession; pass that session, or (type, key) as strings") from None
     if is_per_schema and connection is None:
         raise BadInput("owner", name, "is in no session, so its schema is unknown; pass (SCHEMA.table, key) as strings")
     if state.identity is None:
         raise BadInput("owner", name, "has no key yet; add it to the session first")
     columns = zip(state.mapper.primary_key, state.identity, strict=True)
     return MappedOwner(table, [(column.name, _stored(column.type, value)) for column, value in columns], connection)
+
+
+@contextmanager
+def in_its_session(owner: object) -> Iterator[None]:
+    """Refuses an owner whose session is asynchronous, if the block reads from it."""
+    try:
+        yield
+    except Exception as error:
+        kinds = {type(error).__name__, type(getattr(error, "orig", None)).__name__}
+        if "MissingGreenlet" not in kinds:  # by its name, because Django's owners need no SQLAlchemy
+            raise
+        name = type(owner).__name__
+        raise BadInput("owner", name, "is in an AsyncSession; pass that session, or (type, key) as strings") from None
 
 
 def _stored(type_: "TypeEngine[Any]", value: Any) -> Any:

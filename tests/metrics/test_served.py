@@ -93,6 +93,7 @@ def test_a_scrape_tells_functions_and_queues_and_never_an_owner_a_task_or_a_host
 def test_the_ticks_and_the_push_of_this_process_are_in_it(served):
     found = samples(served.scrape())
     assert found["ticker_tick_due_total"] == found["ticker_tick_enqueued_total"] == 1
+    assert found['ticker_push_delay_seconds_count{function="poll"}'] == 1
     assert found["ticker_tick_duration_seconds_count"] >= 2
     assert found["ticker_tickers_alive"] == found['ticker_queue_unattended_jobs{queue="polling"}'] == 1
     assert found["ticker_tick_last_timestamp_seconds"] >= found["ticker_last_tick_timestamp_seconds"] - 1

@@ -1,6 +1,7 @@
 """How things stand, what a ticker did itself, and what a scrape says while a server is away: on real servers."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -8,7 +9,9 @@ import ticker
 from tests.factories import MINUTE, NINE, SECOND, ticked
 from tests.metrics.scraping import grown, scraped
 from tests.sentences import sentence
+from ticker import clock
 from ticker.daemon.tick_job import TickJob
+from ticker.db import sql
 from ticker.engine.tick import Pushed, Report
 from ticker.metrics import servers, standing
 from ticker.metrics.exposition import Ticks
@@ -155,8 +158,8 @@ def test_within_five_seconds_nobody_is_asked_twice(environ, db, settings):
 # -------------------------------------------------------------------------------------------- what a ticker did itself
 
 
-def test_the_counts_of_ticks_add_up():
-    ticks = Ticks()
+def test_the_counts_of_ticks_add_up(settings):
+    ticks = Ticks(settings)
     ticks.ticked(Report(NINE, due=Pushed(due=3, enqueued=2, errors=1)), 0.2)
     ticks.ticked(Report(NINE + MINUTE, due=Pushed(due=1, held=1)), 0.3)
     ticks.ticked(None, 5.0)
@@ -172,15 +175,50 @@ def test_the_counts_of_ticks_add_up():
     assert [found[f"ticker_tick_duration_seconds_{name}"] for name in ("count", "sum")] == [2, 0.5]
 
 
-def test_tasks_outside_their_hours_are_not_due():
-    ticks = Ticks()
-    for _ in range(3):
-        ticks.ticked(Report(NINE, due=Pushed(due=2, enqueued=1, put_off=1)), 0.2)
-    assert scraped(ticks)["ticker_tick_due_total"] == 3
+def test_polls_that_elastic_intervals_save_are_counted_and_tasks_outside_their_hours_are_not_due(settings):
+    ticks = Ticks(settings)
+    for saved in (0, 3, 29):
+        ticks.ticked(Report(NINE, due=Pushed(due=2, enqueued=1, put_off=1, saved=saved)), 0.2)
+    found = scraped(ticks)
+    assert (found["ticker_polls_saved_total"], found["ticker_tick_due_total"]) == (32, 3)
+
+
+@pytest.mark.slow
+def test_each_push_tells_how_late_it_was_by_the_databases_clock(play, settings):
+    ticks = Ticks(settings)
+    play.queue = ticks.queue
+    ticker.register(play.db, "poll", every="1m")
+    sql.on(play.db, "ticker")(
+        "announce", names=["sum"], batches=[10], concurrencies=[1], repeatables=[False], queues=["polling"]
+    )
+    for name in ("a", "b"):
+        ticker.register(play.db, "sum", name=name, every="1m")
+    due = min(task.next_run for task in ticker.list_tasks(play.db))
+    for name in ("poll", "a"):
+        ticker.run_now(play.db, name)  # which has no occurrence
+    play.at(play.since_begin(due) + 20)
+    play.tick()
+    found = scraped(ticks)
+    counts = {name: value for name, value in found.items() if name.startswith("ticker_push_delay_seconds_count")}
+    assert counts == {
+        f'ticker_push_delay_seconds_count{{function="{name}"}}': value for name, value in (("poll", 1), ("sum", 2))
+    }
+    assert found['ticker_push_delay_seconds_sum{function="poll"}'] == pytest.approx(20, abs=0.5)
+
+
+def test_the_difference_between_the_clocks_is_the_least_of_what_ticks_saw(settings):
+    """A tick reads the database's clock at once, or after a look at a million rows; never before it began."""
+    ticks = Ticks(settings)
+    for late in (9, 0.1, 30):
+        ticks.ticked(Report(clock.python_utc() + timedelta(seconds=3600 + late - 10)), 10.0)
+    assert min(ticks._delays._ahead).total_seconds() == pytest.approx(3600.1, abs=0.05)
 
 
 class Spoilt:
     """An observer with an error."""
+
+    def __init__(self, queue):
+        self.queue = queue
 
     def ticked(self, report, seconds):
         raise RuntimeError("no more room")
@@ -189,14 +227,14 @@ class Spoilt:
 @pytest.mark.slow
 def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, settings, caplog):
     ticker.register(db, "poll", every="1m")
-    beat = TickJob(store, queue, settings, threading.Event(), Spoilt())
+    beat = TickJob(store, queue, settings, threading.Event(), Spoilt(queue))
     beat()
     assert (beat.failures, beat.busy, queue.lengths(["polling"])) == (0, False, {"polling": 1})
     assert [record.message for record in caplog.records if record.exc_info] == [sentence("logs.metrics_missed_a_tick")]
 
 
 def test_a_tick_that_failed_is_observed_as_such(environ, store, queue, settings, monkeypatch):
-    ticks = Ticks()
+    ticks = Ticks(settings)
     monkeypatch.setattr("ticker.daemon.tick_job.tick", lambda *_args, **_options: 1 / 0)
     TickJob(store, queue, settings, threading.Event(), ticks)()
     assert scraped(ticks)["ticker_tick_failures_total"] == 1

@@ -52,17 +52,21 @@ def test_a_task_with_a_phase_is_due_at_the_next_one_if_its_lower_bound_has_passe
 
 
 @pytest.mark.slow
-def test_of_22_polls_of_its_lower_bound_6_are_made(play):
-    """Every minute until 1260 s are 22 polls."""
+def test_the_polls_that_it_saves_are_those_of_its_lower_bound(play):
+    """Every minute until 1260 s are 22 polls. Of these, 6 are made."""
     ticker.register(play.db, "poll", every="1m..5m")
-    made = 0
+    made = saved = 0
     for seconds in (0, 120, 360, 660, 960, 1260):
         play.at(seconds)
-        made += play.tick().due.enqueued
+        pushed = play.tick().due
+        made, saved = made + pushed.enqueued, saved + pushed.saved
         [taken] = play.take()
         play.at(seconds + 1)
         play.end(taken, "nothing_to_do")
-    assert made == 6
+    assert (made, saved) == (6, 22 - 6)
+    play.run(due(play), "succeeded")
+    play.at(due(play))
+    assert play.tick().due.saved == 0
 
 
 @pytest.mark.slow

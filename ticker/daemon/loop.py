@@ -62,7 +62,7 @@ def run(
     stopping, systemd = threading.Event(), Systemd()
     with noted((signal.SIGTERM, signal.SIGINT)) as asked:
         store = PostgresStore(settings.require_database(), settings.schema)
-        queue = RedisQueue.from_settings(settings)
+        queue = observer.queue if observer else RedisQueue.from_settings(settings)
         tick_job = TickJob(store, queue, settings, stopping, observer)
         with serving_probes(*health, tick_job.live, tick_job.ready):
             _tick(tick_job, settings, asked, stopping, systemd)

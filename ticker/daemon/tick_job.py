@@ -95,6 +95,9 @@ class Heartbeat:
 class Observer(Protocol):
     """Observes ticks. Any error that it raises is logged and affects no tick."""
 
+    queue: RedisQueue
+    """The queue that the ticks push to."""
+
     def ticked(self, report: Report | None, seconds: float) -> None:
         """Receives the report of a tick that has ended, or None if it failed, and how many seconds it took."""
 

@@ -282,9 +282,10 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         rows.skip(passed_over, now)
         rows.leave_unpushed(unpushed, f"{work.options.waiting_jobs} jobs of the task wait")
         rows.reschedule(put_off)
-    stored = sum(len(job.tasks) for job, receipt in sent if receipt.stored)
+    stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
-    return Pushed(len(tasks), stored, held, len(failed), len(passed_over), len(put_off), len(unpushed))
+    saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
+    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved, len(unpushed))
 
 
 def drop_unknown(work: Pass) -> None:

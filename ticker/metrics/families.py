@@ -68,6 +68,8 @@ OF_A_PROCESS = (
     Family("ticker_tick_lost_total", "Runs and jobs recorded as lost."),
     Family("ticker_tick_retries_total", "Planned retries."),
     Family("ticker_tick_unpushed_total", "Occurrences that got no job because enough jobs of their tasks waited, or because one would have overlapped."),
+    Family("ticker_polls_saved_total", "Polls that elastic intervals saved: pushes of this process that their lower bounds would have added."),
+    Family("ticker_push_delay_seconds", "Time from an occurrence to the push of its job by this process.", ("function",), DELAYS),
 )  # fmt: skip
 
 OF_THE_DATABASE = (

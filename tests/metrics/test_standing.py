@@ -194,7 +194,7 @@ def test_each_push_tells_how_late_it_was_by_the_databases_clock(play, settings):
     for name in ("a", "b"):
         ticker.register(play.db, "sum", name=name, every="1m")
     due = min(task.next_run for task in ticker.list_tasks(play.db))
-    for name in ("poll", "a"):
+    for name in ("poll", "a", "b"):
         ticker.run_now(play.db, name)  # which has no occurrence
     play.at(play.since_begin(due) + 20)
     play.tick()

@@ -1,6 +1,8 @@
 """What is told of an error, and what is not; and that one which is over costs no further request."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -11,7 +13,8 @@ from tests.sentences import sentence
 from tests.web.asking import ALL, API, BEARER, TOKEN, problem
 from tests.web.conftest import Serve
 from ticker import ConfigurationError
-from ticker.read import tasks
+from ticker.db.connections import Connection, Pool
+from ticker.read import health, tasks
 from ticker.tasks.fields import Task
 from ticker.web import application
 from ticker.web.access import HEADERS
@@ -51,6 +54,30 @@ def test_a_setting_that_is_missing_is_told_when_the_application_is_made(monkeypa
     monkeypatch.delenv("DATABASE_URL", raising=False)
     with pytest.raises(ConfigurationError, check=sentence("errors.is_not_set", setting="DATABASE_URL").within):
         application()
+
+
+@pytest.mark.parametrize("address", ["/", "/processes", f"{API}/stats"])
+def test_no_connection_is_kept_while_another_server_is_waited_for(
+    address: str, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lent, seen = [0], list[int]()
+    connection, look = Pool.connection, health.look
+
+    @contextmanager
+    def counted(pool: Pool) -> Iterator[Connection]:
+        with connection(pool) as one:
+            lent[0] += 1
+            yield one
+            lent[0] -= 1
+
+    def looked(*given: Any, **named: Any) -> health.Health:
+        seen.append(lent[0])
+        return look(*given, **named)
+
+    monkeypatch.setattr(Pool, "connection", counted)
+    monkeypatch.setattr(health, "look", looked)
+    assert client.get(address).status_code == 200
+    assert seen == [0]
 
 
 @pytest.mark.slow

@@ -41,18 +41,19 @@ from ticker.web.site import Site
 STATES = ("failing", "late", "paused")
 
 
-@screen("/", "now.html")
-def now(here: Site, db: Any, _: Request) -> Shown:
-    snapshot = overview(db)
-    failures = last_failures(db, snapshot.failing)
-    deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
-    look = here.look()
+@screen("/", "now.html", offline=True)
+def now(here: Site, _: None, __: Request) -> Shown:
+    with here.database.reading() as db:
+        tables, snapshot = of_all(db), overview(db)
+        failures = last_failures(db, snapshot.failing)
+        deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
+    look = here.look()  # it waits for other servers
     late = [
         (task, tasks.late_since(task, snapshot.now) or task.next_run, health.cause(task, look))
         for task in snapshot.late
     ]
     failing = [(task, failures.get(task.id)) for task in snapshot.failing]
-    return {
+    return tables | {
         "overview": snapshot, "late": late, "failing": failing,
         "problems": look.problems, "deleted": deleted,
     }  # fmt: skip

@@ -380,6 +380,30 @@ def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, for
     assert (answer.status_code, answer.json()["field"]) == (422, "zone")
 
 
+def test_a_form_says_how_a_schedule_is_written_in_it(client, form, db, task):
+    fields = shown(client, 1)
+    for answer in (form("/tasks/create", function="poll"), form("/tasks/1/change", **fields | {"schedule": ""})):
+        assert (answer.status_code, answer.json()["field"]) == (422, "schedule")
+        assert answer.json()["detail"] == sentence("page.schedule_is_missing")
+    assert len(ticker.list_tasks(db)) == 1 and ticker.get(db, 1).every_ms == 60_000
+
+
+def test_a_single_time_has_no_zone(client, form, db):
+    at, zone = "2100-01-01T00:00:00Z", "Europe/Berlin"
+    ticker.register(db, "poll", cron="0 9 * * *", zone=zone)
+    ticker.register(db, "once", at=at)
+    from_cron, once = shown(client, 1), shown(client, 2)
+    for answer in (
+        form("/tasks/create", function="new", schedule=at, zone=zone),
+        form("/tasks/1/change", **from_cron | {"schedule": at}),
+        form("/tasks/2/change", **once | {"zone": zone}),
+    ):
+        assert (answer.status_code, answer.json().get("field")) == (422, "zone")
+        assert answer.json()["detail"] == sentence("page.no_zone_of_a_single_time", zone=zone)
+    assert form("/tasks/1/change", **from_cron | {"schedule": at, "zone": ""}).status_code == 204
+    assert (ticker.get(db, 1).kind, ticker.get(db, 1).zone) == ("once", "UTC")
+
+
 def test_a_form_takes_an_event_that_names_its_zone(form, db):
     assert form("/tasks/create", function="poll", schedule="Mon 09:00 Europe/Berlin").status_code == 204
     assert (ticker.get(db, 1).expression, ticker.get(db, 1).zone) == ("Mon *-*-* 09:00:00", "Europe/Berlin")

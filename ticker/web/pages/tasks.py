@@ -130,7 +130,7 @@ def previewed(_: Site, db: Any, request: Request) -> Shown:
 def create(here: Site, _: Request, form: Form) -> Response:
     """Registers a new task."""
     with errors_of_the_form(), here.database.writing() as db:
-        given = typed(db, form, api.REGISTER["properties"], {})
+        given = typed(db, form, api.REGISTER["properties"], None)
         check_required(given, api.REGISTER)
         for there in api.tasks_named(db, **given):
             raise BadInput("name", there.name, f"already exists as task {there.id}; edit that one")
@@ -143,7 +143,7 @@ def save(here: Site, request: Request, form: Form) -> Response:
     """Writes the fields that differ from the values with which the form was filled."""
     with errors_of_the_form(), here.database.writing() as db:
         task = read_tasks.get(db, id_of(request))
-        given = typed(db, form, api.EDIT["properties"], shown(form))
+        given = typed(db, form, api.EDIT["properties"], task)
         task = operations.edit(db, task.id, by=here.by, **given) if given else task
     return gone_to(here, task, "changed" if given else "nothing was changed")
 
@@ -159,17 +159,31 @@ def errors_of_the_form() -> Iterator[None]:
         raise BadInput(SCHEDULE.name, error.value, error.problem) from None
 
 
-def typed(db: Any, form: Form, known: Mapping[str, Schema], before: Mapping[str, str]) -> dict[str, Any]:
+def typed(db: Any, form: Form, known: Mapping[str, Schema], task: Task | None) -> dict[str, Any]:
     """Returns the known fields that were filled in or, for an existing task, those that were changed."""
+    before = shown(form) if task else {}
     news = {name: one(form, name) for name in form if digest(one(form, name)) != before.get(name, digest(""))}
     given = {
         name: value_of(db, name, known[name], text or EMPTY.get(name, ""))
         for name, text in news.items()
         if name in known
     }
-    if (text := news.get(SCHEDULE.name)) is not None:
-        given[checks.NAMES[kinds.detect(text).kind]] = text
+    kind = task.kind if task else None
+    if task is None or SCHEDULE.name in news:
+        kind = kind_of(text := one(form, SCHEDULE.name))
+        given[checks.NAMES[kind]] = text
+    zone = one(form, ZONE.name)
+    if kind is Kind.ONCE and zone and news.keys() & {SCHEDULE.name, ZONE.name}:
+        raise BadInput(ZONE.name, zone, "does not apply to a single time; leave it empty")
     return given
+
+
+def kind_of(text: str) -> Kind:
+    """Returns the kind of the schedule that was typed. Raises BadInput."""
+    if not text:
+        problem = "is missing; write 5m, 0 9 * * 1-5, Mon..Fri 09:00, or 2027-01-01T00:00:00Z"
+        raise BadInput(SCHEDULE.name, None, problem)
+    return kinds.detect(text).kind
 
 
 def digest(text: str) -> str:

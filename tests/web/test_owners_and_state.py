@@ -90,7 +90,10 @@ def test_an_owner_that_has_no_tasks_or_is_none_is_told_so(owner: str, status: in
      ({"expression": "Mon..Fri 09:00"}, "calendar", "Mon..Fri *-*-* 09:00:00"),
      ({"expression": "@daily"}, "cron", "0 0 * * *"), ({"expression": "daily", "zone": "Europe/Berlin"}, "calendar", "*-*-* 00:00:00 Europe/Berlin"),
      ({"expression": "4102444800000"}, "once", "2100-01-01T00:00:00Z"),
-     ({"expression": "90s", "during": "9-17", "zone": "Europe/Berlin"}, "interval", "1m30s"), ({"expression": "1m", "during": "22-6"}, "interval", "1m")],
+     ({"expression": "90s", "during": "9-17", "zone": "Europe/Berlin"}, "interval", "1m30s"), ({"expression": "1m", "during": "22-6"}, "interval", "1m"),
+     ({"every": 90}, "interval", "1m30s"), ({"cron": "@daily"}, "cron", "0 0 * * *"), ({"at": 4102444800}, "once", "2100-01-01T00:00:00Z"),
+     ({"calendar": "daily", "zone": "Europe/Berlin"}, "calendar", "*-*-* 00:00:00 Europe/Berlin"),
+     ({"every": "90s", "during": "9-17", "zone": "Europe/Berlin"}, "interval", "1m30s")],
 )  # fmt: skip
 def test_a_schedule_is_explained_before_it_is_used(said: dict[str, Any], kind: str, normalized: str, client: TestClient) -> None:  # fmt: skip
     answer = client.post(f"{API}/schedules/validate", json=said | {"count": 3})
@@ -109,7 +112,9 @@ def test_a_schedule_is_explained_before_it_is_used(said: dict[str, Any], kind: s
      ({"expression": "1m", "zone": "Europe/Berlin"}, "zone"), ({"expression": "1m", "count": 1001}, "count"), ({"expression": "1m", "count": "5.0"}, "count"),
      ({"expression": 5}, "expression"), ({"expression": "1m", "count": True}, "count"),
      ({"expression": "1m", "during": "9"}, "during"), ({"expression": "@daily", "during": "9-17"}, "during"), ({"expression": "9h", "during": "9-17"}, "during"),
-     ({"expression": "1m", "during": 5}, "during")],
+     ({"expression": "1m", "during": 5}, "during"), ({"cron": "61 * * * *"}, "cron"), ({"cron": "0 0 30 2 *"}, "cron"), ({"every": 0}, "every"),
+     ({"every": "1m", "cron": "* * * * *"}, "cron"), ({"at": "2001-01-01T00:00:00Z"}, "at"), ({"cron": "0 9 * * *", "zone": "Mars"}, "zone"),
+     ({"every": "1m", "zone": "Europe/Berlin"}, "zone"), ({"cron": "@daily", "during": "9-17"}, "during"), ({"every": "9h", "during": "9-17"}, "during")],
 )  # fmt: skip
 def test_what_is_no_schedule_is_refused_by_its_field(said: dict[str, Any], field: str, client: TestClient) -> None:
     assert problem(client.post(f"{API}/schedules/validate", json=said), 422)["field"] == field

@@ -1,9 +1,10 @@
 """Previews a schedule before it is used: its kind, text, description, next times and warnings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from typing import Any
 
 from ticker import clock, settings
 from ticker.engine import timing
@@ -17,7 +18,7 @@ from ticker.schedules.hours import InHours
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
 from ticker.schedules.once import EPOCH
-from ticker.tasks import checks, definition
+from ticker.tasks import checks, definition, fields
 from ticker.tasks.fields import Task
 
 YEAR = timedelta(days=366)
@@ -51,6 +52,15 @@ def validate(
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
     return of(schedule, start, count, tick_ms)
+
+
+def of_fields(given: Mapping[str, Any], count: int, now: datetime) -> Preview:
+    """Returns the preview of a schedule in fields of `register`, such as `every` and `zone`. Raises BadInput."""
+    values = {"zone": "UTC", "during": "", **fields.check(given)}
+    schedule = in_hours(definition.schedule_of(values), values["zone"], values["during"])
+    field = checks.NAMES[Kind(values["kind"])]
+    kinds.never_fires(schedule, now, field, given[field])
+    return of(schedule, now, count)
 
 
 def in_hours(schedule: Schedule, zone: str, during: str) -> Schedule:

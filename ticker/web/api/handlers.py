@@ -78,9 +78,9 @@ RUN_NOW = body({
 })  # fmt: skip
 EXPLAIN = body({
     "expression": doc("A schedule of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT),
-    **fields.properties(fields.FIELDS[name] for name in ("zone", "during")),
+    **fields.properties((*fields.SCHEDULES, fields.FIELDS["during"])),
     "count": limit(5, "The number of times.", MOST_TIMES),
-}, required=["expression"])  # fmt: skip
+})  # fmt: skip
 OF_OWNERS = {
     "owner_type": doc("Owners of this type.", NAME),
     "failing": doc("Owners with a task that is failing.", FLAG),
@@ -192,9 +192,17 @@ def next_times(_: Site, db: Any, task: int, *, count: int) -> Preview:
 
 @operation("POST /schedules/validate", body=EXPLAIN, offline=True,
            example={"expression": "0 9 * * 1-5", "zone": "Europe/Berlin"})  # fmt: skip
-def validate_schedule(_: Site, __: None, *, expression: Any, count: Any = 5, **given: Any) -> Preview:
+def validate_schedule(_: Site, __: None, *, count: Any = 5, **given: Any) -> Preview:
     """Explains a schedule: its kind, its stored form, a description in words, its next times, and warnings."""
-    return preview.validate(expression, **given, count=whole("count", count, 1, MOST_TIMES), now=clock.now())
+    most, now = whole("count", count, 1, MOST_TIMES), clock.now() or clock.python_utc()
+    named = [name for name in ("expression", *checks.NAMES.values()) if name in given]
+    if not named:
+        raise BadInput("expression", None, "is missing; write 15m, 0 9 * * 1-5, Mon..Fri 09:00 or 2027-01-01T00:00:00Z")
+    if named[0] != "expression":
+        return preview.of_fields(given, most, now)
+    if named[1:]:
+        raise BadInput(named[1], given[named[1]], "cannot be combined with expression; give one of them")
+    return preview.validate(given.pop("expression"), **given, count=most, now=now)
 
 
 @operation("GET /owners", object_of(owners=list[OwnerStatus], next=str | None), query=OF_OWNERS)

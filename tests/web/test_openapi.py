@@ -64,6 +64,13 @@ def test_each_operation_has_a_name_and_words_of_its_own(document: Document) -> N
     assert all(operation["summary"].endswith(".") for operation in found)
 
 
+def test_the_schemas_have_the_names_of_the_glossary(document: Document) -> None:
+    assert sorted(document["components"]["schemas"]) == [
+        "Counts", "Drops", "Event", "FullRun", "Function", "Health", "JournalEntry", "Limit", "LimitStatus", "Owner",
+        "Pause", "Preview", "Problem", "Run", "Task", "Ticker", "Why",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("one", ALL, ids=named)
 def test_each_piece_of_a_path_is_described(one: Asking, document: Document) -> None:
     told = described(document, one)

@@ -98,8 +98,10 @@ STATES = (
     "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting",
     "limited", "failing", "ok",
 )  # fmt: skip
+NAMES: Mapping[type, str] = {RunRecord: "Run", OwnerStatus: "Owner", TickerStatus: "Ticker"}
+"""The names of schemas that differ from those of their classes."""
 COMPONENTS: dict[str, Schema] = {}
-"""The schemas of the dataclasses in answers, by the names of their classes."""
+"""The schemas of the dataclasses in answers, by name."""
 
 
 def ref(name: str) -> Schema:
@@ -116,7 +118,7 @@ def of(kind: Any) -> Schema:
     if isinstance(kind, dict):
         return kind
     if is_dataclass(kind):
-        name = kind.__name__  # type: ignore[union-attr]
+        name = NAMES.get(kind) or kind.__name__  # type: ignore[union-attr, arg-type]
         if name not in COMPONENTS:
             COMPONENTS[name] = shown(kind)
         return ref(name)
@@ -146,14 +148,15 @@ DERIVED: Mapping[type, dict[str, Any]] = {
     ), PLAIN[type(None)]]}},
 }  # fmt: skip
 """The fields in answers that the dataclass does not have."""
-FULL_RUN = {"allOf": [of(RunRecord), object_of(
+COMPONENTS["FullRun"] = {"allOf": [of(RunRecord), object_of(
     output=str | None, error_output=str | None, attempts=list[RunRecord], made=list[RunRecord], next=str | None,
 )]}  # fmt: skip
 SERVER = object_of(answers=bool, error=str | None)
-HEALTH = object_of(
+COMPONENTS["Health"] = object_of(
     healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
     unattended=dict[str, int], late=int | None, leased=dict[str, str], warnings=list[str], pauses=list[Pause],
 )  # fmt: skip
+FULL_RUN, HEALTH = ref("FullRun"), ref("Health")
 COMPONENTS["Problem"] = object_of(type=str, title=str, status=int, detail=str) | {
     "description": "RFC 9457 problem details."
 }

@@ -38,6 +38,13 @@ def test_a_filter_that_fits_nothing_says_what_to_write(query, status, said, clie
     assert (answer.status_code, said.within(text_of(answer).replace("&#39;", "'"))) == (status, True), text_of(answer)
 
 
+def test_a_name_without_an_owner_is_that_of_the_task_of_nobody_and_says_so(client, tasks):
+    said = sentence("page.stands_for", name="poll", task=2)
+    assert said.within(text_of(client.get("/runs?task=poll")))
+    for others in ("task=2", "task=poll&owner=mail:5", "outcome=failed"):
+        assert "which has no owner" not in text_of(client.get(f"/runs?{others}"))
+
+
 def test_the_filter_by_a_type_of_owners_can_be_seen_and_taken_back(client, tasks):
     assert 'name="owner_type" value="mail"' in client.get("/runs?owner_type=mail").text
     assert 'name="owner_type"' not in client.get("/runs").text
@@ -60,14 +67,31 @@ def test_the_name_of_a_deleted_task_leads_to_its_history(client, db, tasks):
     assert ">3</a>" in client.get("/runs?outcome=dropped&task=1").text
 
 
-def test_of_many_groups_of_drops_the_largest_fifty_are_shown(client, db, environ):
+def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     db.execute(DROP, {"task": 1, "more": 59, "times": 1})
-    db.execute(DROP, {"task": 60, "more": 0, "times": 5})
-    shown = client.get("/drops?by=owner&hours=1")
-    listed = re.findall(r"<td>\s*<a [^>]*>(mail:\d+)</a>", shown.text)
-    assert (len(listed), listed[0]) == (50, "mail:60")
-    said = sentence("page.largest_groups", number=50)
-    assert said.within(text_of(shown)) and not said.within(text_of(client.get("/drops")))
+    db.execute(DROP, {"task": 1, "more": 0, "times": 5})
+    first = client.get("/drops?by=owner&hours=1")
+    assert sentence("page.first_numbers", first=1, last=50).within(text_of(first))
+    following = re.search(r'href="(/drops\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
+    second = client.get(following)
+    assert sentence("page.last_numbers", first=51, last=60).within(text_of(second))
+    assert 'rel="next"' not in second.text
+    listed = [re.findall(r"<td>\s*<a [^>]*>(mail:\d+)</a>", page.text) for page in (first, second)]
+    assert listed[0][0] == "mail:1"
+    assert sorted(listed[0] + listed[1]) == sorted(f"mail:{number}" for number in range(1, 61))
+    assert client.get("/drops?by=owner&after=-1").status_code == 422
+    assert "Groups" not in text_of(client.get("/drops"))
+
+
+def test_groups_of_drops_can_be_skipped(db, environ):
+    db.execute(DROP, {"task": 1, "more": 2, "times": 1})
+    keys = [one.key for one in ticker.drops(db, by="owner")]
+    assert [one.key for one in ticker.drops(db, by="owner", limit=1, after=1)] == keys[1:2]
+    assert ticker.drops(db, by="owner", after=3) == []
+    for after in (-1, 1_000_001, True):
+        with pytest.raises(ticker.BadInput) as caught:
+            ticker.drops(db, after=after)
+        assert caught.value.field == "after"
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # how long after its instant a row may become visible
 MOST_AT_ONCE = 1_000_000  # more than ended or happened within `LATE`
 GROUPS = ("reason", "owner", "task", "function")
+AFTER_AT_MOST = 1_000_000  # groups of drops that may be skipped before a page
 
 Past = datetime | timedelta | str | None
 """A time with a zone, or a duration before now; as text, `09:00` (UTC, today or yesterday), `2h` (ago) or ISO 8601 with
@@ -190,16 +191,22 @@ class Drops:
 
 
 @reads
-def drops(*, by: str = "reason", since: Past = None, until: Past = None, limit: int = 100) -> Steps[list[Drops]]:
+def drops(
+    *, by: str = "reason", since: Past = None, until: Past = None, limit: int = 100, after: int = 0
+) -> Steps[list[Drops]]:
     """Counts the jobs dropped from `since` on and before `until`, by `reason`, `owner`, `task` (its id) or `function`,
     largest groups first.
+
+    `after` skips the first groups, up to 1,000,000.
     """
     if by not in GROUPS:
         raise BadInput("by", by, f"is not one of: {', '.join(GROUPS)}")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= AFTER_AT_MOST:
+        raise BadInput("after", after, f"is not a whole number from 0 to {AFTER_AT_MOST}")
     now = yield from instant.steps()
     begin, end = between(since, until, now)
-    most = tasks.limited(limit)
-    rows = yield query("drops", by=by, reasons=REASONS, since=begin, until=end, limit=most)
+    most = after + tasks.limited(limit)
+    rows = (yield query("drops", by=by, reasons=REASONS, since=begin, until=end, limit=most))[after:]
     newest = yield from tasks.runs_by_id({"id": row["run_id"]} for row in rows)
     examples = {run.id: line_of_run(run, ExplainContext(now)) for run in newest}
     return [Drops(row["key"], row["count"], row["newest"], examples.get(row["run_id"])) for row in rows]

@@ -19,7 +19,7 @@ from ticker.read.journal import Wanted
 from ticker.read.overview import last_failures, overview
 from ticker.tasks.identity import Owner
 from ticker.web.api import handlers as api
-from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, one_of, text_in
+from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, integer, one_of, text_in
 from ticker.web.pages.screen import (
     ROWS,
     Form,
@@ -167,8 +167,9 @@ def runs(here: Site, db: Any, request: Request) -> Shown:
     chosen = select(db, task=task, **given)
     page = journal.page(db, chosen, before=before, limit=ROWS)
     deleted = journal.deleted(db, [line.task_id for line in page.lines])
+    is_ownerless = bool(task) and not task.isdecimal() and "owner" not in given
     return {
-        "lines": page.lines, "deleted": deleted,
+        "lines": page.lines, "deleted": deleted, "ownerless": chosen.task_id if is_ownerless else None,
         "outcomes": list(Outcome), "reasons": list(Reason),
     } | paging(request, "before", api.following(page))  # fmt: skip
 
@@ -212,9 +213,10 @@ def texts(here: Site, db: Any, request: Request) -> Shown:
 @screen("/drops", "drops.html")
 def drops(here: Site, db: Any, request: Request) -> Shown:
     by, hours = asked(request, "by") or "reason", asked(request, "hours", one_of(*HOURS)) or "24"
-    counted = journal.drops(db, by=by, since=f"{hours}h", limit=DROPS)
+    offset = asked(request, "after", integer(journal.AFTER_AT_MOST)) or 0
+    counted = journal.drops(db, by=by, since=f"{hours}h", limit=DROPS + 1, after=offset)
     deleted = journal.deleted(db, [one.example.task_id for one in counted if one.example])
     return {
-        "counted": counted, "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
-        "is_full": len(counted) == DROPS,
-    }  # fmt: skip
+        "counted": counted[:DROPS], "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
+        "offset": offset,
+    } | paging(request, "after", offset + DROPS if len(counted) > DROPS else None)  # fmt: skip

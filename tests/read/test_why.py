@@ -442,6 +442,15 @@ def test_around_a_time_also_what_was_recorded_long_after_it(db, task):
     assert [line.due for line in shown.lines] == [NINE - 3 * MINUTE, NINE - 18 * MINUTE]
 
 
+def test_around_a_time_stand_the_manual_runs_that_are_nearest_to_it_however_many_came_later(db, task):
+    for minutes in range(50, 1, -1):
+        a_run(db, task, kind="manual", occurrence=None, due_at=NINE - minutes * MINUTE)
+    shown = ticker.why(db, task, at=NINE - 40.5 * MINUTE, limit=2)
+    assert [line.run.due_at for line in shown.lines] == [NINE - minutes * MINUTE for minutes in (42, 41, 40)]
+    a_run(db, task, occurrence=NINE - MINUTE)
+    assert ticker.why(db, task, at=NINE - 40.5 * MINUTE, limit=2).lines == shown.lines
+
+
 @pytest.mark.parametrize(
     ("events", "said"),
     [
@@ -796,7 +805,7 @@ OUTCOMES = {
     ("statement", "parameters", "wanted"),
     [
         ("last_occurrences", {"task_id": 7, "limit": 20}, {"runs_of_task"}),
-        ("occurrences_around", {"task_id": 7, "at": NINE, "limit": 20}, {"runs_of_task", "runs_one_record"}),
+        ("occurrences_around", {"task_id": 7, "at": NINE, "limit": 20}, {"runs_manual", "runs_one_record"}),
         ("pieces_of", {"parents": [7]}, {"runs_of_parent"}),
         ("journal", {**OUTCOMES, "owner_type": "a"}, {"runs_by_outcome", "runs_by_reason"}),
         ("journal_of_task", {**OUTCOMES, "task_id": 7, "owner_type": None, "owner_id": None}, {"runs_of_task", "runs_further"}),
@@ -808,7 +817,7 @@ OUTCOMES = {
     ],
 )  # fmt: skip
 def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted, db):
-    """Of small tables a plan reads all; `python -m tests.bench web` measures what is done with a million rows."""
+    """Of small tables, a plan reads all."""
     db.execute("TRUNCATE ticker.runs, ticker.events")  # what earlier tests left would change the plan
     db.execute("DELETE FROM pg_statistic WHERE starelid = 'ticker.runs'::regclass")
     db.execute("SET enable_seqscan = off")

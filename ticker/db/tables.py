@@ -253,6 +253,8 @@ runs = Table(
     # them. Each row is in one of the two indexes.
     index("runs_of_task", "task_id", "id", where="kind IN ('scheduled', 'manual')"),
     index("runs_further", "task_id", "id", where="kind IN ('retry', 'piece')"),
+    # The manual runs of a task around a time.
+    index("runs_manual", "task_id", "due_at", where="kind = 'manual'"),
     # The ticker: planned runs that are due, and the first attempts of pieces, which it pushes run by run in turn.
     index("runs_planned", "due_at", where="state = 'planned' AND (kind <> 'piece' OR attempt > 1)"),
     index("runs_planned_pieces", "parent_id", "id", where="state = 'planned' AND kind = 'piece' AND attempt = 1"),

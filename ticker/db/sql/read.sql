@@ -302,21 +302,22 @@ WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: occurrences_around
--- Returns the last occurrences of a task that were due at that time, the first one after it, and the manual runs that
--- were recorded between these.
-WITH before AS MATERIALIZED (
-    SELECT id FROM {schema}.runs
-    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND occurrence <= %(at)s::timestamptz
-    ORDER BY occurrence DESC LIMIT %(limit)s
-), after AS MATERIALIZED (
-    SELECT id FROM {schema}.runs
-    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND occurrence > %(at)s::timestamptz
-    ORDER BY occurrence LIMIT 1
-)
-SELECT id FROM before UNION ALL SELECT id FROM after UNION ALL
-(SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'manual'
-   AND id >= coalesce((SELECT min(id) FROM before), 0) AND id <= coalesce((SELECT id FROM after), 9223372036854775807)
- ORDER BY id DESC LIMIT %(limit)s)
+-- Returns the occurrences and the manual runs of a task that were due last at that time, and the first ones after it.
+(SELECT id FROM {schema}.runs
+ WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND occurrence <= %(at)s::timestamptz
+ ORDER BY occurrence DESC LIMIT %(limit)s)
+UNION ALL
+(SELECT id FROM {schema}.runs
+ WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND occurrence > %(at)s::timestamptz
+ ORDER BY occurrence LIMIT 1)
+UNION ALL
+(SELECT id FROM {schema}.runs
+ WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'manual' AND due_at <= %(at)s::timestamptz
+ ORDER BY due_at DESC LIMIT %(limit)s)
+UNION ALL
+(SELECT id FROM {schema}.runs
+ WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'manual' AND due_at > %(at)s::timestamptz
+ ORDER BY due_at LIMIT 1)
 
 -- name: last_events
 SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s

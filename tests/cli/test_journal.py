@@ -237,6 +237,15 @@ def test_a_count_that_is_cut_says_so(db, drop):
     assert ticker("runs", "--drops-by", "reason", "--limit", "10000")[1] == ""
 
 
+def test_filters_that_exclude_each_other_are_refused(drop):
+    assert refused("runs", "--journal", "1", "--owner-type", "feeds") == (
+        sentence("errors.does_not_go_with_task", field="owner_type", value="'feeds'", task=1, owner="mail_channels:5")
+    )
+    assert sentence("errors.of_drops", field="reason", value="'paused'", outcome="failed").within(
+        refused("runs", "--outcome", "failed", "--reason", "paused")
+    )
+
+
 def test_an_id_needs_no_owner_and_a_name_may_need_one(drop):
     assert sentence("errors.needs_no_owner").within(refused("runs", "1", "--owner", "mail_channels:6"))
     assert sentence("errors.remedy_owner", remedy="--owner type:id").within(refused("runs", "mail.fetch", code=1))

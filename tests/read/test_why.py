@@ -599,6 +599,10 @@ def test_a_journal_of_what_is_nothing_is_refused(db):
         ({"outcome": "fine"}, sentence("errors.none_of", field="outcome", value="'fine'", values="succeeded, partial")),
         ({"reason": "mood"}, sentence("errors.none_of", field="reason", value="'mood'", values="gone, ")),
         (
+            {"reason": "gone", "outcome": "failed"},
+            sentence("errors.of_drops", field="reason", value="'gone'", outcome="failed"),
+        ),
+        (
             {"owner": "a:1", "owner_type": "a"},
             sentence("errors.stands_beside_an_owner", field="owner_type", value="'a'"),
         ),

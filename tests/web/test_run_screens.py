@@ -25,8 +25,9 @@ def tasks(db, environ):
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
-        ("task=1&owner=mail:6", 200, sentence("page.nothing_fits")),
-        ("task=1&owner_type=feeds", 200, sentence("page.nothing_fits")),
+        ("task=1&owner=mail:6", 422, sentence("errors.does_not_go_with_task", field="owner", value="'mail:6'", task=1, owner="mail:5")),
+        ("task=2&owner=mail:5", 422, sentence("errors.does_not_go_with_ownerless_task", field="owner", value="'mail:5'", task=2)),
+        ("task=1&owner_type=feeds", 422, sentence("errors.does_not_go_with_its_task", field="owner_type", value="'feeds'", task=1, owner="mail:5")),
         ("task=other", 404, sentence("errors.unknown_task_give_its_owner", task="'other'")),
         ("task=other&owner=mail:5", 404, sentence("errors.unknown_task_of_owner_now", task="'other'", owner="mail:5")),
         ("owner=mail", 422, sentence("errors.no_owner_such_as", value="'mail'", remedy="type:id", example="mail_channels:5")),

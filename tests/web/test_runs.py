@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.harness import Played
-from tests.sentences import sentence
+from tests.sentences import Sentence, sentence
 from tests.web.asking import API, problem
 from tests.web.conftest import Serve
 
@@ -102,6 +102,28 @@ def test_an_owner_and_a_type_of_owners_are_refused(client: TestClient) -> None:
     assert problem(refused, 422)["field"] == "owner_type"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "field", "said"),
+    [({"task": 2, "owner": "a:1"}, "owner", sentence("http.does_not_go_with_ownerless_task", value="'a:1'", task=2)),
+     ({"task": 1, "owner": "a:2"}, "owner", sentence("http.does_not_go_with_task", value="'a:2'", task=1, owner="a:1")),
+     ({"task": 1, "owner_type": "b"}, "owner_type", sentence("http.does_not_go_with_task", value="'b'", task=1, owner="a:1")),
+     ({"outcome": "failed", "reason": "paused"}, "reason", sentence("errors.of_drops", field="reason", value="'paused'", outcome="failed"))],
+)  # fmt: skip
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("what", ["runs", "journal"])
+def test_filters_that_exclude_each_other_are_refused(
+    query: dict[str, Any], field: str, said: Sentence, deleted: bool, what: str, client: TestClient, played: Played
+) -> None:  # fmt: skip
+    if deleted:
+        for task in (1, 2):
+            ticker.unregister(played.db, task)
+        played.db.execute("INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, ended_at)"
+                          " VALUES (1, '', '', 'scheduled', now(), 'ended', 'dropped', 'gone', now())")  # fmt: skip
+    refused = problem(client.get(f"{API}/{what}", params=query), 422)
+    assert refused["field"] == field and said.within(refused["detail"])
+
+
 def test_a_name_of_a_task_is_no_id(client: TestClient) -> None:
     refused = problem(client.get(f"{API}/journal", params={"task": "poll"}), 422)
     assert refused["field"] == "task"
@@ -111,9 +133,7 @@ def test_a_name_of_a_task_is_no_id(client: TestClient) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "runs"),
-    [({"task": 1, "owner": "a:1"}, 3), ({"task": 1, "owner_type": "a"}, 3), ({"task": 99, "owner": "a:1"}, 0),
-     ({"task": 2, "owner": "a:1"}, 0), ({"task": 1, "owner": "a:2"}, 0), ({"task": 1, "owner_type": "b"}, 0),
-     ({"outcome": "failed", "reason": "paused"}, 0)],
+    [({"task": 1, "owner": "a:1"}, 3), ({"task": 1, "owner_type": "a"}, 3), ({"task": 99, "owner": "a:1"}, 0)],
 )  # fmt: skip
 def test_what_is_listed_fits_all_filters(
     query: dict[str, Any], runs: int, client: TestClient, played: Played

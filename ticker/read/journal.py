@@ -24,6 +24,7 @@ from ticker.read.tasks import RunRecord
 from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 from ticker.tasks import identity
+from ticker.tasks.fields import Task
 from ticker.tasks.identity import Ref, id_or_name
 from ticker.tasks.rows import query
 
@@ -126,7 +127,7 @@ def select(
 ) -> Steps[Wanted]:  # fmt: skip
     """Checks and returns the filter of a journal. A name stands for the owner's current task of that name.
 
-    An outcome or a reason excludes events.
+    An outcome or a reason excludes events. Raises BadInput if nothing could match all filters.
     """
     if owner_type is not None and owner is not None:
         raise BadInput(
@@ -135,14 +136,33 @@ def select(
     for field, kind, value in (("outcome", Outcome, outcome), ("reason", Reason, reason)):
         if value is not None and value not in list(kind):
             raise BadInput(field, value, f"is not one of: {', '.join(kind)}")
+    if reason is not None and outcome not in (None, Outcome.DROPPED):
+        raise BadInput("reason", str(reason), f"applies to drops, but the outcome is {outcome}; leave out one of them")
     named = None if owner is None else identity.identify(owner)
-    return Wanted(
-        None if task is None else (yield from look_up(task, owner))[0],
-        named.type if named else owner_type, named.id if named else None,
+    task_id, row = (None, None) if task is None else (yield from look_up(task, owner))
+    wanted = Wanted(
+        task_id, named.type if named else owner_type, named.id if named else None,
         [one for one in ENDED if reason is None and outcome in (None, one)],
         [one for one in REASONS if outcome in (None, Outcome.DROPPED) and reason in (None, one)],
         outcome is None and reason is None,
     )  # fmt: skip
+    if task_id is not None and wanted.owner_type is not None:
+        check_owner(wanted, row or (yield from deleted.steps([task_id])).get(task_id))
+    return wanted
+
+
+def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
+    """Raises BadInput if the task belongs to another owner. The owner of a deleted task without a record is unknown."""
+    if task is None or (isinstance(task, Deleted) and not task.task_name):
+        return
+    if task.owner_type == wanted.owner_type and wanted.owner_id in (None, task.owner_id):
+        return
+    has_id = wanted.owner_id is not None
+    field, value = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if has_id else ("owner_type", wanted.owner_type)
+    relation = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
+    raise BadInput(
+        field, value, f"cannot be combined with task {wanted.task_id}, which {relation}; leave out one of them"
+    )
 
 
 def before_all(end: datetime | None) -> Key | None:

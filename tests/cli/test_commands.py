@@ -553,11 +553,20 @@ def test_the_demo_gives_the_exit_code(monkeypatch):
 
 
 @pytest.mark.slow
-def test_help_imports_neither_servers_nor_schedulers():
-    asked = (
-        "import sys; from ticker.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules, file=sys.stderr)"
+@pytest.mark.parametrize(
+    ("words", "completing"),
+    [(["--help"], {}), ([], {"_TICKER_COMPLETE": "bash_complete", "COMP_WORDS": "ticker ", "COMP_CWORD": "1"})],
+    ids=["help", "completion"],
+)
+def test_help_and_completion_import_neither_servers_nor_schedulers(words, completing):
+    asked = f"""import sys; from ticker.cli import main
+try: main({words}, prog_name='ticker')
+finally: print(*sys.modules, file=sys.stderr)"""
+    environment = {**os.environ, **completing}
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )
-    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "runs" in done.stdout
     heavy = {"sqlalchemy", "alembic", "rq", "redis", "apscheduler", "psycopg", "rich", "wrappers"}
     loaded = set(done.stderr.split())
     assert done.returncode == 0 and not heavy & loaded

@@ -55,9 +55,14 @@ class Commands(click.Group):
                 rows = [(str(one.name).ljust(widest), one.get_short_help_str(room)) for one in commands]
                 formatter.write_dl(rows)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command = super().get_command(ctx, cmd_name)
-        return command.load() if isinstance(command, LazyCommand) else command
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         if isinstance(sys.stdout, io.TextIOWrapper):

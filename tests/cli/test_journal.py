@@ -16,7 +16,9 @@ from tests.harness import command as ticker
 from tests.running import ROOT, until
 from tests.sentences import sentence
 from ticker.cli import journal
+from ticker.db import connections
 from ticker.errors import BadInput
+from ticker.read import journal as read_journal
 from ticker.read.journal import past
 
 pytestmark = pytest.mark.usefixtures("environ")
@@ -194,6 +196,19 @@ def test_a_journal_that_is_followed_goes_on_through_a_lost_connection_until_it_i
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
     assert sentence("cli.database_asked_again", setting="DATABASE_URL", error=re.compile(r".+")) == err
+
+
+def test_a_follower_keeps_its_connection(monkeypatch, db, drop):
+    opened, connect = [], connections.connect
+    monkeypatch.setattr(journal, "EVERY", 0)
+    monkeypatch.setattr(
+        connections, "connect", lambda *given, **options: opened.append(1) or connect(*given, **options)
+    )
+    tail = read_journal.Tail(read_journal.select(db))
+    tail.begin(db, None, None, 1)
+    looks = journal.new_lines(tail)
+    assert [next(looks) for _ in range(3)] == [[], [], []] and len(opened) == 1
+    looks.close()
 
 
 def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypatch, drop):

@@ -3,15 +3,16 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database, on_task
+from ticker.cli.connection import configured, database, on_task
 from ticker.cli.fit import row
-from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.errors import DatabaseUnavailable
 from ticker.read import formatting
 from ticker.read import journal as read_journal
 from ticker.read.entries import JournalEntry
@@ -62,19 +63,21 @@ def print_new(tail: Tail) -> None:
 
 
 def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
-    pause, reported = threading.Event(), False
+    from ticker.db import connections
+
+    url, pause, reported = configured().require_database(), threading.Event(), False
     while True:
-        pause.wait(EVERY)
         try:
-            with database() as db:
-                lines = tail.more(db)
-        except (ConfigurationError, DatabaseUnavailable) as error:
+            with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
+                while True:
+                    pause.wait(EVERY)
+                    yield tail.more(db)
+                    reported = False
+        except DatabaseUnavailable as error:
             if not reported:
                 render.say(f"{error}; retrying every second", err=True)
             reported = True
-        else:
-            yield lines
-            reported = False
+            pause.wait(EVERY)
 
 
 # ----------------------------------------------------------------------------------------------------------- output

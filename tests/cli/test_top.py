@@ -158,6 +158,22 @@ def test_of_several_tickers_it_names_the_one_that_was_heard_of_last(db):
     assert sentence("cli.top_tickers", number=2, pid=7, host="here", ago=re.compile(r"[1-9]s")).begins(drawn(db)[1])
 
 
+def test_silent_tickers_are_named_beside_the_living_ones(db):
+    ticked(db, SECOND)
+    ticked(db, 5 * MINUTE)
+    assert drawn(db)[1] == sentence(
+        "cli.top_one_silent",
+        number=1,
+        pid=7,
+        host="here",
+        ago=re.compile("[0-9]+s"),
+        span=re.compile("5m[0-9]*s?"),
+        rest=re.compile(".*"),
+    )
+    ticked(db, 10 * MINUTE)
+    assert sentence("cli.top_silent_tickers", number=2, pid=7, host="here", span="5m").within(drawn(db)[1])
+
+
 @pytest.mark.slow
 def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, monkeypatch):
     monkeypatch.setenv("TICKER_TICK", "5m")

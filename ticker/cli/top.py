@@ -1,6 +1,6 @@
 """`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
@@ -18,7 +18,8 @@ from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
 from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Overview
-from ticker.read.tasks import RunRecord, late_since
+from ticker.read.tasks import RunRecord, TickerStatus, late_since
+from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
 ON_A_SCREEN = 100  # maximum number of rows of a section; a screen has fewer
@@ -97,13 +98,24 @@ def head(view: View) -> Iterator[tuple[str, str]]:
     alive = [ticker for ticker in seen.tickers if health.ticks([ticker], most)]
     if alive:
         subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
-        yield f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}", ""
+        sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
+        yield sentence + silent(seen.tickers, most), ""
     for pause in view.health.pauses:
         yield gates.sentence(pause), "bold yellow"
     for problem in view.health.problems:
         yield f"problem: {problem}", "bold red"
     for warning in view.health.warnings:
         yield f"warning: {warning}", "bold yellow"
+
+
+def silent(tickers: Iterable[TickerStatus], most: int) -> str:
+    """Counts the silent tickers and describes the last one. Returns an empty string if no ticker is silent."""
+    quiet = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
+    if not quiet:
+        return ""
+    subject = "1 is silent" if len(quiet) == 1 else f"{len(quiet)} are silent, the last one"
+    lasts = words(health.silent_ms(quiet[0], most) // 1000 * 1000)
+    return f"; {subject}, pid {quiet[0].pid} on {quiet[0].host}, for {lasts}"
 
 
 def counted(counts: Counts) -> str:

@@ -148,16 +148,31 @@ def test_a_schedule_that_a_hand_has_spoilt_still_shows_when_it_is_due(db, task):
 # ------------------------------------------------------------------------------------------------------- the picture
 
 
-def picture(db, task, since=10 * MINUTE):
-    return ElementTree.fromstring(timeline.svg(ticker.why(db, task.id), since))
+def picture(db, task, since=10 * MINUTE, limit=20):
+    return ElementTree.fromstring(timeline.svg(ticker.why(db, task.id, limit=limit), since, limit))
 
 
 def test_the_picture_has_each_mark_with_its_class_and_its_words(db, eventful):
-    marks = [(path.get("class"), path[0].text) for path in picture(db, eventful).iter(f"{SVG}path") if len(path)]
+    paths = [path for path in picture(db, eventful).iter(f"{SVG}path") if len(path)]
+    marks = [(path.get("class"), path[0].text) for path in paths if path.get("class") != "tl-axis"]
     assert [kind for kind, _ in marks].count("tl-next") == 4
     assert {kind for kind, _ in marks} == {"tl-due", "tl-next", "tl-wait", "tl-run", "tl-bad", "tl-drop"}
     [failed] = [told for kind, told in marks if kind == "tl-bad"]
     assert failed.endswith("OSError: no route")
+
+
+def test_of_many_occurrences_the_newest_are_drawn_and_the_axis_begins_with_them(db, task):
+    for minutes in range(8, 0, -1):
+        a_run(db, task, occurrence=NINE - minutes * MINUTE)
+    head = {"task": "mail.fetch", "owner": "mail_channels:5", "every": "1m"}
+    assert picture(db, task, HOUR)[0].text == sentence("timeline.head", begin="08:00:00", end="09:15:00", **head)
+    assert picture(db, task, HOUR, 4)[0].text == sentence("timeline.head", begin="08:56:00", end="09:01:00", **head)
+
+
+def test_what_has_not_ended_has_a_sign_and_the_line_of_now_its_time(db, eventful):
+    root = picture(db, eventful)
+    assert [text.text for text in root.iter(f"{SVG}text")].count(">") == 2  # the occurrence that waits, the run at work
+    assert "now: 09:00:00 UTC" in [title.text for title in root.iter(f"{SVG}title")]
 
 
 def test_the_picture_needs_no_style_that_a_strict_page_would_refuse(db, eventful):

@@ -10,26 +10,31 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from ticker.errors import BadInput, escaped
-from ticker.model import NO_FAILURE, Outcome, Reason
+from ticker.model import NO_FAILURE, Outcome, Reason, RunKind
 from ticker.read import explain, formatting
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
-from ticker.read.why import Why
+from ticker.read.why import Why, due_of
 from ticker.tasks import preview
 from ticker.tasks.fields import Task
 
 NEXT_AT_MOST = 100
 ROWS_AT_MOST = 6  # of one track; marks that need more rows share the last one
+SHORTEST = timedelta(seconds=1)  # span before now
 AHEAD = 4  # after now, the axis continues for a quarter of the span that it shows before now
 
 
 class Mark(NamedTuple):
-    """A mark in a track, from `begin` to `end`, which may be equal. Pointing at it shows `words`."""
+    """A mark in a track, from `begin` to `end`, which may be equal. Pointing at it shows `words`.
+
+    `goes_on` means that it has not ended yet.
+    """
 
     kind: str
     begin: datetime
     end: datetime
     words: str
+    goes_on: bool = False
 
 
 # ------------------------------------------------------------------------------------------------------- the tracks
@@ -72,12 +77,14 @@ def _wait(line: JournalEntry, now: datetime) -> Iterator[Mark]:
     """Yields the wait from the push, or the due time, until a worker took the job. A planned run does not wait yet."""
     run = line.run
     if run is None:
-        yield Mark("wait", line.at, now, _words(line, now))
+        yield Mark("wait", line.at, now, _words(line, now), goes_on=True)
     elif run.state != "planned" and not (run.outcome == Outcome.DROPPED and run.reason == Reason.MISSED):
         begin = run.pushed_at or explain.planned_for(run)
-        until = run.started_at or run.checked_at or run.ended_at or now
+        taken = run.started_at or run.checked_at or run.ended_at
+        until = taken or now
         if begin < until:
-            yield Mark("wait", begin, until, f"waited {explain.span(until - begin)}, from {time_of_day(begin, now)}")
+            words = f"waited {explain.span(until - begin)}, from {time_of_day(begin, now)}"
+            yield Mark("wait", begin, until, words, goes_on=taken is None)
 
 
 def _outcome(line: JournalEntry, now: datetime) -> Iterator[Mark]:
@@ -88,7 +95,7 @@ def _outcome(line: JournalEntry, now: datetime) -> Iterator[Mark]:
         yield Mark("drop", line.at, line.at, _words(line, now))
     elif begin := run.started_at or run.ended_at:
         kind = "run" if run.started_at and (run.outcome is None or run.outcome in NO_FAILURE) else "bad"
-        yield Mark(kind, begin, run.ended_at or now, _words(line, now))
+        yield Mark(kind, begin, run.ended_at or now, _words(line, now), goes_on=run.ended_at is None)
 
 
 def _words(line: JournalEntry, now: datetime) -> str:
@@ -152,11 +159,15 @@ PAINTS = {
 }
 
 
-def svg(why: Why, since: timedelta) -> str:
-    """Returns a picture of the last `since`. Pointing at a mark shows its line.
+def svg(why: Why, since: timedelta, limit: int) -> str:
+    """Returns a picture of the last `since`. Pointing at a mark shows its line. `limit` is that of `why`: if earlier
+    occurrences may be left out, the axis begins with the first one.
 
     Its classes are `tl-due`, `tl-next`, `tl-wait`, `tl-run`, `tl-bad`, `tl-drop`, `tl-axis` and `tl-text`.
     """
+    occurrences = [line for line in why.lines if line.event is None]
+    if len([line for line in occurrences if line.run is None or line.run.kind != RunKind.RETRY]) >= limit:
+        since = max(min(since, why.now - min(map(due_of, occurrences))), SHORTEST)
     begin, end = why.now - since, why.now + since / AHEAD
 
     def x(at: datetime) -> float:
@@ -168,8 +179,10 @@ def svg(why: Why, since: timedelta) -> str:
         drawn.append(_text(GAP, bottom + 14, name))
         placed = [*rows(marks)]
         drawn += [_path(mark.kind, x(mark.begin), bottom + row * ROW, x(mark.end), mark.words) for row, mark in placed]
+        drawn += [_text(x(mark.end) + 5, bottom + row * ROW + 14, "&gt;") for row, mark in placed if mark.goes_on]
         bottom += ROW * (1 + max((row for row, _ in placed), default=0)) + GAP
-    drawn += _axis({x(at): words for at, words in labels(begin, end)}, x(why.now), bottom)
+    now = f"now: {time_of_day(why.now, why.now)} UTC"
+    drawn += _axis({x(at): words for at, words in labels(begin, end)}, x(why.now), now, bottom)
     drawn += _legend(bottom + 2)
     return "\n".join([HEAD.format(height=bottom + ROW), _title(title(why, begin, end)), *drawn, "</svg>", ""])
 
@@ -192,12 +205,12 @@ def labels(begin: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         at += every
 
 
-def _axis(labels: dict[float, str], now: float, bottom: int) -> Iterator[str]:
+def _axis(labels: dict[float, str], now: float, words_of_now: str, bottom: int) -> Iterator[str]:
     yield f'<path {AXIS} d="M{LEFT} {TOP - 11}H{WIDTH - RIGHT}"/>'
     for x, words in labels.items():
         yield f'<path {AXIS} opacity="0.2" d="M{x} {TOP - 11}V{bottom}"/>'
         yield _text(x, TOP - 18, words, ' text-anchor="middle"')
-    yield f'<path {AXIS} stroke-dasharray="4 3" d="M{now} {TOP - 11}V{bottom}"/>'
+    yield f'<path {AXIS} stroke-dasharray="4 3" d="M{now} {TOP - 11}V{bottom}">{_title(words_of_now)}</path>'
 
 
 def _legend(top: int) -> Iterator[str]:

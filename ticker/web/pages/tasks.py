@@ -49,6 +49,7 @@ from ticker.web.site import HIDDEN, OF_TASKS, Site
 
 TIMES = 10
 RUNS = 20
+OCCURRENCES = 20  # under Why, and in the chart
 STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: without an interval, and at most
 MANY = 1000  # tasks of one request
 
@@ -252,13 +253,13 @@ def as_object(value: Any) -> str:
 def task(here: Site, db: Any, request: Request) -> Shown:
     """Shows a task, or the history of a deleted one. Raises UnknownTask if no record of it is left."""
     wanted = id_of(request)
-    why = read_why(db, wanted)
+    why = read_why(db, wanted, limit=OCCURRENCES)
     runs = journal.list_runs(db, task=wanted, limit=RUNS)
     if why.task is None:
         gone = journal.deleted(db, [wanted])[wanted]
         return {"task": None, "gone": gone, "why": why, "runs": runs}
     warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
-    chart = timeline.svg(here.hide(why), stretch(why.task))
+    chart = timeline.svg(here.hide(why), stretch(why.task), OCCURRENCES)
     return {
         "task": why.task, "why": why, "runs": runs, "times": times(why.task, why.now, tick), "warnings": warnings,
         "details": details(here, why.task), "chart": Markup(chart),

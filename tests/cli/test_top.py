@@ -423,6 +423,13 @@ def terminal(*words, **environ):
 
 
 @pytest.mark.slow
+def test_pruning_shows_on_a_terminal_that_it_works(db):
+    with terminal("prune") as shown:
+        shown.shows("looking for old records")
+        shown.shows("pruned successes=0")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [pytest.param("q", marks=pytest.mark.smoke), "xq", "\x03"])
 @pytest.mark.parametrize("words", [["top"], ["list", "--watch"]])
 def test_q_and_ctrl_c_end_it_and_the_terminal_is_as_it_was(words, keys, db):

@@ -425,8 +425,8 @@ def terminal(*words, **environ):
 @pytest.mark.slow
 def test_pruning_shows_on_a_terminal_that_it_works(db):
     with terminal("prune") as shown:
-        shown.shows("looking for old records")
-        shown.shows("pruned successes=0")
+        assert shown.end() == 0
+        assert shown.read().count("drops=0") > 1  # while it works, and at its end
 
 
 @pytest.mark.slow

@@ -26,8 +26,8 @@ OUTPUTS = (
     Mutant(
         "large-text-encoded-at-once",
         STREAMS,
-        "or len(text) <= PIECE:",
-        "or text:",
+        "range(0, len(text), PIECE):",
+        "range(0, len(text), PIECE := 10**9):",
         "A print of a large text takes no more memory than what is kept of it.",
         ("tests/worker/test_output.py::test_a_large_text_is_not_copied_at_once",),
     ),

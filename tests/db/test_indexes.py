@@ -115,7 +115,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
 )  # fmt: skip
 def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parameters, index, db):
     found = plan(db, statement, **parameters)
-    assert any(name.startswith(index) for name in indexes(found))
+    assert any(name.startswith(index) for name in indexes(found)), indexes(found)
     assert read_whole(found) <= FEW
 
 

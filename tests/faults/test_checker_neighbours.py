@@ -226,20 +226,20 @@ SUSPECT, GUILTY = UNTIL_IT_ENDED + 3600, EPOCH + 3600
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_cleared", "found"),
-    [(SUSPECT, SUSPECT, False, set()), (SUSPECT, SUSPECT, True, set()), (SUSPECT, None, False, {"S16"}),
-     (SUSPECT, GUILTY, False, {"S16"}), (GUILTY, GUILTY, False, {"S16"})],
+    ("one", "other", "became", "found"),
+    [(SUSPECT, SUSPECT, SUSPECT, set()), (SUSPECT, SUSPECT, None, set()), (SUSPECT, SUSPECT, GUILTY, set()),
+     (SUSPECT, None, None, {"S16"}), (SUSPECT, GUILTY, GUILTY, {"S16"}), (GUILTY, GUILTY, GUILTY, {"S16"})],
 )  # fmt: skip
 def test_suspects_may_run_with_each_other_and_with_nobody_else(
-    book: Book, one: float, other: float | None, is_cleared: bool, found: set[str]
+    book: Book, one: float, other: float | None, became: float | None, found: set[str]
 ) -> None:
-    """If an earlier job clears one between its push and its start, it still runs with the others."""
+    """If an earlier job clears one between its push and its start, or finds it guilty, it still runs with the others."""
     tasks = [book.task(2, function=LOOP, alone_until=until) for until in (one, other)]
     for task in tasks:
         book.push(task, 2, 4, carrier=JOB)
         book.advance(task, 2, 4)
-    if is_cleared:
-        book.change(tasks[1], 4.05, alone_until=None)
+    if became != other:
+        book.change(tasks[1], 4.05, alone_until=became)
     runs = [book.start(task, 2, 4.1, begins=False, pid=50, job_id=JOB) for task in tasks]
     for run in runs:
         book.begin(run, 4.2, process=WORKER, pid=50)

@@ -156,7 +156,7 @@ def _runs_alone(history: History, run: Run, found: Findings) -> None:
         return
     active = [history.witnessed[other.id] for other in crew_of(history, run).runs if other.id in history.witnessed]
     others = [other.run for other in active if other is not one and other.first < one.last and other.last > one.first]
-    if _is_suspect(row):
+    if any(map(_is_suspect, (*read, row))):  # an earlier job may find a suspect guilty in between
         others = [id_ for id_ in others if not _was_suspect(history, history.runs[id_])]
     if found.judge(not others):
         _blame(history, run, f"had to run alone, and runs {others} were active in its process", found)

@@ -132,7 +132,7 @@ slots = Table(
     check("slots_token", "kind = 'run' OR token IS NULL"),
     # The end of a run: its slots.
     index("slots_token", "token", where="token IS NOT NULL"),
-    postgresql_with={"fillfactor": 50},
+    info={"fillfactor": 50},
 )
 
 # A pause is in force from its commit until it is resumed, or until `until`. Then its waiting tasks are pushed, up to

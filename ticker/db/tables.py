@@ -183,7 +183,7 @@ tasks = Table(
     index("tasks_inactive", "id", where="NOT enabled OR NOT owner_active"),
     # The end of a run touches no index. If the page has room, PostgreSQL writes the row's new version next to the old
     # one (HOT). That saves a third of all WAL. Autovacuum's defaults are enough.
-    postgresql_with={"fillfactor": 85},
+    info={"fillfactor": 85},
 )
 
 # Runs of every kind, and drops. There is no foreign key: the record outlives its task.

@@ -120,6 +120,8 @@ def _ddl_of_tables(schema: str) -> str:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements += [CreateTable(table), *map(CreateIndex, indexes)]
     text = "".join(f"{statement.compile(dialect=op.get_context().dialect)};\n".lstrip() for statement in statements)
+    filled = [table for table in tables.metadata.sorted_tables if "fillfactor" in table.info]
+    text += "".join(f"ALTER TABLE {one.name} SET (fillfactor = {one.info['fillfactor']});\n" for one in filled)
     return text.replace("%%", "%")  # no parameters are passed
 
 

@@ -230,8 +230,8 @@ def connect(
     Outside `transaction()`, each statement is its own transaction.
 
     With `planned_once`, PostgreSQL makes one plan for all parameters on first use, and again at `PLANNED_AGAIN`. That
-    suits connections that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a
-    ConfigurationError.
+    suits connections that repeat few statements and gain nothing from plans for particular parameters. `variable` names
+    the URL in a ConfigurationError.
     """
     if psycopg.pq.version() < OLDEST_LIBPQ:
         raise ConfigurationError(

@@ -174,9 +174,9 @@ class DueTask(NamedTuple):
     owner_id: str = ""
     priority: int = 0
 
-    @property
-    def owner(self) -> tuple[str, str]:
-        return self.owner_type, self.owner_id
+    def turns_of(self) -> tuple[object]:
+        """Returns whose turns at its queue the task takes: those of its owner, or its own."""
+        return ((self.queue, self.owner_type, self.owner_id) if self.owner_type else self.id,)
 
 
 @dataclass(frozen=True, slots=True)

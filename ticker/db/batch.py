@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from ticker.db import sql
@@ -156,6 +157,9 @@ class PostgresBatch:
         return rows
 
 
+_DUE_FIELDS = itemgetter(*DueTask._fields)
+
+
 def _array(elements: Iterable[object]) -> str:
     """Returns an array of numbers or times as PostgreSQL writes it. psycopg takes five times as long."""
     return "{" + ",".join(map(str, elements)) + "}"
@@ -171,7 +175,7 @@ def _waiting(row: sql.Row) -> WaitingTask:
 
 
 def _due(row: sql.Row) -> DueTask:
-    return DueTask(**{**row, "kind": Kind(row["kind"])})
+    return DueTask._make(_DUE_FIELDS({**row, "kind": Kind(row["kind"])}))
 
 
 def _enums(row: sql.Row) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Chooses which tasks with limits are pushed, by the room that their keys have. Pure: reads no clock."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 LOOK_EVERY = timedelta(milliseconds=200)
 """The shortest time between two looks at keys without room."""
@@ -11,6 +10,14 @@ LOOK_AHEAD = timedelta(milliseconds=300)
 """The time until a job that the next look pushes starts: the room of this time is given out at once."""
 LOOK_IN_VAIN = timedelta(seconds=5)
 """The time until the next look if it is unknown when a key has room, because a job has to start first, or a run to end."""
+
+
+class _HasPriority(Protocol):
+    @property
+    def priority(self) -> int: ...
+
+
+Turned = TypeVar("Turned", bound=_HasPriority)
 
 
 class LimitedTask(NamedTuple):
@@ -32,6 +39,11 @@ class LimitedTask(NamedTuple):
     is_planned: bool = False
     has_job: bool = False
 
+    def owners(self) -> list[tuple[str, object]]:
+        """Returns whose turns the task takes: those of its owner at each key. Without an owner, it has turns of its own."""
+        owner = self.owner if self.owner[0] else self.id
+        return [(key, owner) for key in self.keys]
+
 
 class Choice(NamedTuple):
     """The tasks to push, in order, and the keys that have no room after them.
@@ -52,7 +64,7 @@ def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetim
     """
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
     left, chosen, refused, awaited = dict(depths), list[LimitedTask](), list[LimitedTask](), set[str]()
-    for task in in_turn(tasks):
+    for task in in_turn(sorted(tasks, key=lambda task: (task.next_run, task.id)), LimitedTask.owners):
         lacking = {key for key in task.keys if rooms.get(key, 1) + (task.has_job and key not in awaited) <= 0}
         if lacking:
             refused.append(task)
@@ -72,20 +84,21 @@ def soonest(instants: Iterable[datetime | None]) -> datetime | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def in_turn(tasks: Sequence[LimitedTask]) -> list[LimitedTask]:
-    """Returns the first task of each owner, oldest first, then the second of each, and so on.
+def in_turn(tasks: Sequence[Turned], owners: Callable[[Turned], Sequence[object]]) -> list[Turned]:
+    """Returns the first task of each owner, then the second of each, and so on, each time in the given order.
 
-    Turns are counted for each key. Within an owner, the priority decides, then the age. A task without an owner counts
-    as its own owner.
+    `owners` are those whose turns a task takes. Within an owner, the priority decides, then the order.
     """
-    turns: dict[tuple[str, object], int] = defaultdict(int)
-    ordered = []
-    for task in sorted(tasks, key=lambda task: (-task.priority, task.next_run, task.id)):
-        owners = [(key, task.owner if task.owner[0] else task.id) for key in task.keys]
-        turn = 1 + max(turns[owner] for owner in owners)
-        turns.update(dict.fromkeys(owners, turn))
-        ordered.append((turn, task.next_run, task.id, task))
-    return [task for *_, task in sorted(ordered)]
+    taken: dict[object, int] = {}
+    rounds: list[list[int]] = []
+    for place in sorted(range(len(tasks)), key=lambda place: -tasks[place].priority):
+        mine = owners(tasks[place])
+        turn = max([taken.get(owner, 0) for owner in mine])
+        taken.update(dict.fromkeys(mine, turn + 1))
+        if turn == len(rounds):
+            rounds.append([])
+        rounds[turn].append(place)
+    return [tasks[place] for places in rounds for place in sorted(places)]
 
 
 def look_at(task: LimitedTask, now: datetime) -> datetime:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ticker.engine import jobs, key_limits, timing
 from ticker.engine.follow_up import follow_up
-from ticker.engine.key_limits import LimitedTask
+from ticker.engine.key_limits import LimitedTask, in_turn
 from ticker.engine.passes import Pass, Pushed, Report, Room, Swept, TickOptions
 from ticker.engine.ports import Batch, Queue, Settled, Store
 from ticker.engine.sweep import sweep
@@ -142,30 +142,18 @@ def let_go(work: Pass) -> None:
 
 
 def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
-    """Pushes planned runs and due tasks of all queues without a limit."""
+    """Pushes planned runs and due tasks of all queues without a limit. The owners of due tasks take turns within a claim."""
     now, look_ahead, limited = work.now, work.options.look_ahead, work.options.depths
 
     def planned(most: int) -> Pushed:
         return push_planned(work, lambda rows: rows.claim_planned(now, most, None, limited))
 
     def due(most: int) -> Pushed:
-        return push_due(work, lambda rows: taking_turns(rows.claim_due(now, look_ahead, most, limited)))
+        return push_due(work, lambda rows: in_turn(rows.claim_due(now, look_ahead, most, limited), DueTask.turns_of))
 
     by_thread = work.options.push_threads(lambda: in_turns(planned, due, options=work.options))
     all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*by_thread, strict=True))
     return all_planned, all_due
-
-
-def taking_turns(claimed: Sequence[DueTask]) -> list[DueTask]:
-    """Returns the tasks of one claim in the turns of their owners at each queue, so that no owner's tasks delay all
-    others.
-    """
-    tasks = {task.id: task for task in claimed}
-    places = [
-        LimitedTask(task.id, task.occurrence, task.queue, (task.queue,), owner=task.owner, priority=task.priority)
-        for task in claimed
-    ]
-    return [tasks[place.id] for place in key_limits.in_turn(places)]
 
 
 class Keyed(NamedTuple):

@@ -100,15 +100,14 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
 -- Claims cron and calendar tasks, and tasks with hours, that wait for a time ahead, after the clock was set back. Only tasks
 -- that were pushed before are claimed, because a new task may wait for its `first`. The clamp cannot tell when they are due; a
 -- pass can.
-SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms, pace_ms, during
-FROM {schema}.tasks t
+SELECT {claimed t}
+FROM {schema}.tasks t {announced t}
 WHERE (kind IN ('cron', 'calendar') OR during <> '') AND next_run > %(now)s AND id > %(after)s::bigint
   AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
 ORDER BY id
 LIMIT %(limit)s
-FOR NO KEY UPDATE SKIP LOCKED
+FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: clamp_runs
 -- Moves runs that began, or were planned, in the future to the present. Each run is changed only once. Pieces are claimed

@@ -1019,7 +1019,8 @@ def reach(task: TaskRow) -> timedelta:
     usual = timing.span(max(task.every_ms, task.pace_ms or 0))
     if not is_asked(task) or task.next_run is None:
         return usual
-    return max(usual, timing.span(longest_again(task)) if task.last_run is None else task.next_run - task.last_run)
+    most = timing.span(longest_again(task) + task.box_ms)
+    return max(usual, most if task.last_run is None else min(task.next_run - task.last_run, most))
 
 
 def may_be_pushed(run: RunRow, task: TaskRow, pauses: Mapping[int, Pause], now: datetime) -> bool:

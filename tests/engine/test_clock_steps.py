@@ -235,6 +235,17 @@ def test_a_job_from_before_the_clock_was_set_back_starves_nobody_when_it_starts_
 
 
 @pytest.mark.slow
+def test_a_time_that_a_run_asked_for_while_the_clock_was_far_ahead_starves_nobody(bench):
+    token = bench.start(1)
+    bench.is_set(10_000 * HOUR)
+    bench.passes(1)
+    bench.tables.again(bench.at, bench.task, token, 1)
+    bench.is_set(-5_000 * HOUR)
+    bench.tables.finish(bench.at, bench.task, token, Outcome.SUCCEEDED)
+    assert bench.goes_on_for(60)
+
+
+@pytest.mark.slow
 def test_a_manual_run_is_pushed_though_the_clock_was_set_back(bench):
     bench.tables.run_now(bench.at, bench.task)
     bench.is_set(-HOUR)

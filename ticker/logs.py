@@ -47,9 +47,12 @@ class JsonFormatter(TextFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": self.formatTime(record), "level": record.levelname, "logger": record.name,
-            "event": getattr(record, "event", record.name.partition(".")[0]), "message": record.getMessage(),
-        }  # fmt: skip
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "event": getattr(record, "event", record.name.partition(".")[0]),
+            "message": record.getMessage(),
+        }
         if record.exc_info and record.exc_info[0]:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps({**fields(record), **line}, default=str)

@@ -103,9 +103,11 @@ def mail_server(name: str, text: str) -> str:
     """Checks the URL of an SMTP server. The error never shows it."""
     if text and not (_MAIL_SERVER.fullmatch(text) and _has_port(text) and not _BAD_PERCENT.search(text)):
         raise BadInput(
-            name, None, "cannot be read; write smtp://user:password@host:587 or smtps://...; leave out user:password@ if the "
-            "server needs no login, and write special characters in the user or the password as %XX (@ is %40, / is %2F)"
-        )  # fmt: skip
+            name,
+            None,
+            "cannot be read; write smtp://user:password@host:587 or smtps://...; leave out user:password@ if the "
+            "server needs no login, and write special characters in the user or the password as %XX (@ is %40, / is %2F)",
+        )
     return text
 
 

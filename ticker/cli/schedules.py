@@ -96,10 +96,13 @@ def moments(instant: datetime, zone: str) -> list[str]:
 
 def data(preview: Preview) -> dict[str, object]:
     return {
-        "kind": str(preview.kind), "normalized": preview.normalized, "zone": preview.zone, "words": preview.words,
+        "kind": str(preview.kind),
+        "normalized": preview.normalized,
+        "zone": preview.zone,
+        "words": preview.words,
         "times": [f"{instant.astimezone(ZoneInfo('UTC')):%Y-%m-%dT%H:%M:%SZ}" for instant in preview.times],
         "warnings": list(preview.warnings),
-    }  # fmt: skip
+    }
 
 
 @click.command()

@@ -18,14 +18,19 @@ SIGNS = {"add": "+", "change": "~", "move": ">", "remove": "-", "skip": "!"}
 
 @click.command()
 @click.option(
-    "--tasks", "texts", multiple=True, metavar="MODULE,...",
+    "--tasks",
+    "texts",
+    multiple=True,
+    metavar="MODULE,...",
     help="Modules with task functions. Defaults to TICKER_TASKS. Repeatable.",
-)  # fmt: skip
+)
 @click.option("--plan", is_flag=True, help="Show what would change, and change nothing.")
 @click.option(
-    "--prune-modules", "prune", is_flag=True,
+    "--prune-modules",
+    "prune",
+    is_flag=True,
     help="Also remove what is declared in modules that are not imported.",
-)  # fmt: skip
+)
 @options.as_json
 def sync(texts: tuple[str, ...], plan: bool, prune: bool) -> None:
     """Synchronize tasks and limits with their declarations in code.

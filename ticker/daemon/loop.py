@@ -54,7 +54,7 @@ class EveryTick(BaseTrigger):  # type: ignore[misc]
 
 def run(
     settings: Settings, observer: Observer | None = None, health: tuple[str | None, int | None] = (None, None)
-) -> None:  # fmt: skip
+) -> None:
     """Ticks until SIGTERM or SIGINT, then returns within 5 seconds, even if a server hangs.
 
     `health` is the address on which to answer probes, if its port is not None.
@@ -137,7 +137,10 @@ def _scheduled(tick_job: Callable[[], None], settings: Settings) -> tuple[Any, A
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     scheduler = BackgroundScheduler(timezone="UTC", daemon=True)
     job = scheduler.add_job(
-        tick_job, EveryTick(timedelta(milliseconds=settings.tick_ms)),
-        coalesce=True, max_instances=1, misfire_grace_time=None,
-    )  # fmt: skip
+        tick_job,
+        EveryTick(timedelta(milliseconds=settings.tick_ms)),
+        coalesce=True,
+        max_instances=1,
+        misfire_grace_time=None,
+    )
     return scheduler, job

@@ -171,9 +171,10 @@ def described(demands: Iterable[Demand], queue: str) -> dict[str, dict[str, floa
             examples[one.function] = one
     return {
         name: {
-            "starts_per_minute": round(60 * starts[name], 3), "concurrency": examples[name].concurrency,
+            "starts_per_minute": round(60 * starts[name], 3),
+            "concurrency": examples[name].concurrency,
             "mean_ms": round(1000 * durations.mean) if (durations := examples[name].durations) else None,
             "p95_ms": round(1000 * durations.p95) if durations else None,
         }
         for name in sorted(starts, key=lambda name: -starts[name])[:SHOWN]
-    }  # fmt: skip
+    }

@@ -190,8 +190,9 @@ class Pruner(threading.Thread):
         if total.overdue_ms > max(self._settings.keep_successes_ms // 10, 2 * USUAL):
             log.warning(
                 "old records: the oldest was past its retention (TICKER_KEEP_SUCCESSES, TICKER_KEEP_FAILURES) by %s;"
-                " for now, the ticker deletes faster", words(total.overdue_ms // MINUTE * MINUTE),
+                " for now, the ticker deletes faster",
+                words(total.overdue_ms // MINUTE * MINUTE),
                 extra={"event": "prune_behind"},
-            )  # fmt: skip
+            )
         if total:
             log.info("pruned %s took=%.1f", total, total.seconds, extra={"event": "pruned"})

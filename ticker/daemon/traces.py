@@ -38,7 +38,7 @@ class Exporter(threading.Thread):
 
     def __init__(
         self, store: PostgresStore, settings: Settings, stopping: threading.Event, to: SpanExporter | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name="ticker-traces", daemon=True)
         self._store, self._stopping = store, stopping
         self._to, self._recorder = to or OTLPSpanExporter(), Recorder()
@@ -74,8 +74,10 @@ class Exporter(threading.Thread):
         for sent in range(0, len(spans), AT_MOST):
             if self._to.export(spans[sent : sent + AT_MOST]) is not SpanExportResult.SUCCESS:
                 log.warning(
-                    "%s spans are lost: the collector did not take them", len(spans) - sent, extra={"event": "traces_failed"}
-                )  # fmt: skip
+                    "%s spans are lost: the collector did not take them",
+                    len(spans) - sent,
+                    extra={"event": "traces_failed"},
+                )
                 return
 
 
@@ -151,9 +153,12 @@ def of_run(row: Row) -> dict[str, AttributeValue]:
 def of_message(row: Row) -> dict[str, AttributeValue]:
     """Returns the attributes of the job that carried the run, as OpenTelemetry's conventions for messaging name them."""
     known = {
-        "system": "rq", "operation.type": "process", "operation.name": tracing.RUN, "destination.name": row["queue"],
+        "system": "rq",
+        "operation.type": "process",
+        "operation.name": tracing.RUN,
+        "destination.name": row["queue"],
         "message.id": row["job_id"] or None,
-    }  # fmt: skip
+    }
     return {f"messaging.{name}": value for name, value in known.items() if value is not None}
 
 

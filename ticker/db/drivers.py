@@ -156,9 +156,11 @@ def _bound(session: Any, about: Iterable[Any]) -> Any:
         return session.connection(bind_arguments={"mapper": mapper, "clause": alchemy.update(table)})
     except alchemy.exc.UnboundExecutionError as error:
         raise BadInput(
-            "db", type(session).__name__, "has no engine for ticker's tables; pass a connection: session.connection("
+            "db",
+            type(session).__name__,
+            "has no engine for ticker's tables; pass a connection: session.connection("
             "bind_arguments={'mapper': MailChannel}), with a class that is mapped to the same database",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _is_asynchronous(db: Any) -> bool:

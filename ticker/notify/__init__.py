@@ -73,9 +73,11 @@ def _channel(name: str, settings: Settings) -> Channel:
             return Webhook(settings.webhook_url, settings.webhook_keys)
         case "mail":
             _needs(
-                name, TICKER_SMTP_URL=settings.smtp_url, TICKER_MAIL_FROM=settings.mail_from,
+                name,
+                TICKER_SMTP_URL=settings.smtp_url,
+                TICKER_MAIL_FROM=settings.mail_from,
                 TICKER_MAIL_TO=settings.mail_to,
-            )  # fmt: skip
+            )
             return Mail(settings.smtp_url, settings.mail_from, settings.mail_to)
     if name in CHANNELS:
         raise ConfigurationError(

@@ -143,9 +143,11 @@ class RedisQueue:
     @classmethod
     def from_settings(cls, settings: Settings) -> "RedisQueue":
         return cls(
-            connect(settings.require_redis()), result_ttl=settings.result_ttl, failure_ttl=settings.failure_ttl,
+            connect(settings.require_redis()),
+            result_ttl=settings.result_ttl,
+            failure_ttl=settings.failure_ttl,
             signing_key=settings.signing_keys[0] if settings.signing_keys else "",
-        )  # fmt: skip
+        )
 
     def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Pushes all jobs in one call to Redis, or one by one if this RQ is incompatible with `ticker.queue.bulk`."""

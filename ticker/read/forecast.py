@@ -73,9 +73,12 @@ def is_stopped_now(family: Family, task: Task | None) -> bool:
 
 
 def then(
-    task: Task | None, events: Sequence[Event], runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"],
+    task: Task | None,
+    events: Sequence[Event],
+    runs: Sequence["RunRecord"],
+    tickers: Sequence["TickerStatus"],
     at: datetime,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """Describes a task at a time in the past, as far as it is recorded."""
     if task and at < task.created_at:
         yield f"the task did not exist before {time_of_day(task.created_at, at)}"

@@ -267,7 +267,7 @@ def on_failure(task: Task) -> dict[str, Any]:
         "pauses itself": _pause(task),
         "notifies": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
         "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",
-    }  # fmt: skip
+    }
 
 
 def _pause(task: Task) -> str:

@@ -110,7 +110,7 @@ class Page(NamedTuple):
 @reads
 def page(
     wanted: Wanted, *, since: Past = None, until: Past = None, before: Key | None = None, limit: int = 50
-) -> Steps[Page]:  # fmt: skip
+) -> Steps[Page]:
     """Returns one page of the journal, newest first."""
     most, now = tasks.limited(limit), (yield from instant.steps())
     begin, end = between(since, until, now)
@@ -141,11 +141,13 @@ def select(
     named = None if owner is None else identity.identify(owner)
     task_id, row = (None, None) if task is None else (yield from look_up(task, owner))
     wanted = Wanted(
-        task_id, named.type if named else owner_type, named.id if named else None,
+        task_id,
+        named.type if named else owner_type,
+        named.id if named else None,
         [one for one in ENDED if reason is None and outcome in (None, one)],
         [one for one in REASONS if outcome in (None, Outcome.DROPPED) and reason in (None, one)],
         outcome is None and reason is None,
-    )  # fmt: skip
+    )
     if task_id is not None and wanted.owner_type is not None:
         check_owner(wanted, row or (yield from deleted.steps([task_id])).get(task_id))
     return wanted

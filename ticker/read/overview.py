@@ -104,14 +104,15 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
     late = {"now": clock.now(), "late_ms": late_ms()}
     return Overview(
-        now, (yield from counts.steps()),
+        now,
+        (yield from counts.steps()),
         next=tuple(tasks_from((yield query("next_tasks", **late, limit=most)))),
         late=tuple(tasks_from((yield query("late_tasks", **late, most=COUNTED_AT_MOST, limit=most)))),
         failing=tuple(tasks_from((yield query("failing_tasks", limit=most)))),
         running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
         drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
         tickers=tuple((yield from read_tasks.tickers.steps())),
-    )  # fmt: skip
+    )
 
 
 @reads

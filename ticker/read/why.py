@@ -102,7 +102,7 @@ def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
 
 def run_lines(
     task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
-) -> Steps[list[JournalEntry]]:  # fmt: skip
+) -> Steps[list[JournalEntry]]:
     pieces = yield from pieces_of(runs)
     usual = ExplainContext(now, task.retries + 1 if task else 1, task.grace_ms if task else None)
     return [

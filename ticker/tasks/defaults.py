@@ -47,9 +47,11 @@ def defaults(
     trigger = owner_types.trigger_name(schema, "added", owner_type)
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
-            "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "
+            "table",
+            owner_type,
+            "has no trigger that gives new owners their tasks; run owners.install, or the "
             "statements of owners.triggers",
-        )  # fmt: skip
+        )
     yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     if not existing:
         return 0

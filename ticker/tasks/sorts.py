@@ -89,7 +89,8 @@ BOUND = Sort(TIME, "TIME", checks.bound)
 LIMITED_SPAN = Sort(DURATION, "DURATION", checks.span_or_none(timing.SHORTEST_INTERVAL))
 KEYS = Sort(
     {"anyOf": [{"type": "array", "items": {"type": "string"}, "maxItems": checks.KEYS_AT_MOST}, {"type": "string"}]},
-    "KEY,KEY", checks.keys,
-)  # fmt: skip
+    "KEY,KEY",
+    checks.keys,
+)
 OWNER = Sort({"type": "string", "pattern": f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"}, "TYPE:ID")
 INSTANT = Sort({"type": "string", "format": "date-time"}, "TIME")

@@ -55,7 +55,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
-}  # fmt: skip
+}
 ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 """Browsers may keep scripts and styles, and revalidate them by their ETag."""
 

@@ -63,7 +63,7 @@ def application(
         middleware=[Middleware(Guard, access=access, settings=settings, page=pages.error_page)],
         exception_handlers={HTTPException: failed},  # the guard answers all other errors
         lifespan=lifespan,
-    )  # fmt: skip
+    )
     app.state.site = Site(settings, database, access, breaker)
     app.state.readiness = Readiness(app.state.site.look)
     app.state.servers = Servers(settings)

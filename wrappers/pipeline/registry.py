@@ -34,9 +34,11 @@ class Step:
         first = next(iter(inspect.signature(call).parameters), "")
         streams = inspect.isasyncgenfunction(call)
         return cls(
-            call, first == "run", streams or inspect.iscoroutinefunction(call),
+            call,
+            first == "run",
+            streams or inspect.iscoroutinefunction(call),
             streams or inspect.isgeneratorfunction(call),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)

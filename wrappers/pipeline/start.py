@@ -263,9 +263,11 @@ def decide_all(
 
     def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
         return common | {
-            "task_ids": [call.task_id for call, _ in asked], "occurrences": [call.occurrence for call, _ in asked],
-            "tokens": [token for _, token in asked], "job_ids": [call.job_id[:TEXT_AT_MOST] for call, _ in asked],
-        }  # fmt: skip
+            "task_ids": [call.task_id for call, _ in asked],
+            "occurrences": [call.occurrence for call, _ in asked],
+            "tokens": [token for _, token in asked],
+            "job_ids": [call.job_id[:TEXT_AT_MOST] for call, _ in asked],
+        }
 
     asked = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is None]
     planned = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is not None]

@@ -59,13 +59,16 @@ OF_TASKS = {
     "submitter": doc("Tasks with this submitter.", NAME),
     "state": doc("Tasks in this state; a task may be in several.", one_of(*TASK_STATES)),
     "search": doc("A part of the name, function, owner or subject; case is ignored.", NAME),
-    "after": AFTER_ID, "limit": limit(),
-}  # fmt: skip
-PAUSE = body({
-    "reason": doc("The reason for the pause, shown wherever the pause is.", sorts.PROSE.schema),
-    "until": doc("When the pause ends by itself.", INSTANT),
-    "by": doc("The name of the user who pauses.", NAME),
-})  # fmt: skip
+    "after": AFTER_ID,
+    "limit": limit(),
+}
+PAUSE = body(
+    {
+        "reason": doc("The reason for the pause, shown wherever the pause is.", sorts.PROSE.schema),
+        "until": doc("When the pause ends by itself.", INSTANT),
+        "by": doc("The name of the user who pauses.", NAME),
+    }
+)
 AROUND = {
     "at": doc(
         "A time in the past, such as 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z; the occurrences around it are returned.",
@@ -73,14 +76,18 @@ AROUND = {
     ),
     "limit": limit(20, "The number of occurrences."),
 }
-RUN_NOW = body({
-    "once_within": doc("The distance from the last manual run: a duration, or seconds.", sorts.DURATION),
-})  # fmt: skip
-EXPLAIN = body({
-    "expression": doc("A schedule of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT),
-    **fields.properties((*fields.SCHEDULES, fields.FIELDS["during"])),
-    "count": limit(5, "The number of times.", MOST_TIMES),
-})  # fmt: skip
+RUN_NOW = body(
+    {
+        "once_within": doc("The distance from the last manual run: a duration, or seconds.", sorts.DURATION),
+    }
+)
+EXPLAIN = body(
+    {
+        "expression": doc("A schedule of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT),
+        **fields.properties((*fields.SCHEDULES, fields.FIELDS["during"])),
+        "count": limit(5, "The number of times.", MOST_TIMES),
+    }
+)
 OF_OWNERS = {
     "owner_type": doc("Owners of this type.", NAME),
     "failing": doc("Owners with a task that is failing.", FLAG),
@@ -146,8 +153,11 @@ def delete_task(here: Site, db: Any, task: int) -> None:
         raise UnknownTask(f"there is no task {task}")
 
 
-@operation("POST /tasks/{id}/pause", body=PAUSE,
-           example={"reason": "their server is being moved", "until": "2030-01-01T06:00:00Z"})  # fmt: skip
+@operation(
+    "POST /tasks/{id}/pause",
+    body=PAUSE,
+    example={"reason": "their server is being moved", "until": "2030-01-01T06:00:00Z"},
+)
 def pause_task(here: Site, db: Any, task: int, **why: Any) -> Task:
     """Pauses a task: nothing is pushed or started until it is resumed, or until the given time."""
     [paused] = operations.pause(db, task, **{"by": here.by} | why)
@@ -307,11 +317,13 @@ def following(page: Page) -> str | None:
 
 # ---------------------------------------------------------------------------------------------------- limits and pauses
 
-LIMIT = body({
-    "concurrency": doc("How many runs of the key may be active at the same time.", integer(MOST_AT_ONCE, 1)),
-    "rate": doc("How many runs of the key may start in a period, such as 300/1m.", TEXT),
-    "burst": doc("How many of these may start at once. Defaults to those of one second.", integer(MOST_AT_ONCE, 1)),
-})  # fmt: skip
+LIMIT = body(
+    {
+        "concurrency": doc("How many runs of the key may be active at the same time.", integer(MOST_AT_ONCE, 1)),
+        "rate": doc("How many runs of the key may start in a period, such as 300/1m.", TEXT),
+        "burst": doc("How many of these may start at once. Defaults to those of one second.", integer(MOST_AT_ONCE, 1)),
+    }
+)
 SCOPE = {
     "group": doc("The tasks of this group.", NAME),
     "function": doc("The tasks that run this function.", NAME),

@@ -56,11 +56,12 @@ def document(root: str, *, needs_token: bool) -> dict[str, Any]:
 def described(operation: Operation) -> dict[str, Any]:
     sources = [("path", operation.of), ("query", operation.query)]
     description = {
-        "operationId": operation.name, "summary": operation.says,
+        "operationId": operation.name,
+        "summary": operation.says,
         "parameters": [parameter(name, schema, place) for place, known in sources for name, schema in known.items()],
         "responses": {str(status): succeeds(status, kind) for status, kind in operation.answers.items()}
         | {str(status): {"description": PROBLEMS[status], "content": PROBLEM} for status in failures(operation)},
-    }  # fmt: skip
+    }
     if operation.body and operation.body["properties"]:
         example = {} if operation.example is None else {"example": operation.example}
         content = {JSON: {"schema": operation.body, **example}}

@@ -316,10 +316,9 @@ def is_emptied(url: str, before: Any) -> bool:
             if structure(connection) != before:
                 return False
             connection.execute(TRUNCATE if connection.execute(SIZE).fetchone() > (MUCH,) else DELETE)
-            mark(connection)
+            return mark(connection)
     except (psycopg.Error, TickerError):
         return False
-    return True
 
 
 def of_database(url: str, name: str) -> str:
@@ -337,15 +336,16 @@ def copy_of(servers: Servers, template: str, name: str) -> str:
     return url
 
 
-def mark(connection: psycopg.Connection[Any]) -> None:
-    """These tables belong here, as if they had been created here."""
-    connection.execute(
+def mark(connection: psycopg.Connection[Any]) -> bool:
+    """These tables belong here, as if they had been created here. Returns False where a test has deleted the mark."""
+    marked = connection.execute(
         "UPDATE ticker.installation SET id = %s, environment = '', system_identifier = ticker.cluster_identifier(),"
         " marker_oid = tableoid, adopted_at = NULL, traced_until = NULL,"
         " counted_until = NULL, counted_twice_until = NULL,"
         " database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())",
         [INSTALLATION],
     )
+    return marked.rowcount == 1
 
 
 def admin(servers: Servers, statement: str) -> None:

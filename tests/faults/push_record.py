@@ -5,10 +5,10 @@ job each worker took.
 import json
 import os
 import re
+import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +40,24 @@ class PushedJob:
 def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
     """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.queue.bulk.arguments` does.
 
-    Behind the fields that all jobs share come the labels, five words each, the third of which is a description, then the
-    jobs, four words each: the number of a label, from 1 on, an id, and the packed call come first.
+    Behind the fields that all jobs share come the labels, five words each, the third of which is a description, then one
+    word with all jobs: of each the number of a label, from 1 on, and behind their lengths an id, the packed call, and a signature.
     """
     if words[2:5] != [b"0", QUEUES, KEY] or len(words) < 6:
         return []
-    labels = 6 + int(words[5])
-    first = labels + 1 + 5 * int(words[labels])
-    return [
-        PushedJob(
-            id_ := words[at + 1].decode("utf-8", "replace"),
-            carried(id_, words[at + 2]),
-            words[labels + 5 * int(words[at]) - 2].decode("utf-8", "replace"),
-        )
-        for at in range(first, len(words), 4)
-    ]
+    labels, jobs, at = 6 + int(words[5]), words[-1], 0
+    found = []
+    while at < len(jobs):
+        (label,) = struct.unpack_from("<H", jobs, at)
+        at, parts = at + 2, []
+        for _ in range(3):
+            (size,) = struct.unpack_from("<H", jobs, at)
+            parts.append(jobs[at + 2 : at + 2 + size])
+            at += 2 + size
+        id_ = parts[0].decode("utf-8", "replace")
+        description = words[labels + 5 * label - 2].decode("utf-8", "replace")
+        found.append(PushedJob(id_, carried(id_, parts[1]), description))
+    return found
 
 
 def carried(job: str, data: bytes) -> tuple[str, ...]:
@@ -77,12 +80,16 @@ def taken_job(message: bytes) -> str | None:
 
 
 def answers_to(jobs: Sequence[PushedJob], message: bytes) -> list[str | None]:
-    """One answer for each job: a script that failed answers all of them with its error."""
+    """One answer for each job: those that were not stored are numbered, and a script that failed answers all of them."""
     if (error := wire.error(message)) is not None:
         return [error.decode("utf-8", "replace")] * len(jobs)
-    answers = wire.texts(message) if message[:1] == b"*" else [message[1:-2]]
-    paired = zip_longest(answers[: len(jobs)], jobs)
-    return [None if answer is None else answer.decode("utf-8", "replace") for answer, _ in paired]
+    if message[:1] != b"*":
+        return [None] * len(jobs)
+    answers: list[str | None] = ["stored"] * len(jobs)
+    said = wire.texts(message)
+    for number, answer in zip(said[::2], said[1::2], strict=True):
+        answers[int(number) - 1] = answer.decode("utf-8", "replace")
+    return answers
 
 
 class PushRecord:

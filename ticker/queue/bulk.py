@@ -25,6 +25,7 @@ Label = tuple[str, str, int, int]
 _STORED = struct.Struct("<3s2H")  # RFC 1950 and 1951: no preset, one stored block; its length and the inverted length
 _HEAD = b"\x78\x01\x01"
 _CHECKSUM = struct.Struct(">I")
+_LENGTHS, _LENGTH = struct.Struct("<2H"), struct.Struct("<H")
 
 PREFIX = Queue.redis_queues_keys.removesuffix(":queues")
 """How the names of RQ's keys begin: `rq`, or what RQ_KEY_PREFIX says from RQ 3 on. In the scripts, it is `rq`."""
@@ -98,15 +99,24 @@ def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str
     once.
     """
     numbers: dict[Label, int] = {}
-    jobs: list[Argument] = []
+    jobs: list[bytes] = []
     for spec in specs:
         label = spec.queue, spec.description, spec.timeout, spec.ttl
         number = numbers.setdefault(label, len(numbers) + 1)
-        call = payload(spec)
-        jobs += number, spec.job_id, packed(call), signature(spec, call, key)
+        call, id_ = payload(spec), spec.job_id.encode()
+        data, signed = packed(call), signature(spec, call, key)
+        jobs += _LENGTHS.pack(number, len(id_)), id_, _LENGTH.pack(len(data)), data, _LENGTH.pack(len(signed)), signed
     pairs = [part for field, value in shared.items() for part in (field, value)]
     labels = [part for each in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{each[0]}", *each)]
-    return [Queue.redis_queues_keys, Job.redis_job_namespace_prefix, len(pairs), *pairs, len(numbers), *labels, *jobs]
+    return [
+        Queue.redis_queues_keys,
+        Job.redis_job_namespace_prefix,
+        len(pairs),
+        *pairs,
+        len(numbers),
+        *labels,
+        b"".join(jobs),
+    ]
 
 
 def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: float) -> list[Argument]:
@@ -135,5 +145,5 @@ def packed(payload: bytes) -> bytes:
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))
 
 
-def signature(spec: JobSpec, payload: bytes, key: str) -> bytes | str:
-    return signing.sign(key, spec.job_id, spec.queue, spec.timeout, payload) if key else ""
+def signature(spec: JobSpec, payload: bytes, key: str) -> bytes:
+    return signing.sign(key, spec.job_id, spec.queue, spec.timeout, payload) if key else b""

@@ -34,7 +34,6 @@ SOCKET_TIMEOUT = 2  # seconds: row locks are held during calls to Redis
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}  # as for PostgreSQL; not every system has them
 LEASE = 300  # seconds: ten ticks of the default rhythm
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
-_RECEIPTS = {b"stored": STORED, b"held": HELD}
 _STATES: dict[str, JobState] = {
     **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
     JobStatus.STARTED: JobState.TAKEN,
@@ -159,7 +158,10 @@ class RedisQueue:
         with translated():
             shared = bulk.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
             answers = self._push(args=bulk.arguments(specs, shared, self._signing_key))
-        return [_RECEIPTS.get(answer) or Receipt(error=answer.decode("utf-8", "replace")) for answer in answers]
+        receipts = [STORED] * len(specs)
+        for number, answer in zip(answers[::2], answers[1::2], strict=True):
+            receipts[number - 1] = HELD if answer == b"held" else Receipt(error=answer.decode("utf-8", "replace"))
+        return receipts
 
     def _enqueue(self, spec: JobSpec) -> Receipt:
         """Pushes one job through RQ's public interface."""

@@ -44,7 +44,7 @@ class RunKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended. Every ended run has exactly one outcome."""
+    """How a run ended. Every ended run has exactly one outcome. To add one, see .github/CONTRIBUTING.md."""
 
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
@@ -68,7 +68,8 @@ class Reason(StrEnum):
     """Why a job was not run: first the reasons of the start statement, in the order in which it checks them, then the
     others.
 
-    Six are not drops, and leave no record: `redelivered` and `stale` leave an event or a log line; what is `limited`,
+    A deletion has recorded what waited, so a job that is `gone` leaves no further record. Six reasons are not drops, and
+    leave no record: `redelivered` and `stale` leave an event or a log line; what is `limited`,
     `postponed`, `unknown_here` or `no_slot` starts later. So does a job that meets the run at work (`still_running`),
     unless its occurrence is that of an interval task.
     """

@@ -2,6 +2,9 @@
 
 A sweep is bounded. While jobs are missing, it goes through all batches. Otherwise, it goes through a few per pass. The
 rows stay locked while the queue is asked about their jobs, so that no job can start in between.
+
+Runs that have begun end elsewhere: by `end_overdue` in sweep.sql, or at once by their worker (wrappers/pipeline/finish.py) or
+its supervisor (wrappers/pipeline/orphaned_ends.py).
 """
 
 from collections.abc import Callable, Collection, Sequence

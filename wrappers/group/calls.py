@@ -11,7 +11,7 @@ from typing import Any
 
 from ticker.errors import ConfigurationError
 from wrappers.group.begun import Begun
-from wrappers.group.loop import Noted
+from wrappers.group.loop_watch import Noted
 from wrappers.group.threads import Interruptible
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call

@@ -2,6 +2,8 @@
 
 Starts are requested in one statement for all free slots, right before the functions are called. Coroutines run on the
 event loop of this process's main thread, and plain functions in one thread each. The worker writes the ends.
+
+The process ends when nothing is at work and no job is expected (`_goes_on`), or is killed at the first deadline (slots.py).
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from ticker.model import NO_FAILURE, Reason
 from wrappers.group.begun import make_task, watch
 from wrappers.group.calls import Calls
 from wrappers.group.full_keys import FullKeys
-from wrappers.group.loop import Watch
+from wrappers.group.loop_watch import Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import watch_sockets

@@ -309,7 +309,9 @@ def _answers(rows: Iterable[sql.Row], request: Request, first: Requests) -> list
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job, which RQ sees as a success. A drop has a record; what has a word of its own here has none."""
+    """Logs a refused job, which RQ sees as a success. A drop has a record, unless its task is gone; what has a word of its
+    own here has none.
+    """
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     shown = reason, call.task_id, *names_in(verdict), call.job_id, detail

@@ -189,7 +189,8 @@ STARTS = (
         "arguments-of-the-registration",
         "ticker/db/sql/start.sql",
         "coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs,",
-        "coalesce(recorded.id, j.record) AS run_id, j.name, j.function, coalesce(j.registered -> 'kwargs', '{}') AS kwargs,",
+        "coalesce(recorded.id, j.record) AS run_id, j.name, j.function,"
+        " coalesce((SELECT o.registered -> 'kwargs' FROM {schema}.tasks o WHERE o.id = j.id), '{}') AS kwargs,",
         "A run has the arguments of the task's row at its start, not older ones.",
         ("tests/db/test_start.py::test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registration",),
     ),

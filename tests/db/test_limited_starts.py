@@ -271,19 +271,34 @@ def test_a_lowered_limit_ends_no_run_and_lets_none_start_above_it(db, limit, pol
     assert start(db, poll("host"), NOW)["refusal"] == "limited"
 
 
-def test_a_statement_for_many_starts_the_oldest_of_each_key_that_have_room(db, limit, poll):
-    limit("host", concurrency=3)
-    tasks = [poll("host") for _ in range(5)] + [poll("other"), ticker.register(db, "poll", name="free", every="1m")]
+def asked_together(db, tasks):
+    """The parameters of a request for many starts, of which the first is due last; and its tokens."""
     tokens = [str(uuid4()) for _ in tasks]
     occurrences = [NOW - n * SECOND for n, _ in enumerate(tasks)]
     for task, occurrence in zip(tasks, occurrences, strict=True):
         put(db, task, waiting=[occurrence])
     asked = {**WORKER, "task_ids": [task.id for task in tasks], "occurrences": occurrences, "tokens": tokens,
              "job_ids": ["j"] * len(tasks), "waits": True, "back": None, "now": NOW}  # fmt: skip
+    return asked, tokens
+
+
+def test_a_statement_for_many_starts_the_oldest_of_each_key_that_have_room(db, limit, poll):
+    limit("host", concurrency=3)
+    tasks = [poll("host") for _ in range(5)] + [poll("other"), ticker.register(db, "poll", name="free", every="1m")]
+    asked, tokens = asked_together(db, tasks)
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
     assert [refusals[token] for token in tokens] == ["undecided"] * 6 + [None]
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start_limited", **asked)}
     assert [refusals[token] for token in tokens] == ["limited", "limited", None, None, None, None, None]
+
+
+def test_of_many_a_task_that_is_late_for_one_key_takes_no_slot_of_the_other(db, limit, poll):
+    limit("account", concurrency=2)
+    limit("host", concurrency=1)
+    asked, tokens = asked_together(db, [poll("account", "host") for _ in range(2)])
+    refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start_limited", **asked)}
+    assert [refusals[token] for token in tokens] == ["limited", None]
+    assert len(rooms(db, "account")) == len(rooms(db, "host")) == 1
 
 
 def test_the_answer_says_when_a_token_falls_due_or_the_hold_of_a_key_ends(db, limit, poll):

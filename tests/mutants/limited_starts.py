@@ -39,7 +39,7 @@ LIMITED_STARTS = (
         "JOIN ruled r ON r.id = n.id AND r.refusal IS NULL",
         "JOIN ruled r ON r.id = n.id",
         "What has no room for one of its keys takes no slot of the other.",
-        (f"{TESTS}test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other",),
+        (f"{TESTS}test_of_many_a_task_that_is_late_for_one_key_takes_no_slot_of_the_other",),
     ),
     Mutant(
         "token-free-too-soon",

@@ -45,7 +45,7 @@ OUTPUTS = (
         "        self.arrived.announce(True)  # ",
         "        # ",
         "A print does not overtake bytes that another process is moving out of the pipe.",
-        (f"{CHILDREN}test_the_order_is_kept_however_fast_the_two_alternate",),
+        (f"{CHILDREN}test_bytes_on_their_way_from_the_pipe_to_the_memory_count_as_news",),
     ),
     Mutant(
         "log-handlers-write-into-the-run",

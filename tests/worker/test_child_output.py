@@ -8,7 +8,9 @@ import ticker
 from tests.running import is_alive, supervised, until, work
 from ticker.engine.tick import tick
 from wrappers.pipeline.output import OF_GROUP
-from wrappers.sandbox.ring_buffer import HALF
+from wrappers.sandbox import ring_buffer
+from wrappers.sandbox.output_pipes import Pipe
+from wrappers.sandbox.ring_buffer import HALF, Ring
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +127,23 @@ def test_the_order_is_kept_however_fast_the_two_alternate(environ, db, store, qu
     run(db, store, queue, "in.order", kwargs={"times": 2000})
     lines = outputs(db)["in.order"][0].split("\n")
     assert lines == [*(str(number) for number in range(2000) for _ in range(2)), ""]
+
+
+def test_bytes_on_their_way_from_the_pipe_to_the_memory_count_as_news(monkeypatch):
+    """A print meanwhile waits for them, so that it does not overtake them."""
+    pipe = Pipe(1, arrived := Ring(bytearray(ring_buffer.room(8)), 8))
+    arrived.empty(mark=arrived.mark + 1)
+    read, news = pipe.read, []
+
+    def noted(size):
+        data = read(size)
+        news.append((data, pipe.has_news()))
+        return data
+
+    monkeypatch.setattr(pipe, "read", noted)
+    pipe.ring()
+    pipe.take_in()
+    assert news == [(b".", True), (b"", True)]
 
 
 def test_log_handlers_of_the_application_write_to_the_worker_as_before(environ, db, store, queue):

@@ -77,17 +77,19 @@ def dying_batch(batch, point):
 
 
 DIE = "import os, signal\ndef die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
-LAYER = DIE + "from wrappers import layers\nR, G, *_, B, W = layers.LAYERS\n"
-BEFORE = "def before(call, proceed): die()\n"
-AFTER = "def after(call, proceed):\n    proceed(call)\n    die()\n"
+STEPS = DIE + "import sys\nfrom wrappers import entry, layers\nrecord = sys.modules['wrappers.layers.record']\n"
+AFTER = "def after(*args):\n    step(*args)\n    die()\n"
 
 POINTS = {
-    "before the guard": (LAYER + BEFORE + "layers.LAYERS = (R, before, G, B, W)", "killed"),
-    "after the guard": (LAYER + BEFORE + "layers.LAYERS = (R, G, before, B, W)", "killed"),
-    "before the function": (LAYER + BEFORE + "layers.LAYERS = (R, G, B, W, before)", "killed"),
-    "after the function, before the record": (LAYER + AFTER + "layers.LAYERS = (R, G, B, W, after)", "killed"),
-    "after the record": (LAYER + AFTER + "layers.LAYERS = (R, G, B, after, W)", "succeeded"),
-    "at the very end": (LAYER + AFTER + "layers.LAYERS = (after, R, G, B, W)", "succeeded"),
+    "before the guard": (STEPS + "entry.run_alone = die", "killed"),
+    "after the guard": (STEPS + "layers.AROUND = (die, *layers.AROUND)", "killed"),
+    "before the function": (STEPS + "record.call_function = die", "killed"),
+    "after the function, before the record": (
+        STEPS + AFTER + "step, record.call_function = record.call_function, after",
+        "killed",
+    ),
+    "after the record": (STEPS + AFTER + "step, record.finish = record.finish, after", "succeeded"),
+    "at the very end": (STEPS + AFTER + "step, entry.run_alone = entry.run_alone, after", "succeeded"),
 }
 
 
@@ -127,11 +129,11 @@ def test_a_stock_workers_horse_killed_before_its_start_loses_nothing(environ, db
 @pytest.mark.promise("L5")
 def test_a_worker_killed_together_with_its_horse_leaves_nothing_stuck(environ, db, store, queue):
     """Nobody is left who could close the record: the sweep does, when the box is over."""
-    both = LAYER + "def before(call, proceed): os.kill(os.getppid(), signal.SIGKILL); die()\n"
+    both = STEPS + "def before(call): os.kill(os.getppid(), signal.SIGKILL); die()\n"
     task = ticker.register(db, "plain", every="1m")
     tick(store, queue)
     with pytest.raises(CalledProcessError):
-        work(patch=both + "layers.LAYERS = (R, G, before, B, W)")
+        work(patch=both + "layers.AROUND = (before, *layers.AROUND)")
     assert tick(store, queue).swept.overdue == 0
     assert tick(store, queue, store.now() + timedelta(seconds=33)).swept.overdue == 1
     assert ticker.list_runs(db)[0].outcome == "lost"

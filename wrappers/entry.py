@@ -1,7 +1,5 @@
 """The function that RQ calls for every task: `wrappers.run`."""
 
-import asyncio
-import inspect
 import logging
 import os
 import sys
@@ -18,20 +16,16 @@ from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.timeouts import JobTimeoutException
 
-from ticker import clock, settings
+from ticker import settings
 from ticker.engine import jobs
 from ticker.errors import ConfigurationError, DatabaseUnavailable
-from ticker.model import RunKind
 from ticker.settings import Settings
-from wrappers.layers import run_in_layers
+from wrappers.layers import run_alone
 from wrappers.layers.sentry import apart
-from wrappers.pipeline import fan_out, foreign_jobs, registry, start
-from wrappers.pipeline.context import Call, HoldLost
+from wrappers.pipeline import foreign_jobs, registry, start
+from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
-from wrappers.pipeline.invoke import at_work, awaited, called, note
-from wrappers.pipeline.registry import Step
 from wrappers.sandbox import shared_state
-from wrappers.sandbox.limits import SoftLimit
 
 if TYPE_CHECKING:
     from wrappers.group.refill import Pipe
@@ -40,7 +34,7 @@ log = logging.getLogger("ticker.run")
 
 
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
-    """Runs the task's function inside the layers, or drops the job. Returns a short text for RQ.
+    """Runs the task's function, or drops the job. Returns a short text for RQ.
 
     `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in
     `runs`. Everything else is read from the task's row at the start. A worker may let the job begin a group.
@@ -60,7 +54,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
             warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
             asked = new_call(task_id, occurrence, planned, job=job, database=database, config=config)
-        return run_in_layers(replace(asked, database=database), call_function)
+        return run_alone(replace(asked, database=database))
 
 
 def run_batch(*numbers: int) -> str:
@@ -116,7 +110,7 @@ def run_one_of_several(call: Call) -> str:
     """Runs one task and returns its outcome as a short text. Its error goes only to the log and from there to Sentry."""
     with apart():
         try:
-            return run_in_layers(call, call_function)
+            return run_alone(call)
         except (JobTimeoutException, DatabaseUnavailable):  # ends the batch: no further start is possible
             raise
         except BaseException:
@@ -210,68 +204,6 @@ def new_call(
         settings=config,
         database=database,
     )
-
-
-def call_function(call: Call) -> str:
-    """Calls the registered function with the task's arguments, as the innermost step. Stores its answer in the call."""
-    assert call.start is not None
-    function = registry.functions()[call.start.function]
-    with at_work(call):
-        if call.start.kind is RunKind.PIECE:
-            if function.process is None:
-                raise ConfigurationError(
-                    f"{function.name} no longer has generate and process: the piece was not processed"
-                )
-            note(call, invoke(call, function.process, call.start.piece))
-        elif function.process is None:
-            note(call, invoke(call, function.step))
-        else:
-            generate(call, function.step)
-            call.answer.nothing_to_do = call.answer.pieces is None
-    return ""
-
-
-def generate(call: Call, step: Step) -> None:
-    """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's
-    limits.
-    """
-    pieces = fan_out.Pieces(lambda texts: keep(call, texts))
-    answer = called(call, step)
-    if inspect.isasyncgen(answer):
-        asyncio.run(within(call, pieces.collect_async(answer)))
-    else:
-        pieces.collect(complete(call, answer))
-    call.answer.pieces, call.answer.made = pieces.last(), pieces.made
-
-
-def keep(call: Call, texts: str) -> None:
-    """Records some of a large number of pieces. Ticks do not see them until the run has made all of its pieces."""
-    assert call.start is not None
-    if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
-        raise HoldLost(f"the run no longer holds task {call.task_id}: its pieces were not written")
-
-
-def invoke(call: Call, step: Step, *piece: Any) -> Any:
-    return complete(call, called(call, step, *piece))
-
-
-def complete(call: Call, answer: Any) -> Any:
-    """Returns the answer of a function, which is awaited if it is an awaitable."""
-    return asyncio.run(within(call, answer)) if inspect.isawaitable(answer) else answer
-
-
-async def within(call: Call, awaitable: Any) -> Any:
-    """Awaits the function. Cancels it a quarter of the grace after its box, before the soft limit interrupts it."""
-    assert call.run is not None and call.start is not None
-    grace = call.start.grace_ms / 1000
-    limit = asyncio.timeout(call.run.quota.remaining + grace / 4)
-    try:
-        async with limit:
-            return await awaited(awaitable)
-    except TimeoutError as error:
-        if limit.expired():
-            raise SoftLimit("the function was still waiting at the end of its time box") from error
-        raise
 
 
 def in_a_horse() -> bool:

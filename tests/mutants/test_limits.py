@@ -112,6 +112,7 @@ def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, e
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 1.5)) as database:
         call = started(task, database)
     quotas: list[float] = []
-    time_box(call, lambda call: str(quotas.append(call.run.quota.remaining)))
+    with time_box(call) as boxed:
+        quotas.append(boxed.run.quota.remaining)
     assert quotas == [28.5]
     assert seen == [(30.5, 31.0, call.since)]

@@ -15,7 +15,7 @@ from wrappers.group.loop_watch import Noted
 from wrappers.group.threads import Interruptible
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
-from wrappers.pipeline.invoke import at_work, awaited, called, note
+from wrappers.pipeline.invoke import awaited, called, note
 from wrappers.sandbox import child_processes, limits, shared_state
 from wrappers.sandbox.limits import SoftLimit, Stopped
 
@@ -42,7 +42,7 @@ class Calls:
         )
         begun = Begun(call.start.run_id, call.task_id)
         try:
-            with begun.by(asyncio.current_task() if function.step.is_async else None), at_work(call):
+            with begun.by(asyncio.current_task() if function.step.is_async else None):
                 if function.step.is_async:
                     return await self._on_loop(slot, call, called(call, function.step), left)
                 return await self._in_thread(slot, call, function.step, left, begun)

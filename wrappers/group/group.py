@@ -28,9 +28,9 @@ from wrappers.group.loop_watch import Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import watch_sockets
-from wrappers.layers import span_of_run
+from wrappers.layers import around
 from wrappers.layers.record import end_of, end_of_error, pending_end
-from wrappers.layers.sentry import apart, group, introduce
+from wrappers.layers.sentry import apart
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, serialize, start
 from wrappers.pipeline.context import Answer, Call, log_end
@@ -38,7 +38,6 @@ from wrappers.pipeline.database import LOCK_PAUSE
 from wrappers.pipeline.output import Capture, Output, current_output
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End
-from wrappers.sandbox.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
 
@@ -319,15 +318,10 @@ class Group:
 
     async def _outcome(self, slot: int, call: Call) -> End:
         """Calls the function and returns its end, unless the process is killed first."""
-        with suppress(Exception):  # an error in Sentry must not fail the run
-            introduce(call)
         try:
-            with span_of_run(call):
+            with around(call):
                 overlooked = await self._calls.call(slot, call)
         except BaseException as error:
-            if isinstance(error, SoftLimit) and not call.answer.stopped:
-                with suppress(Exception):
-                    group(call, error)
             serialize.shorten(error)
             coroutine = asyncio.current_task()
             end = end_of_error(call, error, is_cancelled=coroutine is None or coroutine.cancelling() > 0)

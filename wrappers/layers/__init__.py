@@ -1,26 +1,23 @@
-"""The layers between RQ and a function, outermost first. The order matters:
+"""What happens around a function, in a job of its own and in a group. The order matters:
 
-report   reports to RQ; turns a limit into an ordinary error, a drop into a short text
-guard    asks the database whether this job may run, before any code of the task does
-sentry   labels the run for Sentry, if Sentry is loaded
-trace    makes the run the parent of the function's spans, if TICKER_OTEL is on
-time_box arms the soft and the hard limit, and cancels them last of all
-record   calls the function, and writes its one outcome
-
-A layer gets the call and the next layer, which it may or may not call.
+1. The database decides whether the run may begin, before any code of the task does (`start.ask`, `start.ask_all`).
+2. `AROUND` surrounds the call.
+3. The function is called within its limits: by `time_box` in the main thread, or by `Calls` in a group.
+4. The run's one outcome is left to the worker, or written (`record`). The limits are cancelled last of all.
 """
 
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 from ticker.engine import jobs
 from ticker.settings import Settings
 from wrappers.layers.record import record
-from wrappers.layers.sentry import sentry
+from wrappers.layers.sentry import labelled
 from wrappers.layers.time_box import time_box
 from wrappers.pipeline import serialize, start
-from wrappers.pipeline.context import Call, Proceed
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.invoke import at_work
 from wrappers.sandbox.limits import SoftLimit
 
 
@@ -28,13 +25,18 @@ class TimedOut(Exception):
     """The run reached its soft limit. RQ and Sentry see this ordinary error; only the function sees SoftLimit."""
 
 
-def report(call: Call, proceed: Proceed) -> str:
-    """Returns a short text for RQ. Errors of the function pass through to RQ's failed registry and to Sentry.
+def run_alone(call: Call) -> str:
+    """Runs the job in this thread, or drops it with a reason. Returns a short text for RQ.
 
-    Their tracebacks begin at the function, without the frames of the layers.
+    Our Worker requests the start before the fork; under a stock worker, this function does. Errors of the task's
+    function pass through to RQ's failed registry and to Sentry. Their tracebacks begin at that function.
     """
     try:
-        return proceed(call)
+        asked = call if call.start is not None else start.ask(call)
+        if isinstance(asked, str):
+            return asked
+        with around(asked), time_box(asked) as boxed:
+            return record(boxed)
     except SoftLimit as limit:
         serialize.shorten(limit)
         raise TimedOut(str(limit)) from limit
@@ -43,25 +45,20 @@ def report(call: Call, proceed: Proceed) -> str:
         raise
 
 
-def guard(call: Call, proceed: Proceed) -> str:
-    """Runs the job, or drops it with a reason. Our Worker requests the start before the fork; under a stock worker, this
-    layer does.
-    """
-    asked = call if call.start is not None else start.ask(call)
-    return asked if isinstance(asked, str) else proceed(asked)
-
-
-def trace(call: Call, proceed: Proceed) -> str:
-    """Makes the run the parent of the spans that its function makes with OpenTelemetry, if TICKER_OTEL is on.
-
-    The ticker exports the span of the run itself after its end (`ticker/daemon/traces.py`): nothing is sent from here.
-    """
-    with span_of_run(call):
-        return proceed(call)
+@contextmanager
+def around(call: Call) -> Iterator[None]:
+    """Surrounds the call of a function by what `AROUND` lists, outermost first."""
+    with ExitStack() as surroundings:
+        for surrounding in AROUND:
+            surroundings.enter_context(surrounding(call))
+        yield
 
 
 def span_of_run(call: Call) -> AbstractContextManager[Any]:
-    """Returns a context in which the run is the current span."""
+    """Returns a context in which the run is the parent of the spans that its function makes, if TICKER_OTEL is on.
+
+    The ticker exports the span of the run itself after its end (`ticker/daemon/traces.py`): nothing is sent from here.
+    """
     if call.settings.otel:
         with suppress(Exception):  # an error in OpenTelemetry must not fail the run
             from opentelemetry.trace import use_span
@@ -86,12 +83,5 @@ def load_tracing(settings: Settings) -> None:
         tracing.sampler()
 
 
-LAYERS = (report, guard, sentry, trace, time_box, record)
-
-
-def run_in_layers(call: Call, function: Proceed) -> str:
-    """Returns `report(call, guard(call, ... function(call)))`."""
-    proceed = function
-    for layer in reversed(LAYERS):
-        proceed = partial(layer, proceed=proceed)
-    return proceed(call)
+AROUND: tuple[Callable[[Call], AbstractContextManager[Any]], ...] = (labelled, span_of_run, at_work)
+"""For Sentry, if it is loaded; for OpenTelemetry; and for `run_now`, which finds its caller there."""

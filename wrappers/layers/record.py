@@ -11,22 +11,23 @@ from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Outcome
 from wrappers.pipeline import finish as finishing
 from wrappers.pipeline import serialize
-from wrappers.pipeline.context import Call, HoldLost, Proceed, log_end
+from wrappers.pipeline.context import Call, HoldLost, log_end
 from wrappers.pipeline.hold_off import SlowDown, checked_key
+from wrappers.pipeline.invoke import call_function
 from wrappers.pipeline.output import Capture
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import STOPPED, End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
 
 
-def record(call: Call, proceed: Proceed) -> str:
-    """Calls the function, as the innermost layer. The run ends in exactly one outcome, unless the hard limit kills it."""
+def record(call: Call) -> str:
+    """Calls the function in this thread. The run ends in exactly one outcome, unless the hard limit kills it."""
     assert call.run is not None
     capture = Capture(call.settings.output == "keep")
     child_processes.adopt()
     try:
         with capture, call.limits.interrupting() if call.limits else nullcontext():
-            proceed(call)
+            call_function(call)
         overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
         note_stop(call)

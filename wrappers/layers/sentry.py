@@ -4,27 +4,29 @@ Sends no arguments, cursor, owner or task name, which may be personal data. `tic
 """
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from rq.timeouts import JobTimeoutException
 
-from wrappers.pipeline.context import Call, Proceed
+from wrappers.pipeline.context import Call
 from wrappers.sandbox.limits import SoftLimit
 
 _keeps_names = False
 
 
-def sentry(call: Call, proceed: Proceed) -> str:
-    """Names the transaction. The name stays, because RQ's integration reports errors after all layers have returned."""
+@contextmanager
+def labelled(call: Call) -> Iterator[None]:
+    """Names the transaction. The name stays, because RQ's integration reports errors after all else has returned."""
     with suppress(Exception):  # an error in Sentry must not fail the run
         introduce(call)
     try:
-        return proceed(call)
+        yield
     except (SoftLimit, JobTimeoutException) as limit:
-        with suppress(Exception):
-            group(call, limit)
+        if not call.answer.stopped:
+            with suppress(Exception):
+                group(call, limit)
         raise
 
 

@@ -11,20 +11,21 @@ from functools import partial
 from typing import cast
 
 from ticker.engine import timing
-from wrappers.pipeline.context import Call, Proceed, Quota, Run
+from wrappers.pipeline.context import Call, Quota, Run
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import How, Limits
 
 log = logging.getLogger("ticker.run")
 
 
-def time_box(call: Call, proceed: Proceed) -> str:
-    """Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, counted from just before the request."""
+@contextmanager
+def time_box(call: Call) -> Iterator[Call]:
+    """Yields the call with its run and its limits. Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, counted from just before the request."""
     start = call.start
     assert start is not None  # the guard let it through
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)
     with limited(call, granted, start.grace_ms) as limits:
-        return proceed(replace(call, run=new_run(call, granted), limits=limits))
+        yield replace(call, run=new_run(call, granted), limits=limits)
 
 
 def new_run(call: Call, box_ms: int) -> Run:

@@ -1,7 +1,7 @@
-"""Defines the call that the layers pass on (`Call`), and the run that a function receives (`Run`)."""
+"""Defines the call that each step passes on (`Call`), and the run that a function receives (`Run`)."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -206,7 +206,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One job on its way through the layers. Each layer may add what the next ones need.
+    """One job on its way to its function and its end. Each step may add what the next ones need.
 
     `function` is the one that the job names; its task may have another by now. Empty if it is unknown.
 
@@ -244,7 +244,3 @@ class Call:
         """The instant of `limits.now` at which the run is killed: B + g after its start was requested."""
         assert self.start is not None
         return self.since + (self.start.box_ms + self.start.grace_ms) / 1000
-
-
-Proceed = Callable[[Call], str]
-"""The rest of what happens to a call, up to the text for RQ."""

@@ -1,14 +1,18 @@
 """Calls a task's function, and stores its answer."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ticker import model
-from wrappers.pipeline import fan_out, serialize
-from wrappers.pipeline.context import Call
+from ticker import clock, model
+from ticker.errors import ConfigurationError
+from ticker.model import RunKind
+from wrappers.pipeline import fan_out, registry, serialize
+from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.registry import Step
+from wrappers.sandbox.limits import SoftLimit
 
 
 @contextmanager
@@ -58,3 +62,61 @@ def note(call: Call, returned: Any) -> None:
     if not call.answer.nothing_to_do:
         result, call.answer.note = serialize.as_json(returned)
         call.answer.result = result or None
+
+
+def call_function(call: Call) -> None:
+    """Calls the registered function with the task's arguments. Stores its answer in the call."""
+    assert call.start is not None
+    function = registry.functions()[call.start.function]
+    if call.start.kind is RunKind.PIECE:
+        if function.process is None:
+            raise ConfigurationError(f"{function.name} no longer has generate and process: the piece was not processed")
+        note(call, invoke(call, function.process, call.start.piece))
+    elif function.process is None:
+        note(call, invoke(call, function.step))
+    else:
+        generate(call, function.step)
+        call.answer.nothing_to_do = call.answer.pieces is None
+
+
+def generate(call: Call, step: Step) -> None:
+    """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's
+    limits.
+    """
+    pieces = fan_out.Pieces(lambda texts: keep(call, texts))
+    answer = called(call, step)
+    if inspect.isasyncgen(answer):
+        asyncio.run(within(call, pieces.collect_async(answer)))
+    else:
+        pieces.collect(complete(call, answer))
+    call.answer.pieces, call.answer.made = pieces.last(), pieces.made
+
+
+def keep(call: Call, texts: str) -> None:
+    """Records some of a large number of pieces. Ticks do not see them until the run has made all of its pieces."""
+    assert call.start is not None
+    if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
+        raise HoldLost(f"the run no longer holds task {call.task_id}: its pieces were not written")
+
+
+def invoke(call: Call, step: Step, *piece: Any) -> Any:
+    return complete(call, called(call, step, *piece))
+
+
+def complete(call: Call, answer: Any) -> Any:
+    """Returns the answer of a function, which is awaited if it is an awaitable."""
+    return asyncio.run(within(call, answer)) if inspect.isawaitable(answer) else answer
+
+
+async def within(call: Call, awaitable: Any) -> Any:
+    """Awaits the function. Cancels it a quarter of the grace after its box, before the soft limit interrupts it."""
+    assert call.run is not None and call.start is not None
+    grace = call.start.grace_ms / 1000
+    limit = asyncio.timeout(call.run.quota.remaining + grace / 4)
+    try:
+        async with limit:
+            return await awaited(awaitable)
+    except TimeoutError as error:
+        if limit.expired():
+            raise SoftLimit("the function was still waiting at the end of its time box") from error
+        raise

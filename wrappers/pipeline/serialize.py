@@ -11,7 +11,7 @@ from ticker.db import json_text
 RESULT_AT_MOST = 4096  # bytes of JSON text
 REPR_AT_MOST = 200  # characters
 SENTENCE_AT_MOST = 500  # characters
-OURS = Path(__file__).parents[1]  # frames of the layers do not help the function's author
+OURS = Path(__file__).parents[1]  # our frames do not help the function's author
 TRACEBACK_AT_MOST = 64 * 1024  # characters, from the end, which tells the most
 
 _RETURN = re.compile(r"\r+\n?")

@@ -334,6 +334,23 @@ def names_in(verdict: Mapping[str, Any]) -> tuple[str, str]:
     return names(verdict["name"], verdict["owner_type"], verdict["owner_id"])
 
 
+_SAID = {
+    Reason.GONE: "the task was deleted",
+    Reason.STALE: "the task is not waiting for this job",
+    Reason.PAUSED: "the task is disabled, or its owner is inactive",
+    Reason.DONE: "the task has had all its runs",
+    Reason.MISSED: "a later occurrence was already due",
+    Reason.ADOPTED: "its job belonged to another installation",
+    Reason.STOPPED: "it was stopped before it started",
+    Reason.POSTPONED: "the task is paused; it is pushed again after the pause",
+    Reason.NO_SLOT: "its group had no free slot, or started no further runs; it is pushed again",
+    Reason.SUPERSEDED: "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence waits",
+    Reason.NO_TIME: "it could not end before the next start",
+    Reason.EXPIRED: "it waited too long, and a newer occurrence waits",
+    Reason.DUPLICATE: "a newer occurrence of the task has started",
+}
+
+
 def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
     """Returns the details of a refusal, in a few words."""
     now, last_run = verdict["now"], verdict["last_run"]
@@ -347,36 +364,12 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return f"the clock was set back by {_span(last_run - now)} or more"
         case Reason.UNKNOWN_FUNCTION | Reason.UNKNOWN_HERE:
             return f"this worker knows no function {verdict['function']!r}; see --tasks"
-        case Reason.GONE:
-            return "the task was deleted"
         case Reason.REDELIVERED:
             return f"run {verdict['run_id']} is its record"
-        case Reason.STALE:
-            return "the task is not waiting for this job"
-        case Reason.PAUSED:
-            return "the task is disabled, or its owner is inactive"
-        case Reason.DONE:
-            return "the task has had all its runs"
-        case Reason.MISSED:
-            return "a later occurrence was already due"
-        case Reason.ADOPTED:
-            return "its job belonged to another installation"
-        case Reason.STOPPED:
-            return "it was stopped before it started"
         case Reason.LIMITED:
             return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
-        case Reason.POSTPONED:
-            return "the task is paused; it is pushed again after the pause"
-        case Reason.NO_SLOT:
-            return "its group had no free slot, or started no further runs; it is pushed again"
-        case Reason.SUPERSEDED:
-            return "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence waits"
-        case Reason.NO_TIME:
-            return "it could not end before the next start"
-        case Reason.EXPIRED:
-            return "it waited too long, and a newer occurrence waits"
-        case Reason.DUPLICATE:
-            return "a newer occurrence of the task has started"
+        case _:
+            return _SAID[reason]
 
 
 def too_late(waited: float, limit: float) -> str:

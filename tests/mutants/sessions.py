@@ -28,7 +28,7 @@ SESSIONS = (
         "statement-without-settings",
         CONNECTIONS,
         "[(BEGIN,), (self.set_up,)]",
-        "[(BEGIN,)]",
+        '[(BEGIN,), (_set_up({"ticker.path": PATH}),)]',
         "A single statement has the same timeouts and formats as one in a transaction.",
         (OURS,),
     ),

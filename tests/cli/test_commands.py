@@ -581,10 +581,6 @@ def test_the_help_of_all_commands_says_of_each_what_its_own_help_begins_with(com
     assert (loaded.name, loaded.help.split("\n\n")[0]) == (command.name, command.help)
 
 
-def test_an_unknown_command_is_refused_in_one_sentence():
-    assert sentence("cli.no_such_command", command="'lst'").begins(refused("lst"))
-
-
 def test_a_ticker_says_that_the_application_has_a_module_of_its_name(database_url, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ticker.daemon.loop.run", lambda *_: None)
@@ -622,23 +618,6 @@ def test_a_task_is_shown_without_filters(words):
 @pytest.mark.parametrize("words", [("--check", "--sql"), ("--json",), ("--sql", "--json")])
 def test_tables_are_upgraded_checked_or_printed(words):
     assert "give --check" in refused("db", "upgrade", *words)
-
-
-@pytest.mark.slow
-def test_run_ticks_until_sigterm(database_url):
-    with subprocess.Popen([*COMMAND, "run", "--tick", "1s"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if " tick due=0 enqueued=0 errors=0 took=" in line:
-                break
-        assert answer("health")["tickers"][0]["pid"] == process.pid
-        process.send_signal(signal.SIGTERM)
-        lines += process.stdout.readlines()
-        assert process.wait(timeout=5) == 0
-    assert "ticker started" in lines[0] and "tick=1s" in lines[0] and "ticker stopped" in lines[-1]
-    stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
-    assert stopped.within(ticker("health", code=1)[1])
 
 
 @pytest.mark.slow

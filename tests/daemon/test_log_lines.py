@@ -10,11 +10,6 @@ from tests.running import Ticking
 pytestmark = pytest.mark.slow
 
 
-def test_times_have_a_zone(environ, db):
-    with Ticking() as ticking:
-        ticking.says(r"^\d{4}-\d\d-\d\dT[\d:.]{12}Z INFO ticker tick due=0")
-
-
 def test_with_json_each_line_is_an_object(environ, db):
     with Ticking(TICKER_LOG="json") as ticking:
         ticking.says('"event": "tick"')

@@ -6,7 +6,6 @@ from rq.job import Job
 import ticker
 from tests.harness import QUEUE, events
 from ticker.db import sql
-from ticker.engine.sweep import DIED_BEFORE_ITS_START
 
 
 def die(play):
@@ -44,22 +43,6 @@ def test_a_start_of_the_function_between_them_ends_the_row(play):
     play.at(180)
     play.tick()
     assert all(told for (told,) in events(play.db, "told"))
-
-
-@pytest.mark.slow
-def test_a_planned_run_whose_job_died_is_pushed_again_for_ten_minutes_and_lost_then(play):
-    task = ticker.register(play.db, "poll", cron="0 0 1 1 *")
-    ticker.run_now(play.db, task)
-    for seconds in (0, 30, 590):
-        play.at(seconds)
-        play.tick()
-        assert play.redis.llen(QUEUE) == 1
-        die(play)
-    play.at(601)
-    play.tick()
-    [run] = play.runs()
-    assert (run.outcome, play.redis.llen(QUEUE)) == ("lost", 0)
-    assert run.reason.startswith(DIED_BEFORE_ITS_START)
 
 
 def test_a_function_of_many_tasks_is_counted_once_a_minute(play):

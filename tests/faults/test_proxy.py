@@ -350,30 +350,6 @@ def test_a_server_that_seems_to_load_refuses_everything(client: Client, proxy: P
 # -------------------------------------------------------------------------------------------------- what networks do
 
 
-def test_bytes_to_the_server_vanish_in_a_cut(client: Client, proxy: Proxy, redis: Redis) -> None:
-    through = impatient(client)
-    redis.set("a", 1)
-    proxy.cut("to_server")
-    with pytest.raises(exceptions.TimeoutError):
-        through.incr("a")
-    with pytest.raises(exceptions.TimeoutError):
-        client(socket_timeout=SHORT).ping()
-    proxy.join()
-    assert redis.get("a") == b"1"
-    assert client().incr("a") == 2
-
-
-def test_bytes_to_the_client_vanish_in_a_cut(client: Client, proxy: Proxy, redis: Redis) -> None:
-    through = impatient(client)
-    redis.set("a", 1)
-    proxy.cut("to_client")
-    with pytest.raises(exceptions.TimeoutError):
-        through.incr("a")
-    until(lambda: redis.get("a") == b"2", "it was done")
-    proxy.heal()
-    assert client().incr("a") == 3
-
-
 def test_connections_that_lost_nothing_outlive_a_cut(client: Client, proxy: Proxy) -> None:
     through, waiting = client(), client()
     number = through.client_id()

@@ -1,6 +1,5 @@
 """What people do to a task is an event with who did it; and a deletion ends what waits, in its own transaction."""
 
-import os
 from datetime import timedelta
 
 import pytest
@@ -13,7 +12,6 @@ from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main
 from ticker.db.connections import connect
-from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.read import formatting
 from ticker.read.journal import list_runs
@@ -103,17 +101,6 @@ def test_what_was_planned_or_pushed_for_a_task_ends_with_it(task, db, store, que
     states = {run.id: (run.state, run.outcome, run.reason) for run in ticker.list_runs(db)}
     gone = ("ended", "dropped", "gone")
     assert states == {pushed: gone, planned: gone, kept: ("planned", None, "")}
-
-
-@pytest.mark.slow
-def test_a_run_that_is_at_work_when_its_task_is_deleted_ends_as_it_ends(play):
-    ticker.register(play.db, "poll", every="1m")
-    play.tick()
-    [taken] = play.take()
-    ticker.unregister(play.db, "poll")
-    assert [run.state for run in play.runs()] == ["running"]
-    assert play.end(taken, "succeeded")
-    assert [(run.outcome, run.reason) for run in play.runs()] == [("succeeded", "")]
 
 
 def test_a_deletion_that_is_rolled_back_ends_nothing(task, db, store, queue):
@@ -304,14 +291,6 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
     assert steps.run(db, standing.tasks())["ticker_oldest_due_age_seconds"][()] < 60
     [due] = [line for line in ticker.why(db, task).next if line.startswith("due since")]
     assert sentence("why.next_tick_pushes").ends(due)
-
-
-@pytest.mark.slow
-def test_a_task_that_is_enabled_again_is_due_from_then_on(task, db):
-    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '3 days'")
-    before = PostgresStore.now.__get__(PostgresStore(os.environ["DATABASE_URL"]))()
-    ticker.edit(db, task, enabled=False)
-    assert ticker.edit(db, task, enabled=True).next_run >= before
 
 
 # --------------------------------------------------------------------------------------------------- what `why` knows

@@ -4,14 +4,10 @@ from itertools import permutations
 
 import pytest
 import sqlalchemy as sa
-from click.testing import CliRunner
 
 import ticker
 from tests.harness import events
-from tests.sentences import sentence
 from ticker import owners
-from ticker.cli import main
-from ticker.cli.connection import user
 
 EVENT = "what, by, words, told"
 
@@ -70,15 +66,6 @@ def test_an_edit_and_a_registration_that_change_nothing_leave_none(task, db):
     assert events(db, EVENT) == []
 
 
-def test_a_pause_by_the_command_says_who_and_why(task, db):
-    for command in (["pause", str(task.id), "--by", "me", "--reason", "moving"], ["resume", str(task.id)]):
-        assert CliRunner().invoke(main, command).exit_code == 0
-    assert events(db, EVENT) == [
-        ("paused", "me", "moving", False),
-        ("resumed", user(), sentence("why.resumed_from", by="me", reason="moving"), False),
-    ]
-
-
 def test_a_user_whose_name_is_ticker_is_not_the_ticker(task, db):
     ticker.pause(db, task, by="ticker", reason="moving")
     assert events(db, EVENT) == [("paused", "ticker", "moving", False)]
@@ -95,13 +82,6 @@ def test_an_owner_that_becomes_inactive_says_so_through_its_trigger(environ, db)
     db.execute("UPDATE mail_channels SET enabled = false")
     db.execute("UPDATE mail_channels SET enabled = true")
     assert [what for what, *_ in events(db, EVENT)] == ["owner_inactive"] * 2 + ["owner_active"] * 2
-
-
-@pytest.mark.slow
-def test_what_is_rolled_back_has_not_happened(task, db):
-    with db.transaction(force_rollback=True):
-        ticker.pause(db, task)
-    assert events(db, EVENT) == []
 
 
 @pytest.mark.parametrize("order", [*permutations(["paused_by = NULL", "enabled = true", "owner_active = true"])])

@@ -126,21 +126,6 @@ def test_a_task_is_made_once_for_its_owner_and_name(client: TestClient, db: Db) 
     )
 
 
-def test_made_again_with_another_value_it_is_changed_and_what_an_operator_changed_stays(client: TestClient, db: Db) -> None:  # fmt: skip
-    client.post(f"{API}/tasks", json={"function": "poll", "every": "1m", "queue": "a"})
-    client.patch(f"{API}/tasks/1", json={"queue": "b"})
-    answer = client.post(f"{API}/tasks", json={"function": "poll", "every": "2m", "queue": "a"})
-    assert answer.status_code == 200
-    assert (answer.json()["every_ms"], answer.json()["queue"]) == (120_000, "b")
-
-
-def test_the_same_name_of_another_owner_and_of_nobody_is_another_task(client: TestClient) -> None:
-    said = {"function": "poll", "name": "x", "every": "1m"}
-    owners = ({}, {"owner": "a:1"}, {"owner": "a:2"}, {"owner": "a:1:2"})
-    assert [client.post(f"{API}/tasks", json=said | owner).status_code for owner in owners] == [201] * 4
-    assert [client.post(f"{API}/tasks", json=said | owner).json()["id"] for owner in owners] == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("said", "kind", "expression"),
     [({"every": 90}, "interval", ""), ({"every": "PT1M30S"}, "interval", ""), ({"cron": "0 9 * * *"}, "cron", "0 9 * * *"),
@@ -300,11 +285,6 @@ def test_why_tells_each_occurrence_with_its_arithmetic(client: TestClient, play:
     assert then["at"] is not None and then["then"]
 
 
-def test_why_looks_back_and_not_ahead(client: TestClient, task: Task) -> None:
-    answer = client.get(f"{API}/tasks/1/why", params={"at": "2100-01-01T00:00:00Z"})
-    assert problem(answer, 422)["field"] == "at"
-
-
 def test_the_next_times_begin_where_the_task_is_due(client: TestClient, db: Db) -> None:
     first = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     ticker.register(db, "poll", every="1h", first=first, max_runs=3)
@@ -318,9 +298,3 @@ def test_a_task_that_will_not_run_has_a_reason_and_no_next_time(client: TestClie
     db.execute("UPDATE ticker.tasks SET owner_active = false")
     found = client.get(f"{API}/tasks/1/next").json()
     assert (found["times"], found["warnings"]) == ([], [sentence("why.owner_is_inactive")])
-
-
-def test_a_task_that_is_done_has_no_next_time(client: TestClient, db: Db) -> None:
-    ticker.register(db, "poll", at="2100-01-01T00:00:00Z")
-    db.execute("UPDATE ticker.tasks SET next_run = NULL")
-    assert client.get(f"{API}/tasks/1/next").json()["times"] == []

@@ -266,7 +266,8 @@ def test_with_the_setting_pass_children_write_where_the_worker_does(environ, db,
     monkeypatch.setenv("TICKER_OUTPUT", "pass")
     done = run(db, store, queue, "writes.in.all.ways")
     assert outputs(db)["writes.in.all.ways"] == ["", ""]
-    assert "2 a child\n" in done.stdout and "to the other\n" in done.stderr
+    assert "1 a print\n" in done.stdout and "2 a child\n" in done.stdout
+    assert "to the other\n" in done.stderr and "logged in a fork\n" in done.stderr
 
 
 A_GROUP = """

@@ -10,26 +10,15 @@ from ticker.engine.tick import tick
 from wrappers.sandbox.ring_buffer import HALF
 
 FUNCTIONS = """
-import ctypes, logging, os, sys, time, warnings
+import ctypes, logging, os, sys, time
 from contextlib import suppress
 from wrappers import task
 
 log = logging.getLogger("app")
 
-@task("speaks")
-def speaks():
-    print("hello")
-    log.warning("careful")
-    warnings.warn("an old way")
-
 @task("says.nothing")
 def says_nothing():
     pass
-
-@task("speaks.and.fails")
-def fails():
-    print("before the error")
-    raise ValueError("no such host")
 
 def dies(name, death):
     def function():
@@ -66,26 +55,9 @@ ENDLESS = {"every": "3s", "box": "0.5s"}
 
 
 def records(db):
-    """Output, error output, outcome and traceback of each task's run, by the task's name."""
-    rows = db.execute("SELECT task_name, output, error_output, outcome, traceback FROM ticker.runs")
+    """Output, error output and outcome of each task's run, by the task's name."""
+    rows = db.execute("SELECT task_name, output, error_output, outcome FROM ticker.runs")
     return {name: found for name, *found in rows}
-
-
-@pytest.mark.slow
-def test_prints_and_log_lines_of_a_run_are_in_its_record_and_not_in_the_workers_output(environ, db, store, queue):
-    for name in ("speaks", "says.nothing", "speaks.and.fails"):
-        ticker.register(db, name, every="1m")
-    tick(store, queue)
-    done = work(patch=FUNCTIONS)
-    found = records(db)
-    assert found["speaks"][0] == "hello\n"
-    assert "Z WARNING app: careful\n" in found["speaks"][1]
-    assert "UserWarning: an old way\n" in found["speaks"][1]
-    assert found["says.nothing"] == ["", "", "succeeded", ""]
-    output, _, outcome, trace = found["speaks.and.fails"]
-    assert (output, outcome) == ("before the error\n", "failed")
-    assert trace.endswith("ValueError: no such host\n")
-    assert "hello" not in done.stdout and "careful" not in done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -97,7 +69,7 @@ def test_the_last_words_of_a_run_that_was_killed_are_in_its_record(environ, db, 
     work(patch=supervised(FUNCTIONS))
     found = records(db)
     for name in DEADLY:
-        output, errors, outcome, _ = found[f"dies.{name}"]
+        output, errors, outcome = found[f"dies.{name}"]
         assert (name, output, outcome) == (name, f"last words of {name}\n", "killed")
         assert errors.endswith("WARNING app: now\n")
     assert found["says.nothing"][:2] == ["", ""]  # nothing of another run's
@@ -108,7 +80,7 @@ def test_a_run_that_prints_until_its_soft_limit_ends_as_timed_out_with_its_outpu
     ticker.register(db, "prints.on", **ENDLESS)
     tick(store, queue)
     work(patch=FUNCTIONS)
-    output, _, outcome, _ = records(db)["prints.on"]
+    output, _, outcome = records(db)["prints.on"]
     assert outcome == "timed_out"
     assert output.startswith("still here\n") and " bytes left out ...]\n" in output
 
@@ -128,7 +100,7 @@ def test_behind_a_dead_worker_the_keeper_writes_what_the_run_had_said(environ, d
     tick(store, queue)
     with pytest.raises(subprocess.CalledProcessError):
         work(patch=supervised(DIES_BEHIND_ITS_WORKER))
-    output, _, outcome, _ = records(db)["dies.behind.its.worker"]
+    output, _, outcome = records(db)["dies.behind.its.worker"]
     assert (output, outcome) == ("last words of behind.its.worker\n", "killed")
 
 
@@ -136,7 +108,7 @@ def flood(db, store, queue, megabytes):
     ticker.register(db, "floods", every="10m", kwargs={"megabytes": megabytes})
     tick(store, queue)
     done = work(patch=FUNCTIONS)
-    output, errors, outcome, _ = records(db)["floods"]
+    output, errors, outcome = records(db)["floods"]
     mark = f"[... {megabytes * 2**20 - 2 * HALF} bytes left out ...]\n"
     assert outcome == "succeeded"
     assert output == "0123456789abcde\n" * (HALF // 16) + mark + "0123456789abcde\n" * (HALF // 16)
@@ -152,13 +124,3 @@ def test_50_mb_and_no_text_at_all_make_a_bounded_and_valid_record(environ, db, s
 @pytest.mark.long
 def test_1_gb_makes_a_bounded_record(environ, db, store, queue):
     flood(db, store, queue, 1024)
-
-
-@pytest.mark.slow
-def test_with_the_setting_pass_prints_go_where_the_workers_go(environ, db, store, queue, monkeypatch):
-    monkeypatch.setenv("TICKER_OUTPUT", "pass")
-    ticker.register(db, "speaks", every="1m")
-    tick(store, queue)
-    done = work(patch=FUNCTIONS)
-    assert records(db)["speaks"][:2] == ["", ""]
-    assert "hello\n" in done.stdout and "careful\n" in done.stderr

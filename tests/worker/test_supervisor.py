@@ -121,17 +121,6 @@ def test_it_loads_nothing_that_a_worker_needs() -> None:
     assert not names & {"rq", "redis", "psycopg", "click", "asyncio"}
 
 
-@pytest.mark.slow
-def test_a_wrong_setting_is_one_sentence_and_exit_code_78(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DATABASE_URL", raising=False)
-    command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (78, "")
-    assert done.stderr == sentence(
-        "cli.error_not_set_write", setting="DATABASE_URL is", example="DATABASE_URL=postgresql://user@localhost/name"
-    )
-
-
 # --- A real worker, in the middle of a run that will not end --------------------------------------------------
 
 

@@ -155,39 +155,6 @@ def test_a_job_that_is_requeued_after_its_run_runs_nothing_and_is_an_event(trace
     assert ("redelivered", run.id) in db.execute("SELECT what, run_id FROM ticker.events").fetchall()
 
 
-@pytest.mark.slow
-def test_run_now_right_after_a_run_runs_and_leaves_the_schedule_alone(traced, db, store, queue):
-    task = ticker.register(db, "plain", every="1d")
-    tick(store, queue)
-    work()
-    before = ticker.get(db, task)
-    ticker.run_now(db, task)
-    tick(store, queue)
-    work()
-    after = ticker.get(db, task)
-    assert [(run.kind, run.outcome) for run in ticker.list_runs(db)] == [
-        ("manual", "succeeded"),
-        ("scheduled", "succeeded"),
-    ]
-    assert (after.next_run, after.last_run, after.last_occurrence) == (
-        before.next_run,
-        before.last_run,
-        before.last_occurrence,
-    )
-
-
-@pytest.mark.slow
-def test_a_daily_task_whose_push_redis_lost_runs_without_a_hand(traced, db, store, queue, redis):
-    ticker.register(db, "plain", every="1d")
-    tick(store, queue)
-    redis.flushdb()
-    work()
-    assert traced("plain") == []
-    assert tick(store, queue).swept.repushed == 1
-    work()
-    assert outcomes(db) == {"plain": "succeeded"}
-
-
 @pytest.mark.promise("S3")
 @pytest.mark.smoke
 def test_a_stock_worker_runs_the_jobs_and_kills_the_process_that_overruns(traced, db, store, queue):
@@ -365,22 +332,6 @@ def test_a_worker_without_a_queue_works_on_the_one_that_tasks_go_to(traced, db, 
     command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks", "--burst"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
     assert outcomes(db) == {"plain": "succeeded"}
-
-
-@pytest.mark.slow
-def test_resume_keeps_the_spacing_and_loses_no_day(traced, db, store, queue):
-    task = ticker.register(db, "plain", every="1d", tolerance="1h")
-    tick(store, queue)
-    work()
-    ran = ticker.get(db, task)
-    ticker.pause(db, task)
-    ticker.resume(db, task)
-    # a ticker looks a second ahead
-    assert ticker.get(db, task).next_run == ran.last_run + timedelta(hours=23, seconds=1)
-    let_time_pass(db, 30 * 3600)
-    ticker.pause(db, task)
-    [resumed] = ticker.resume(db, task)
-    assert resumed.next_run <= store.now()
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def answers_to(jobs: Sequence[PushedJob], message: bytes) -> list[str | None]:
     """One answer for each job: those that were not stored are numbered, and a script that failed answers all of them."""
     if (error := wire.error(message)) is not None:
         return [error.decode("utf-8", "replace")] * len(jobs)
-    if message[:1] != b"*":
+    if not jobs or message[:1] != b"*":  # the answer to another command
         return [None] * len(jobs)
     answers: list[str | None] = ["stored"] * len(jobs)
     said = wire.texts(message)

@@ -102,15 +102,15 @@ its function is paused       |                |                |                
 its queue is paused          |                |                |                        |                |
 its owner type is paused     |                |                |                        |                |
 its key is paused            | nothing        | nothing        | waits for both         | at once        | none
-its key has no place         | slots          | slots          | waits for both         | at once        | all
-its key has no start left    | nothing        | slots          | waits for both         | at once        | all
-its key is held off          | nothing        | slots          | waits for both         | at once        | all
+its key has no place         | slots          | slots          | waits for both         | at once        | many
+its key has no start left    | nothing        | slots          | waits for both         | at once        | many
+its key is held off          | nothing        | slots          | waits for both         | at once        | many
 its hours are over           | nothing        | nothing        | waits for both         | at once        | none
-its queue is full            | nothing        | nothing        | waits for both         | at once        | all
+its queue is full            | nothing        | nothing        | waits for both         | at once        | many
 no worker knows its function | nothing        | pauses         | waits: unknown_here    | in an interval |
-a run of it is at work       | nothing        | nothing        | dropped: still_running | at once        | all
-it is not its turn           | nothing        | nothing        | waits for both         | at once        | all
-# differs: a tick reads all due tasks that wait for a limit, a depth or a turn. The others have left the indexes of
+a run of it is at work       | nothing        | nothing        | dropped: still_running | at once        |
+it is not its turn           | nothing        | nothing        | waits for both         | at once        | many
+# differs: a tick reads due tasks that wait for a limit, a depth or a turn. The others have left the indexes of
 # due tasks. (`test_unknown_functions` counts what it reads of those that wait for a worker.)
 # differs: the first start of an unknown function writes the row of its wait.
 """

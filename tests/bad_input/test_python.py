@@ -30,6 +30,7 @@ from tests.bad_input.rows import (
     refused,
 )
 from tests.refusals import SECRET
+from tests.sentences import sentence
 from ticker import BadInput, Wanted
 from ticker.db import json_text
 from ticker.schedules.duration import LONGEST
@@ -82,6 +83,23 @@ def test_what_names_no_task_is_refused_by_every_call(call: Callable[..., Any], f
     refused(lambda: call(Silent(), value), field)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("said", "field", "limit"),
+    [
+        ({"tolerance": 31}, "tolerance", "29s"),
+        ({"box": 56}, "box", "54s"),
+        ({"tolerance": 20, "box": 40}, "box", "39s"),
+    ],
+)
+def test_a_tolerance_and_a_box_that_do_not_fit_into_the_interval_write_nothing(
+    said: dict[str, Any], field: str, limit: str, environ: dict[str, str], db: Db
+) -> None:
+    told = refused(lambda: ticker.register(db, "poll", every=60, **said), field)
+    assert sentence("errors.does_not_fit", limit=limit, every="1m").within(told)
+    assert ticker.list_tasks(db) == []
+
+
 @pytest.mark.parametrize("value", CURSORS)
 def test_a_cursor_that_is_no_json_is_refused_and_nothing_of_it_shown(value: Any) -> None:
     run = Run(1, 1, "poll", "", "", None, None, None, "", Database("", "ticker"))  # type: ignore[arg-type]
@@ -93,6 +111,13 @@ def test_a_cursor_that_is_no_json_is_refused_and_nothing_of_it_shown(value: Any)
 def test_a_function_is_not_registered_under_it(name: Any, function: Any) -> None:
     refused(lambda: task(name)(print), "task")
     assert registry.functions() == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["os.system", "builtins.eval", "__import__", "subprocess.call", "wrappers.run", "unknown"]
+)
+def test_a_function_is_found_by_its_registered_name_alone(name: str) -> None:
+    assert name not in registry.functions()
 
 
 @pytest.mark.parametrize(("option", "value"), [*(("cron", v) for v in NO_CRON), *(("zone", v) for v in NO_ZONE)])

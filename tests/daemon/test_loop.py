@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 import ticker
-from tests.running import Ticking, in_fork, until
+from tests.running import Ticking, until
 from tests.sentences import sentence
 from ticker import clock
 from ticker.daemon import loop, tick_job
@@ -26,8 +26,8 @@ from ticker.db.store import PostgresStore
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.metrics import standing
 from ticker.queue import inspect
-from ticker.queue.rq import RedisQueue
 from ticker.read import health, tasks
+from ticker.settings import from_environment
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -96,18 +96,6 @@ def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_s
 
 
 @pytest.mark.slow
-def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
-    postgres, valkey = own_servers
-    with connect(postgres.url) as db, db.transaction():
-        ticker.register(db, "plain", every="1d")
-    with Ticking() as process:
-        heard = process.says("tick due=1 enqueued=1")
-        valkey.kill()
-        valkey.start()
-        process.says(r"tick due=0 enqueued=1 errors=0 repushed=1", after=heard)
-
-
-@pytest.mark.slow
 def test_it_stops_although_the_database_hangs(own_servers):
     """A stopped postmaster answers nothing, and a backend that is stopped cannot time out a statement by itself."""
     postgres, _ = own_servers
@@ -122,48 +110,6 @@ def test_it_stops_although_the_database_hangs(own_servers):
             assert time.monotonic() - began < 6
         finally:
             os.kill(backend, signal.SIGCONT)
-
-
-@pytest.mark.slow
-def test_five_tickers_at_once_push_each_occurrence_once(environ, db, redis):
-    for number in range(200):
-        ticker.register(db, "plain", name=f"task {number}", every="1d")
-    with (
-        Ticking() as a,
-        Ticking() as b,
-        Ticking() as c,
-        Ticking() as d,
-        Ticking() as e,
-    ):
-        for process in (a, b, c, d, e):
-            process.says("tick due=")
-        until(lambda: db.execute("SELECT bool_and(waiting <> '{}') FROM ticker.tasks").fetchone()[0], "all are pushed")
-        assert [process.stop() for process in (a, b, c, d, e)] == [0] * 5
-    jobs = redis.lrange("rq:queue:polling", 0, -1)
-    assert (len(jobs), len(set(jobs))) == (200, 200)
-
-
-@pytest.mark.slow
-def test_a_ticker_killed_in_mid_tick_is_made_up_for_by_the_next(environ, db, redis):
-    """Killed while it holds row locks: the server releases them, and another ticker pushes the same ids."""
-    ticker.register(db, "plain", every="1d")
-
-    def dies_after_its_push():
-        store, queue = PostgresStore(environ["DATABASE_URL"]), RedisQueue.from_url(environ["REDIS_URL"])
-        push = queue.push
-        queue.push = lambda specs: (push(specs), os.kill(os.getpid(), signal.SIGKILL)) if specs else []
-        TickJob(store, queue, ticker_settings(environ), threading.Event())()
-
-    assert in_fork(dies_after_its_push) == -signal.SIGKILL
-    with Ticking() as process:
-        process.says("tick due=1 enqueued=0 errors=0 held=1")
-    assert len(redis.lrange("rq:queue:polling", 0, -1)) == 1
-
-
-def ticker_settings(environ):
-    from ticker import settings
-
-    return settings.from_environment(environ)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +226,7 @@ def test_a_redis_that_evicts_is_refused(own_servers):
     with pytest.raises(
         ConfigurationError, check=sentence("errors.policy_is", policy="allkeys-lru", remedy="noeviction").within
     ):
-        inspect.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
+        inspect.check(from_environment({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
 
 
 @pytest.mark.slow

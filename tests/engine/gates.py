@@ -202,7 +202,7 @@ GATES = {
         lambda stage: ticker.edit(stage.db, stage.task, enabled=False, by="ann"),
         lambda stage: ticker.edit(stage.db, stage.task, enabled=True),
     ),
-    "its owner is inactive": Gate(
+    "its inactive owner": Gate(
         lambda stage: stage.db.execute("UPDATE mail_channels SET enabled = false"),
         lambda stage: stage.db.execute("UPDATE mail_channels SET enabled = true"),
         prepare=create_owner,
@@ -219,7 +219,7 @@ GATES = {
     "its key is paused": pause_of_many("imap.a", limit="imap.*"),
     "its key has no place": limit_of_keys(use_up, Stage.runs_end, concurrency=2),
     "its key has no start left": limit_of_keys(use_up_starts, lambda stage: None, rate="2/990s", burst=2),
-    "its key is held off": limit_of_keys(hold_off, lambda stage: ticker.release(stage.db, "imap.a")),
+    "a hold of its key": limit_of_keys(hold_off, lambda stage: ticker.release(stage.db, "imap.a")),
     "its hours are over": Gate(
         during="9-17,17:16-23",
         opens=1600,

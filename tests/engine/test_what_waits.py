@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 TABLE = """
 mechanism                    | a due task             | its job                | its older job          | its lost job
 it is disabled               | due again              | dropped: paused        | dropped: paused        | pushed again
-its owner is inactive        | due again              | dropped: paused        | dropped: paused        | pushed again
+its inactive owner           | due again              | dropped: paused        | dropped: paused        | pushed again
 it is paused                 | due again              | superseded, due again  | dropped: superseded    | waits
 all are paused               | waits                  | waits: postponed       | dropped: superseded    | waits
 its group is paused          | waits                  | waits: postponed       | dropped: superseded    | waits
@@ -35,7 +35,7 @@ its owner type is paused     | waits                  | waits: postponed       |
 its key is paused            | waits                  | waits: postponed       | dropped: superseded    | waits
 its key has no place         | waits                  | waits: limited         | dropped: superseded    | pushed again
 its key has no start left    | waits                  | waits: limited         | dropped: superseded    | pushed again
-its key is held off          | waits                  | waits: limited         | dropped: superseded    | pushed again
+a hold of its key            | waits                  | waits: limited         | dropped: superseded    | pushed again
 its hours are over           | put off                | starts                 | starts                 | pushed again
 its queue is full            | waits                  | starts                 | starts                 | pushed again
 no worker knows its function | waits: unknown_here    | waits: unknown_here    | dropped: superseded    | pushed again
@@ -50,7 +50,7 @@ it is not its turn           | waits                  | starts                 |
 
 mechanism                    | its times | its only time | no catch up | clock set back
 it is disabled               | no run    | late run      | no run      | in an interval
-its owner is inactive        | late run  | late run      | missed      |
+its inactive owner           | late run  | late run      | missed      |
 it is paused                 | late run  | late run      | missed      | in an interval
 all are paused               | late run  | late run      | missed      | in an interval
 its group is paused          | late run  | late run      | missed      | in an interval
@@ -60,7 +60,7 @@ its owner type is paused     |           |               |             |
 its key is paused            | late run  | late run      | late run    | in an interval
 its key has no place         | late run  | late run      | late run    | in an interval
 its key has no start left    | late run  | late run      | late run    | later
-its key is held off          | late run  | late run      | late run    | in an interval
+a hold of its key            | late run  | late run      | late run    | in an interval
 its hours are over           |           |               |             | in an interval
 its queue is full            | late run  | late run      | missed      | in an interval
 no worker knows its function | late run  | late run      | missed      | in an interval
@@ -73,7 +73,7 @@ it is not its turn           | late run  | late run      | missed      | in an i
 
 mechanism                    | a manual run        | its manual job      | a retry         | a piece
 it is disabled               | refused             | dropped: paused     | dropped: paused | dropped: paused
-its owner is inactive        | refused             | dropped: paused     | dropped: paused | dropped: paused
+its inactive owner           | refused             | dropped: paused     | dropped: paused | dropped: paused
 it is paused                 | starts              | starts              | waits, no_time  | waits, no_time
 all are paused               | waits               | waits: postponed    | waits, no_time  | waits, no_time
 its group is paused          | starts              | starts              | waits, no_time  | waits, no_time
@@ -83,7 +83,7 @@ its owner type is paused     | starts              |                     | waits
 its key is paused            | starts              | starts              | waits, no_time  | waits, no_time
 its key has no place         | waits               | waits: limited      | waits, no_time  | waits, no_time
 its key has no start left    | waits               | waits: limited      | waits, no_time  | waits, no_time
-its key is held off          | waits               | waits: limited      | waits, no_time  | waits, no_time
+a hold of its key            | waits               | waits: limited      | waits, no_time  | waits, no_time
 its hours are over           | starts              | starts              | starts          | starts
 its queue is full            | waits               | starts              | waits, no_time  | waits, no_time
 no worker knows its function | waits: unknown_here | waits: unknown_here | waits, starts   | waits, starts
@@ -94,7 +94,7 @@ it is not its turn           | starts              | starts              | waits
 
 mechanism                    | its end writes | a start writes | with a pause           | set forward    | a tick reads
 it is disabled               | nothing        | nothing        | waits for both         | at once        | none
-its owner is inactive        | nothing        | nothing        | waits for both         | at once        | none
+its inactive owner           | nothing        | nothing        | waits for both         | at once        | none
 it is paused                 | nothing        | nothing        | waits for both         | at once        | none
 all are paused               | nothing        | nothing        | waits for both         | at once        | none
 its group is paused          | nothing        | nothing        | waits for both         | at once        | none
@@ -104,7 +104,7 @@ its owner type is paused     |                |                |                
 its key is paused            | nothing        | nothing        | waits for both         | at once        | none
 its key has no place         | slots          | slots          | waits for both         | at once        | many
 its key has no start left    | nothing        | slots          | waits for both         | at once        | many
-its key is held off          | nothing        | slots          | waits for both         | at once        | many
+a hold of its key            | nothing        | slots          | waits for both         | at once        | many
 its hours are over           | nothing        | nothing        | waits for both         | at once        | none
 its queue is full            | nothing        | nothing        | waits for both         | at once        | many
 no worker knows its function | nothing        | pauses         | waits: unknown_here    | in an interval |
@@ -123,7 +123,7 @@ it is not its turn           | nothing        | nothing        | waits for both 
 READ = """
 it is disabled: page: disabled | api: disabled | counted: inactive | why: disabled: nothing is pushed until it is
     enabled; ticker edit 1 --enable | at: then: disabled from TIME by ann
-its owner is inactive: page: owner inactive | api: owner_inactive | counted: inactive | why: its owner is inactive:
+its inactive owner: page: owner inactive | api: owner_inactive | counted: inactive | why: its owner is inactive:
     nothing is pushed until it is active again | at: then: its owner was inactive from TIME by USER
 it is paused: page: paused by ann: it moves | api: paused | counted: paused | why: paused by ann: it moves; ticker
     resume 1 ends it | at: then: paused from TIME by ann: it moves
@@ -145,7 +145,7 @@ its key has no place: page: limited | api: limited | counted: limited | why: due
     because 2 of 2 runs of imap.a are active; the oldest is run 1 of neighbour 1, since TIME
 its key has no start left: page: limited | api: limited | counted: limited | why: due since TIME, for 20 s; it waits
     because 2 of 2 starts of imap.a are used up until TIME
-its key is held off: page: limited | api: limited | counted: limited | why: due since TIME, for 20 s; it waits
+a hold of its key: page: limited | api: limited | counted: limited | why: due since TIME, for 20 s; it waits
     because imap.a is held off until TIME (SlowDown)
 its hours are over: page: ok | api: ok | why: outside its hours 9-17,17:16-23, which begin at TIME; due at TIME, in
     21m40s

@@ -20,7 +20,7 @@ from tests.conftest import admin, copy_of
 from tests.doubles import NOW
 from tests.factories import engine_on, nested
 from tests.sentences import sentence
-from ticker import BadInput, UnknownTask, Wanted, clock, owners, settings
+from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners, settings
 from ticker.daemon.tick_job import TickJob
 from ticker.tasks import preview
 
@@ -299,6 +299,16 @@ def test_an_owner_is_the_same_as_an_object_a_pair_or_a_text(engine):
         assert ticker.list_tasks(session) == []
 
 
+def test_a_task_of_an_owner_that_is_gone_is_refused_and_the_transaction_goes_on(caller, channel, db):
+    with pytest.raises(
+        UnknownOwner, check=sentence("errors.no_owner_with_the_key", owner_type="mail_channels", key=channel + 1).within
+    ):
+        poll(caller, owner=("mail_channels", str(channel + 1)))
+    task = poll(caller, owner=("mail_channels", str(channel)))
+    caller.commit()
+    assert ticker.list_tasks(db) == [task]
+
+
 def test_reconcile_makes_the_owners_tasks_equal_to_the_list(caller, db):
     others = poll(db, owner="t:2")
     kept, _ = poll(db, "kept", owner="t:1"), poll(db, "surplus", owner="t:1")
@@ -408,6 +418,13 @@ def test_run_now_plans_a_run_of_what_is_paused_and_refuses_what_is_disabled(call
     assert ticker.list_runs(caller) == []
     ticker.run_now(caller, owner="t:1")
     assert [run.task_name for run in ticker.list_runs(caller)] == ["a"]
+
+
+def test_unregister_returns_what_it_deleted_and_may_be_repeated(caller):
+    task = poll(caller)
+    assert ticker.unregister(caller, "poll") == [task]
+    assert ticker.unregister(caller, "poll") == []
+    assert ticker.unregister(caller, owner="t:1") == []
 
 
 def test_a_task_is_named_by_itself_its_id_its_name_and_owner_or_all_of_an_owners(db):

@@ -109,7 +109,7 @@ def test_a_killed_keeper_ends_its_worker_by_sigterm(start: Start, tmp_path: Path
     launcher = start(f"{SAY}{heard}say('up')\n{SLEEP}")
     until(lambda: said(tmp_path), "the handler")
     launcher.keeper.kill()
-    until(lambda: not is_alive(launcher.worker), "the end of the worker")
+    until(lambda: not is_alive(launcher.worker), "a dead worker")
     assert said(tmp_path) == "up\ntold to end\n"
 
 
@@ -153,7 +153,7 @@ def test_nothing_outlives_the_limit_while_the_worker_is_stopped_and_it_goes_on_a
         os.kill(launcher.worker, signal.SIGSTOP)
         assert run.overshoot() < AT_MOST
         os.kill(launcher.worker, signal.SIGCONT)
-        until(lambda: last_outcome(db) == "killed", "the end of the record")
+        until(lambda: last_outcome(db) == "killed", "its ended record")
         assert meet("swallows every exception").overshoot() < AT_MOST
 
 
@@ -161,7 +161,7 @@ def test_nothing_outlives_the_limit_while_the_worker_is_stopped_and_it_goes_on_a
 def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet: Callable[[str], Any], db: Any) -> None:
     with launched():
         assert meet("executes another program").overshoot() < AT_MOST
-        until(lambda: last_outcome(db) == "killed", "the end of the record")
+        until(lambda: last_outcome(db) == "killed", "its ended record")
         assert sentence("why.killed_at_some_hard_limit").begins(ticker.list_runs(db)[0].reason)
 
 

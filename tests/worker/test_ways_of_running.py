@@ -17,6 +17,7 @@ from rq.job import Job
 
 import ticker
 from tests.running import is_alive, stock_worker, until, work
+from tests.sentences import sentence
 from tests.worker.deeds import DEEDS
 from ticker import tracing
 from ticker.engine import jobs
@@ -238,19 +239,19 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("a generator returned", lambda seen: ended("generator")(seen)[:33], {ALL: "failed: TypeError: the function r"}),
     # differs: in a thread, the reason has the name of an internal class; the two sentences for coroutines differ
     ("timed out", ended("overruns"), {
-        IN_TURN: "timed_out: SoftLimit: the soft limit of N s was reached",
-        (COROUTINES,): "timed_out: SoftLimit: the function was still waiting after the end of its time box",
-        (THREADS,): "timed_out: ReachedInThread: the soft limit was reached"}),
+        IN_TURN: sentence("why.timed_out_by_its_limit"),
+        (COROUTINES,): sentence("why.soft_limit_of_a_coroutine"),
+        (THREADS,): sentence("why.soft_limit_of_a_thread")}),
     ("async def timed out", ended("awaits_too_long"), {
-        IN_TURN: "timed_out: SoftLimit: the function was still waiting at the end of its time box",
+        IN_TURN: sentence("why.soft_limit_of_an_async_def"),
         GROUPS: NotHere(NOT_ASYNC)}),
-    ("soft limit swallowed", ended("returns_late"), {ALL: "timed_out: it ignored its soft limit and returned late"}),
+    ("soft limit swallowed", ended("returns_late"), {ALL: sentence("why.soft_limit_ignored")}),
     ("soft limit turned into an error", ended("converts"), {ALL: "failed: OSError: the connection was closed"}),
     ("soft limit during time.sleep", records("sleeps"), {
         IN_TURN: ["scheduled 1 timed_out"], GROUPS: ["scheduled 1 killed"]}),
     ("killed at the hard limit", records("swallows"), {
         OURS: ["scheduled 1 killed"], STOCKS: ["scheduled 1 lost"]}),  # a tick finds what a stock worker lost
-    ("the next run of a job that was killed", records("follows"), {
+    ("what follows a kill in the same job", records("follows"), {
         IN_TURN: ["scheduled 1 succeeded"], GROUPS: ["scheduled 1 interrupted"]}),
     ("stopped", ended("is_stopped"), {OURS: "interrupted: stopped by ann", STOCKS: "succeeded"}),
     # ------------------------------------------------------------------------------------------------ the record
@@ -276,8 +277,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     # differs: with concurrency, a function with pieces fails in a job that was pushed before; the next job runs it
     ("its function becomes one with pieces", ended("turned_to_pieces"), {
         IN_TURN: "failed: N of N pieces failed",
-        GROUPS: "failed: ConfigurationError: in.pieces works in pieces, which cannot run in this job; "
-        "the next job of its task can run them"}),
+        GROUPS: sentence("why.no_pieces_in_a_group", function="in.pieces")}),
     # differs: RQ's time limit of a job of one task shortens a box that became longer after the push; a batch ignores it
     ("its box becomes longer", result("has_more_than_its_first_box"), {SINGLES: False, IN_ONE_PROCESS: True}),
     # differs: a drop has the id of a process where its function would have run, and none if the worker asked
@@ -312,7 +312,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("manual run", records("resumes"), {ALL: ["scheduled 1 succeeded", "manual 1 succeeded"]}),
     ("retry", records("retries"), {ALL: ["scheduled 1 failed", "retry 2 succeeded"]}),
     ("run.again", lambda seen: seen.first("asks_again").result == str(seen.tasks["asks_again"].next_run), {ALL: True}),
-    ("SlowDown", ended("slows"), {ALL: "held_off: slow is held off for a while"}),
+    ("SlowDown", ended("slows"), {ALL: sentence("why.ended_as_held_off", key="slow")}),
     ("held keys", lambda seen: seen.held, {ALL: {"slow", "off"}}),
     ("run.hold_off", ended("holds_off"), {ALL: "succeeded"}),
     ("pieces", records("makes_pieces"), {
@@ -333,8 +333,8 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("Sentry's transaction and tags", result("labels"), {ALL: ["deeds", True]}),
     ("OpenTelemetry's span", is_span_of_run, {ALL: True}),
     # ------------------------------------------------------------------------------------------- what a run leaves
-    ("child at the end of its run", result("meets_the_child"), {OURS: "dead", STOCKS: "alive"}),
-    ("child at the end of its worker", lambda seen: seen.child, {OURS: "dead", STOCKS: "alive"}),
+    ("a child after its run", result("meets_the_child"), {OURS: "dead", STOCKS: "alive"}),
+    ("a child after its worker", lambda seen: seen.child, {OURS: "dead", STOCKS: "alive"}),
     ("coroutine", lambda seen: "cancelled" in seen.files, {ALL: True}),
     # differs: a thread that a run leaves in the process of a batch is not named, though it goes on there
     ("thread left: the record", ended("leaves_a_thread"), {

@@ -211,7 +211,7 @@ def set_forward(stage: Stage) -> str:
 
 
 def a_tick_reads(stage: Stage) -> str:
-    """Of 2,000 tasks that wait as this one does, after the first tick has seen them."""
+    """Counts 2,000 tasks that wait as this one does, after the first tick has seen them."""
     stage.register(5)
     stage.close()
     copy(stage, 2000)

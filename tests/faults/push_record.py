@@ -40,8 +40,8 @@ class PushedJob:
 def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
     """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.queue.bulk.arguments` does.
 
-    Behind the fields that all jobs share come the labels, five words each, the third of which is a description, then one
-    word with all jobs: of each the number of a label, from 1 on, and behind their lengths an id, the packed call, and a signature.
+    After the fields that all jobs share come the labels, five words each, the third of which is a description. The last word
+    has all jobs: the number of a label, from 1 on, then an id, the packed call and a signature, each after its length.
     """
     if words[2:5] != [b"0", QUEUES, KEY] or len(words) < 6:
         return []

@@ -56,7 +56,7 @@ CROWDS = (
     Mutant(
         "oldest-first-within-a-claim",
         "ticker/engine/tick.py",
-        "in_turn(rows.claim_due(now, look_ahead, most, limited), DueTask.turns_of)",
+        "key_limits.in_turn(rows.claim_due(now, look_ahead, most, limited))",
         "rows.claim_due(now, look_ahead, most, limited)",
         "Owners take turns within the tasks of one claim, also in a queue without a limit.",
         ("tests/engine/test_queue_limits.py::test_owners_take_turns_within_one_claim_with_or_without_a_limit",),

@@ -1,6 +1,6 @@
 """Chooses which tasks with limits are pushed, by the room that their keys have. Pure: reads no clock."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -12,12 +12,15 @@ LOOK_IN_VAIN = timedelta(seconds=5)
 """The time until the next look if it is unknown when a key has room, because a job has to start first, or a run to end."""
 
 
-class _HasPriority(Protocol):
+class TakesTurns(Protocol):
+    """A task whose turns are counted. Within those of one owner, the priority decides."""
+
     @property
     def priority(self) -> int: ...
+    def turns_of(self) -> Sequence[object]: ...
 
 
-Turned = TypeVar("Turned", bound=_HasPriority)
+Turned = TypeVar("Turned", bound=TakesTurns)
 
 
 class LimitedTask(NamedTuple):
@@ -39,7 +42,7 @@ class LimitedTask(NamedTuple):
     is_planned: bool = False
     has_job: bool = False
 
-    def owners(self) -> list[tuple[str, object]]:
+    def turns_of(self) -> list[tuple[str, object]]:
         """Returns whose turns the task takes: those of its owner at each key. Without an owner, it has turns of its own."""
         owner = self.owner if self.owner[0] else self.id
         return [(key, owner) for key in self.keys]
@@ -64,7 +67,7 @@ def choose(tasks: Sequence[LimitedTask], depths: Mapping[str, int], now: datetim
     """
     rooms = {key: room for task in tasks for key, room in zip(task.keys, task.rooms, strict=False) if room is not None}
     left, chosen, refused, awaited = dict(depths), list[LimitedTask](), list[LimitedTask](), set[str]()
-    for task in in_turn(sorted(tasks, key=lambda task: (task.next_run, task.id)), LimitedTask.owners):
+    for task in in_turn(sorted(tasks, key=lambda task: (task.next_run, task.id))):
         lacking = {key for key in task.keys if rooms.get(key, 1) + (task.has_job and key not in awaited) <= 0}
         if lacking:
             refused.append(task)
@@ -84,15 +87,15 @@ def soonest(instants: Iterable[datetime | None]) -> datetime | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def in_turn(tasks: Sequence[Turned], owners: Callable[[Turned], Sequence[object]]) -> list[Turned]:
+def in_turn(tasks: Sequence[Turned]) -> list[Turned]:
     """Returns the first task of each owner, then the second of each, and so on, each time in the given order.
 
-    `owners` are those whose turns a task takes. Within an owner, the priority decides, then the order.
+    Within an owner, the priority decides, then the order.
     """
     taken: dict[object, int] = {}
     rounds: list[list[int]] = []
     for place in sorted(range(len(tasks)), key=lambda place: -tasks[place].priority):
-        mine = owners(tasks[place])
+        mine = tasks[place].turns_of()
         turn = max([taken.get(owner, 0) for owner in mine])
         taken.update(dict.fromkeys(mine, turn + 1))
         if turn == len(rounds):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ticker.engine import jobs, key_limits, timing
 from ticker.engine.follow_up import follow_up
-from ticker.engine.key_limits import LimitedTask, in_turn
+from ticker.engine.key_limits import LimitedTask
 from ticker.engine.passes import Pass, Pushed, Report, Room, Swept, TickOptions
 from ticker.engine.ports import Batch, Queue, Settled, Store
 from ticker.engine.sweep import sweep
@@ -149,7 +149,7 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
         return push_planned(work, lambda rows: rows.claim_planned(now, most, None, limited))
 
     def due(most: int) -> Pushed:
-        return push_due(work, lambda rows: in_turn(rows.claim_due(now, look_ahead, most, limited), DueTask.turns_of))
+        return push_due(work, lambda rows: key_limits.in_turn(rows.claim_due(now, look_ahead, most, limited)))
 
     by_thread = work.options.push_threads(lambda: in_turns(planned, due, options=work.options))
     all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*by_thread, strict=True))

@@ -39,7 +39,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in
     `runs`. Everything else is read from the task's row at the start. A worker may let the job begin a group.
     """
-    if _offered is not None:
+    if _is_batch:
         return run_batch(task_id, occurrence)
     job = get_current_job()
     asked = taken(job.id if job else "")
@@ -72,8 +72,8 @@ def run_batch(*numbers: int) -> str:
     job, deadline_of_batch = get_current_job(), shared_state.deadline()
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     answers: Counter[str] = Counter()
-    with closing(_offered or Database(config.require_database(), config.schema)) as database:
-        if database is not _offered:
+    with closing(Database(config.require_database(), config.schema)) as database:
+        if not _is_batch:
             warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
         if (function := grouped_function(job)) is not None:
@@ -144,21 +144,19 @@ def warn_of_imports(job: Job | None) -> None:
             )
 
 
-_offered: Database | None = None
+_is_batch = False
 _further_jobs: "Pipe | None" = None
 
 
 @contextmanager
-def offered(database: Database, further_jobs: "Pipe | None" = None) -> Iterator[None]:
-    """Offers a connection to a batch's process, which is forked in the block. Offers further jobs, too, if it is a
-    group.
-    """
-    global _offered, _further_jobs
-    _offered, _further_jobs = database, further_jobs
+def batch(further_jobs: "Pipe | None" = None) -> Iterator[None]:
+    """Lets a process that our worker forks in the block run its job as a batch. A group may get further jobs."""
+    global _is_batch, _further_jobs
+    _is_batch, _further_jobs = True, further_jobs
     try:
         yield
     finally:
-        _offered = _further_jobs = None
+        _is_batch, _further_jobs = False, None
 
 
 Asked = Call | str | Exception

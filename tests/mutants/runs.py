@@ -113,14 +113,6 @@ RUNS = (
         ("tests/worker/test_faults.py::test_a_dead_connection_is_seen_before_it_is_used",),
     ),
     Mutant(
-        "lent-connection-closed",
-        "wrappers/pipeline/database.py",
-        "            if lent._connection is not None and not lent._connection.closed:\n                os.dup2(",
-        "            if False:\n                os.dup2(",
-        "The worker releases a connection that its horse continues to use, without sending anything to the server.",
-        ("tests/worker/test_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
-    ),
-    Mutant(
         "batch-job-of-the-newest-alone",
         "ticker/engine/sweep.py",
         "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))",

@@ -228,6 +228,27 @@ def test_each_end_is_written_with_what_its_own_run_printed(announced, db, store,
     assert len(found) == len(deeds)
 
 
+TOGETHER = """
+from wrappers.pipeline.database import Database
+from wrappers.rq import worker
+worker.COLLECT = 60.0
+finish_all = Database.finish_all
+def counted(self, ends):
+    print("written together:", len(ends), flush=True)
+    return finish_all(self, ends)
+Database.finish_all = counted
+"""
+
+
+@pytest.mark.slow
+def test_the_ends_of_a_batch_are_written_together_and_at_once_when_its_process_is_gone(announced, db, store, queue):
+    register(db, *["returns"] * 4)
+    tick(store, queue)
+    written = work(patch=f"{TOGETHER}\n{FUNCTIONS}", timeout=50.0).stdout
+    assert sum(int(line.split()[-1]) for line in written.splitlines() if "written together" in line) == 4
+    assert written.count("written together") == 2, "the first end at once, the others when their process has ended"
+
+
 @pytest.mark.slow
 def test_an_end_that_is_not_written_yet_when_the_next_one_dies_is_kept(announced, db, store, queue):
     register(db, "returns", "dies")

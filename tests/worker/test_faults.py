@@ -2,8 +2,6 @@
 
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -16,7 +14,7 @@ from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 
 import ticker
-from tests.running import ASKED_UNDER_A_LOCK, ROOT, is_alive, until, work, working
+from tests.running import ASKED_UNDER_A_LOCK, is_alive, until, work, working
 from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
@@ -147,62 +145,6 @@ def test_a_dead_connection_is_seen_before_it_is_used(environ, db):
     db.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'ticker-run'")
     assert database.execute("instant", now=None)
     database.close()
-
-
-LENT = """
-import os
-from wrappers.pipeline.database import Database
-from wrappers.rq import prepared_start
-
-database = Database.from_environment()
-database.open()
-lent, (hears, tells) = database._connection, os.pipe()
-with database.lent() as the_childs:
-    child = os.fork()
-    if not child:
-        os.read(hears, 1)
-        the_childs.execute("instant", now=None)
-        os._exit(the_childs._connection is not lent)
-assert database.execute("instant", now=None)
-assert database._connection is not lent
-os.write(tells, b".")
-raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.slow
-def test_a_connection_that_is_lent_goes_on_in_the_child(environ):
-    subprocess.run([sys.executable, "-c", LENT], cwd=ROOT, check=True, timeout=60)
-
-
-BACKENDS = """
-from wrappers import entry, task
-from wrappers.pipeline.database import Database
-from wrappers.rq import prepared_start
-
-@task("many", batch=2)
-def many(run):
-    return entry._offered._connection.info.backend_pid
-
-finish = Database.finish
-def finish_aloud(self, *end, **texts):
-    self.open()
-    print("written over", self._connection.info.backend_pid, flush=True)
-    return finish(self, *end, **texts)
-Database.finish = finish_aloud
-"""
-
-
-@pytest.mark.slow
-def test_the_horse_of_a_batch_takes_over_its_workers_connection(environ, db, store, queue):
-    db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('many', 2, clock_timestamp())")
-    for number in range(4):
-        ticker.register(db, "many", name=f"{number}", every="1d")
-    tick(store, queue)
-    written = set(re.findall(r"written over (\d+)", work(patch=BACKENDS).stdout))
-    first, _, second, _ = (pid for (pid,) in db.execute("SELECT result::text FROM ticker.runs ORDER BY started_at"))
-    assert first not in written
-    assert second in written
 
 
 ALONE = "import os; from wrappers.sandbox import handoff as ends; ends.os.getppid = lambda: 1\n"  # as if the worker had died

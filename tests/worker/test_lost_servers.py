@@ -21,6 +21,7 @@ from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
 from ticker.engine.tick import tick
 from ticker.queue import rq
+from wrappers.rq import between_jobs
 from wrappers.rq import worker as ours
 
 
@@ -67,6 +68,26 @@ def test_a_worker_waits_a_minute_for_a_job_and_little_more_for_an_answer(
     assert worker.connection.connection_pool.connection_kwargs["socket_timeout"] >= answers
     worker.register_birth()
     assert redis.ttl(worker.key) == waits + 75, "RQ's list forgets a silent worker"
+
+
+def test_redis_hears_a_heartbeat_and_a_state_once_and_again_if_it_forgot_the_worker(redis: Redis) -> None:
+    worker = ours.Worker(["polling"], connection=redis)
+    worker.register_birth()
+    worker.heartbeat()
+    worker.set_state("idle")
+    redis.hset(worker.key, mapping={"last_heartbeat": "kept", "state": "kept"})
+    redis.expire(worker.key, 10)
+    worker.heartbeat()
+    worker.set_state("idle")
+    assert redis.hmget(worker.key, "last_heartbeat", "state") == [b"kept", b"kept"]
+    worker.heartbeat(600)
+    assert redis.ttl(worker.key) == 600, "a longer time is written at once"
+    redis.flushall()
+    worker._beat_at -= between_jobs.BEAT
+    worker.heartbeat(600)
+    worker.set_state("idle")
+    assert redis.hget(worker.key, "birth")
+    assert redis.hget(worker.key, "state") == b"idle"
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
 """Provides a connection to PostgreSQL that opens on first use. It belongs to the worker or a horse, never to both."""
 
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from threading import RLock
@@ -176,24 +175,6 @@ class Database:
         if handed_out:
             self.wake_tickers()
         return bool(handed_out)
-
-    @contextmanager
-    def lent(self) -> Iterator["Database"]:
-        """Moves the connection to a new Database, for a child that is forked in the block. This Database connects
-        again.
-
-        After the block, the connection belongs to the child alone. The server does not notice that this process has
-        closed its copy. If no child was forked, the connection is lost.
-        """
-        lent, nothing = Database(self._url, self.schema), os.open(os.devnull, os.O_RDWR)
-        lent._connection, self._connection = self._connection, None
-        try:
-            yield lent
-        finally:
-            if lent._connection is not None and not lent._connection.closed:
-                os.dup2(nothing, lent._connection.fileno(), inheritable=False)
-            os.close(nothing)
-            lent.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -32,6 +32,7 @@ TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an a
 ANNOUNCED_EVERY = 3600  # seconds; announcements are forgotten after three hours
 ANNOUNCED_AGAIN = 60  # seconds after the start, and after an announcement that failed
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
+BEAT = 1.0  # seconds for which a heartbeat to Redis counts; RQ sends up to four for each job
 MARGIN = 60.0  # seconds beyond RQ's longest wait, after which the worker is missing from its list, too
 
 
@@ -66,6 +67,8 @@ class IdleWorker(SurvivingWorker):
         self.moved_at = clock.monotonic()
         self._announces_at = self.moved_at + ANNOUNCED_AGAIN
         self._reaches_redis = False
+        self._beat_at, self._beat_for = -math.inf, 0  # by clock.monotonic; seconds for which RQ's list keeps the worker
+        self._state_in_redis = ""
         super().__init__(*args, **kwargs | {"worker_ttl": min(kwargs.get("worker_ttl") or TTL, TTL)})
 
     def _set_connection(self, connection: Redis) -> Redis:
@@ -133,21 +136,26 @@ class IdleWorker(SurvivingWorker):
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Overrides RQ's method to write waiting ends, except after a start, when that run's limits already apply.
 
-        A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again.
+        A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again. RQ calls
+        this up to four times for each job: within a second, Redis hears it once.
         """
         self.moved_at = clock.monotonic()
         self._mind_database()
         if not self.is_horse and self.moved_at >= self._announces_at:
             is_announced = announce(self.queue_names(), survives=TickerError)
             self._announces_at = self.moved_at + (ANNOUNCED_EVERY if is_announced else ANNOUNCED_AGAIN)
+        seconds = timeout or self.worker_ttl + 60
+        if pipeline is None and self.moved_at < self._beat_at + BEAT and seconds <= self._beat_for:
+            return
         try:
-            self._beat(timeout, pipeline)
+            self._beat(seconds, pipeline)
         except RedisError:
             self._reaches_redis = False
             raise
         self._reaches_redis = True
+        self._beat_at, self._beat_for = self.moved_at, seconds
 
-    def _beat(self, timeout: int | None, pipeline: Any) -> None:
+    def _beat(self, timeout: int, pipeline: Any) -> None:
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
             return
@@ -157,7 +165,15 @@ class IdleWorker(SurvivingWorker):
             *_, is_known = calls.execute()
         if not is_known and not self.is_horse:
             self.connection.hset(self.key, mapping=birth_fields(self))
+            self._state_in_redis = ""
             worker_registration.register(self)
+
+    def set_state(self, state: str, pipeline: Any = None) -> None:
+        """Overrides RQ's method to write a state once: after each job, RQ calls it twice with the same one."""
+        self._state = state
+        if pipeline is not None or state != self._state_in_redis:
+            super().set_state(state, pipeline)
+            self._state_in_redis = state if pipeline is None else ""  # a pipeline may fail
 
     def _mind_database(self) -> None:
         """Tries to write the waiting ends, or closes a connection that has been idle for a long time."""

@@ -4,7 +4,7 @@ So a dropped job costs no fork, and a run needs no PostgreSQL connection of its 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from rq.job import Job
 
@@ -82,13 +82,9 @@ class PreparedStart:
 
     @contextmanager
     def handed_over(self, further_jobs: Pipe | None) -> Iterator[None]:
-        """Covers the fork of this job's process. Gives a batch the worker's connection, which is already open."""
-        with self.abandoned_on_error():
-            if not self._is_batch:
-                yield
-                return
-            with self._database.lent() as lent, entry.offered(lent, further_jobs):
-                yield
+        """Covers the fork of this job's process."""
+        with self.abandoned_on_error(), entry.batch(further_jobs) if self._is_batch else nullcontext():
+            yield
 
 
 def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:

@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
@@ -29,7 +28,7 @@ from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state
 
 log = logging.getLogger("ticker.run")
 
-COLLECT = 0.04  # seconds for which the ends of a group's runs are collected after others were written
+COLLECT = 0.04  # seconds for which the ends of a job's runs are collected after others of the job were written
 
 
 class Worker(IdleWorker):
@@ -50,7 +49,7 @@ class Worker(IdleWorker):
         self._open_jobs: OpenJobs | None = None  # of the current process, if it is a group
         self._forget: Any = None
         self._is_limited = False  # by --max-jobs
-        self._wrote_at = 0.0  # an instant of `limits.now`
+        self._wrote_at = 0.0  # when ends of the current process were written last, an instant of `limits.now`
         self._stops = Stops()
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
@@ -65,7 +64,7 @@ class Worker(IdleWorker):
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         left_before, self._before, self._oom_kills = self._before, subreaper.children(), deaths.oom_kills()
-        self._phase, self._start, self._open_jobs = Phase.TAKEN, None, None
+        self._phase, self._start, self._open_jobs, self._wrote_at = Phase.TAKEN, None, None, 0.0
         output_pipes.begin(are_held=bool(self._before - left_before))
         handoff.begin()
         shared_state.begin(deadline_of(job))
@@ -207,10 +206,10 @@ class Worker(IdleWorker):
         return ended
 
     def _serve(self) -> None:
-        if self._open_jobs is not None:
-            time.sleep(max(self._wrote_at + COLLECT - limits.now(), 0.0))
-        self._write_left()
-        self._wrote_at = limits.now()
+        if self._wrote_at:
+            handoff.wait_for_more(self._horse_pid, self._wrote_at + COLLECT - limits.now())
+        if self._write_left():
+            self._wrote_at = limits.now()
         if self._open_jobs is not None:
             self._open_jobs.serve()
         if self._stops.serve(self._horse_pid):
@@ -262,10 +261,12 @@ class Worker(IdleWorker):
             self._open_jobs.close(keep_first=False)
         return ended
 
-    def _write_left(self) -> None:
-        finish.take_left(self._connected(), self._unwritten)
+    def _write_left(self) -> bool:
+        """Writes the ends that the process has left, and those that wait. Returns whether it had left any."""
+        has_left = finish.take_left(self._connected(), self._unwritten)
         if self._unwritten:
             self._unwritten.write(self._connected())
+        return has_left
 
     def _clean_up(self, database: Database, ended: Any, by_worker: bool = False) -> None:
         """Kills all processes of a dead horse's run, and writes the run's end, or keeps it until it can be written.

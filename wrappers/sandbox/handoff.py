@@ -254,6 +254,16 @@ def wait(horse: int, seconds: float | None = None) -> bool:
     return not heard or any(file == _bell.reader for file, _ in heard)
 
 
+def wait_for_more(horse: int, seconds: float) -> None:
+    """Waits for `seconds` while the horse is alive, so that the ends which it leaves meanwhile are written together."""
+    with suppress(AttributeError, OSError):
+        death = os.pidfd_open(horse)
+        try:
+            select.select([death], [], [], max(seconds, 0.0))
+        finally:
+            os.close(death)
+
+
 def saw_death() -> bool:
     """Returns whether the horse died during the last wait, not at some time before it."""
     return _saw_death

@@ -16,6 +16,8 @@ from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
 from wrappers.pipeline import start as pipeline_start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.start import NoRoom
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -400,17 +402,16 @@ def test_pieces_take_slots_that_the_run_that_made_them_has_given_back(db, limit,
 
 @pytest.mark.parametrize(("seconds", "asked"), [(0.1, [True, True]), (9, [True, False]), (None, [True, True])])
 def test_a_job_waits_for_room_that_it_may_get_in_a_moment(seconds, asked, monkeypatch):
-    refused = {"refusal": "limited", "now": NOW, "retry_at": seconds and NOW + seconds * SECOND}
-    found, slept = [], []
+    begun, found, slept = Mock(spec=Call, start=Mock(names=("polls", "-"), run_id=1)), [], []
 
-    def decide(call, token, *, waits):
+    def ask_all(calls, tokens, when_it_waits, *, waits):
         found.append(waits)
-        return 0.0, 0.0, {"refusal": None} if slept else refused
+        return [begun if slept else NoRoom("a", seconds) if waits else "limited: 'a' has no room"]
 
-    monkeypatch.setattr(pipeline_start, "_decide", decide)
+    monkeypatch.setattr(pipeline_start, "ask_all", ask_all)
     monkeypatch.setattr(pipeline_start.time, "sleep", slept.append)
-    call = Mock()
-    assert pipeline_start.decide(call, "")[2]["refusal"] == (None if all(asked) else "limited")
+    call = Mock(task_id=1)
+    assert pipeline_start.ask(call) == (begun if all(asked) else "limited: 'a' has no room")
     assert call.database.wake_tickers.called == (not all(asked))
     assert (found, slept) == (asked, [seconds or pipeline_start.LOOK_AGAIN] if all(asked) else [])
 

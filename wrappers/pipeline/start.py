@@ -65,51 +65,79 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     """Returns the call with its start if the job may run, or else the text for RQ: dropped, with the reason, or lost.
 
     Calls `when_it_waits` if there is no answer at once. If the database does not answer, nothing runs and this raises
-    DatabaseUnavailable.
+    DatabaseUnavailable. If a key has no room, this waits up to half a second, because ticks count on runs that end soon.
+    After that, the run goes back to its row.
     """
     token = str(uuid4())
     shared_state.write(call.task_id, token)
-    give_up_at = clock.monotonic() + PATIENCE
+    began, waits = clock.monotonic(), True
 
-    def decided() -> tuple[float, float, Mapping[str, Any]]:
-        patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
-        return while_locked(lambda: decide(call, token))
+    def answered() -> Call | NoRoom | str:
+        [answer] = ask_all([call], [token], when_it_waits, waits=waits)
+        if answer is None:
+            raise RowLocked(LOCKED)
+        return answer
 
-    began, since, verdict = patiently(decided, RowLocked, give_up_at, when_it_waits)
-    if verdict["refusal"]:
+    while True:
+        answer = patiently(lambda: while_locked(answered), RowLocked, began + PATIENCE, when_it_waits)
+        if not isinstance(answer, NoRoom):
+            break
+        pause = LOOK_AGAIN if answer.seconds is None else answer.seconds
+        if waits := clock.monotonic() + pause < began + MOMENT:
+            time.sleep(pause)
+    if isinstance(answer, str):
         shared_state.clear()
-        return drop(call, verdict)
-    waited, limit = clock.monotonic() - began, min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)
-    shown = names_in(verdict)
-    if waited > limit:
-        reason = too_late(waited, limit)
-        call.database.finish(PendingEnd(call.task_id, 0, token, End(Outcome.LOST, reason)))
-        shared_state.clear()
-        log_end(Outcome.LOST, reason, call.task_id, shown, verdict["run_id"], call.job_id)
-        return f"lost: {reason}"
-    shared_state.write_names(*shown)
-    shared_state.write(call.task_id, token, verdict["run_id"])
-    return replace(call, began=began, start=_start(verdict, token), since=since)
+        if not waits:
+            call.database.wake_tickers()
+        return answer
+    assert answer.start is not None
+    shared_state.write_names(*answer.start.names)
+    shared_state.write(call.task_id, token, answer.start.run_id)
+    return answer
 
 
-def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom | str | None]:
+def ask_all(
+    calls: Sequence[Call],
+    tokens: Sequence[str],
+    when_it_waits: Callable[[], object] = lambda: None,
+    *,
+    waits: bool = True,
+) -> list[Call | NoRoom | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the
     row.
 
     The calls share a database. The caller has stored their tokens where they outlive this process. If an answer is
-    lost, this function requests it once more with the same token.
+    lost, this function requests it once more with the same token. Without `waits`, a run without room goes back to its
+    row at once.
     """
     database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
-    patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
+    patiently(database.open, DatabaseUnavailable, give_up_at, when_it_waits)
     asked, verdicts, first = dict(zip(tokens, calls, strict=True)), dict[str, Asked](), dict[str, Request]()
+
+    def add_verdicts() -> None:
+        """Requests the starts that have no verdict yet. An error keeps the verdicts that came before it."""
+        left = {token: call for token, call in asked.items() if token not in verdicts}
+        for one in decide_all([*left.values()], [*left], first, waits=waits):
+            verdicts[str(one.row["token"])] = one
+
     try:
-        patiently(lambda: add_verdicts(verdicts, asked, first), RowLocked, give_up_at, lambda: None)
+        patiently(add_verdicts, RowLocked, give_up_at, when_it_waits)
     except DatabaseUnavailable as error:
         number = len(asked) - len(verdicts)
         log.warning("%s starts are requested once more: %s", number, error, extra={"event": "start_delayed"})
-        patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
-        add_verdicts_again(verdicts, asked, first)
-    back = {token: call for token, call in asked.items() if _waits_long(call, verdicts[token].row)}
+        patiently(database.open, DatabaseUnavailable, give_up_at, when_it_waits)
+        add_verdicts()
+        # The server may still be executing the first request, with its rows locked. A request with a new token would lose
+        # the run that it starts.
+        still_executing = clock.monotonic() + STILL_EXECUTING
+        while locked := [token for token, verdict in verdicts.items() if verdict.row["refusal"] == "locked"]:
+            if clock.monotonic() > still_executing:
+                break
+            for token in locked:
+                del verdicts[token]
+            time.sleep(LOCK_PAUSE)
+            add_verdicts()
+    back = {token: call for token, call in asked.items() if _waits_long(call, verdicts[token].row)} if waits else {}
     if back:
         verdicts |= {str(one.row["token"]): one for one in decide_all([*back.values()], [*back], first, waits=False)}
     returned_at = clock.monotonic()
@@ -117,7 +145,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
     late: list[PendingEnd] = []
     for token, call in asked.items():
         began, since, answered, verdict = verdicts[token]
-        if verdict["refusal"] == Reason.LIMITED and token not in back:
+        if verdict["refusal"] == Reason.LIMITED and waits and token not in back:
             retry_at, now = verdict["retry_at"], verdict["now"]
             answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
         elif verdict["refusal"]:
@@ -125,12 +153,13 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | NoRoom 
         elif (waited := answered - began) > (limit := SLOWEST_ANSWER) or (
             (waited := returned_at - began) > (limit := verdict["box_ms"] / 1000)
         ):
-            late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, too_late(waited, limit))))
-            answers.append("lost")
+            reason = too_late(waited, limit)
+            log_end(Outcome.LOST, reason, call.task_id, names_in(verdict), verdict["run_id"], call.job_id)
+            late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, reason)))
+            answers.append(f"lost: {reason}")
         else:
             answers.append(replace(call, began=began, start=_start(verdict, token), since=since))
     if late:
-        log.warning("lost %s runs: %s", len(late), late[0].end.reason, extra={"event": "starts_too_late"})
         with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
             database.finish_all(late)
     return answers
@@ -165,32 +194,6 @@ def _waits_long(call: Call, verdict: sql.Row) -> bool:
     return bool(verdict["retry_at"] - verdict["now"] > timedelta(milliseconds=call.settings.tick_ms))
 
 
-def add_verdicts(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: Requests) -> None:
-    """Requests the starts that have no verdict yet, and adds their verdicts as they come: an error keeps those before
-    it.
-    """
-    left = {token: call for token, call in asked.items() if token not in verdicts}
-    for one in decide_all([*left.values()], [*left], first, waits=True):
-        verdicts[str(one.row["token"])] = one
-
-
-def add_verdicts_again(verdicts: dict[str, Asked], asked: Mapping[str, Call], first: Requests) -> None:
-    """Does the same after an answer was lost. The server may still be executing that request, with its rows locked.
-
-    So locked rows are requested again for a moment. If a row were requested with a new token instead, a run that the
-    first request started would be lost.
-    """
-    give_up_at = clock.monotonic() + STILL_EXECUTING
-    while True:
-        add_verdicts(verdicts, asked, first)
-        locked = [token for token, verdict in verdicts.items() if verdict.row["refusal"] == "locked"]
-        if not locked or clock.monotonic() > give_up_at:
-            return
-        for token in locked:
-            del verdicts[token]
-        time.sleep(LOCK_PAUSE)
-
-
 def patiently(
     step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
 ) -> T:
@@ -206,34 +209,6 @@ def patiently(
             when_it_waits()
             log.warning("the start waits: %s", error, extra={"event": "start_delayed"})
             time.sleep(PAUSE)
-
-
-def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
-    """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row.
-
-    If a key has no room, this waits up to half a second, because ticks count on runs that end soon. After that, the run
-    goes back to its row.
-    """
-    give_up_at = clock.monotonic() + MOMENT
-    while True:
-        decided = _decide(call, token, waits=True)
-        verdict = decided[2]
-        if verdict["refusal"] != Reason.LIMITED:
-            return decided
-        pause = (verdict["retry_at"] - verdict["now"]).total_seconds() if verdict["retry_at"] else LOOK_AGAIN
-        if clock.monotonic() + pause >= give_up_at:
-            break
-        time.sleep(pause)
-    decided = _decide(call, token, waits=False)
-    call.database.wake_tickers()
-    return decided
-
-
-def _decide(call: Call, token: str, *, waits: bool) -> tuple[float, float, Mapping[str, Any]]:
-    [(began, since, _, verdict)] = decide_all([call], [token], {}, waits=waits)
-    if verdict["refusal"] == "locked":
-        raise RowLocked(LOCKED)
-    return began, since, verdict
 
 
 def decide_planned(call: Call, token: str, common: Mapping[str, Any], *, waits: bool) -> sql.Row:

@@ -25,8 +25,8 @@ RUNS = (
     Mutant(
         "quota-counted-from-the-functions-start",
         BOX,
-        "quota = Quota(box_ms / 1000, call.began)",
-        "quota = Quota(box_ms / 1000, clock.monotonic())",
+        "quota = Quota(start.box_ms / 1000, call.began)",
+        "quota = Quota(start.box_ms / 1000, clock.monotonic())",
         "The quota counts from before the start statement was sent, as the hold does.",
         ("tests/mutants/test_limits.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),

@@ -237,14 +237,9 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("failed by sys.exit", ended("exits"), {ALL: "failed: SystemExit: N"}),
     ("kwargs that do not fit", lambda seen: ended("misfit")(seen)[:33], {ALL: "failed: TypeError: the task's kwa"}),
     ("a generator returned", lambda seen: ended("generator")(seen)[:33], {ALL: "failed: TypeError: the function r"}),
-    # differs: in a thread, the reason has the name of an internal class; the two sentences for coroutines differ
-    ("timed out", ended("overruns"), {
-        IN_TURN: sentence("why.timed_out_by_its_limit"),
-        (COROUTINES,): sentence("why.soft_limit_of_a_coroutine"),
-        (THREADS,): sentence("why.soft_limit_of_a_thread")}),
+    ("timed out", ended("overruns"), {ALL: sentence("why.timed_out_by_its_limit")}),
     ("async def timed out", ended("awaits_too_long"), {
-        IN_TURN: sentence("why.soft_limit_of_an_async_def"),
-        GROUPS: NotHere(NOT_ASYNC)}),
+        IN_TURN: sentence("why.timed_out_by_its_limit"), GROUPS: NotHere(NOT_ASYNC)}),
     ("soft limit swallowed", ended("returns_late"), {ALL: sentence("why.soft_limit_ignored")}),
     ("soft limit turned into an error", ended("converts"), {ALL: "failed: OSError: the connection was closed"}),
     ("soft limit during time.sleep", records("sleeps"), {

@@ -17,7 +17,7 @@ from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.invoke import awaited, called, note
 from wrappers.sandbox import child_processes, limits, shared_state
-from wrappers.sandbox.limits import SoftLimit, Stopped
+from wrappers.sandbox.limits import Stopped, soft_limit
 
 
 class Calls:
@@ -74,14 +74,14 @@ class Calls:
                 raise
             if is_stopped(slot, call):
                 raise Stopped from error
-            raise SoftLimit("the function was still waiting after the end of its time box") from error
+            raise soft_limit(call.seconds(1 / 2)) from error
         finally:
             call.answer.stopped = limit.expired() and is_stopped(slot, call)
         return limit.expired()
 
     async def _in_thread(self, slot: int, call: Call, step: registry.Step, left: float, begun: Begun) -> bool:
         loop, interruptible = asyncio.get_running_loop(), Interruptible()
-        interrupted = loop.call_later(left, interruptible.interrupt)
+        interrupted = loop.call_later(left, lambda: interruptible.interrupt(soft_limit(call.seconds(1 / 2))))
         context = contextvars.copy_context()
         try:
             with self._stopping(slot, call, partial(interruptible.interrupt, Stopped)):

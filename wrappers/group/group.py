@@ -295,7 +295,7 @@ class Group:
         assert begun is not None
         if self._keeps_output:
             current_output.set(output)  # in the context of this asyncio task, and of all that it begins
-        call = replace(call, run=new_run(call, begun.box_ms))
+        call = replace(call, run=new_run(call))
         with apart():
             end = await self._outcome(slot, call)
         end = replace(end, reason="; ".join(filter(None, (end.reason, call.answer.left))))

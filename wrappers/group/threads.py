@@ -20,11 +20,6 @@ from wrappers.sandbox.limits import SoftLimit
 _opened: ContextVar["WeakSet[socket.socket] | None"] = ContextVar("ticker_sockets", default=None)
 
 
-class ReachedInThread(SoftLimit):
-    def __str__(self) -> str:
-        return "the soft limit was reached"
-
-
 class Interruptible:
     """One call of a function in a thread, which another thread may interrupt."""
 
@@ -34,7 +29,7 @@ class Interruptible:
         self._thread: int | None = None
         self._has_ended = False
         self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._error: type[SoftLimit] = ReachedInThread
+        self._error = SoftLimit
 
     def __call__(self, function: Callable[[], Any]) -> Any:
         _opened.set(self._sockets)
@@ -49,7 +44,7 @@ class Interruptible:
             with self._lock:  # after this, nothing is raised in the thread, which will run another function
                 self._thread, self._has_ended = None, True
 
-    def interrupt(self, error: type[SoftLimit] = ReachedInThread) -> None:
+    def interrupt(self, error: type[SoftLimit] = SoftLimit) -> None:
         """Raises the error in the function and shuts down its sockets. If it was not called yet, it never will be."""
         with self._lock:
             self._error = error

@@ -24,15 +24,17 @@ def time_box(call: Call) -> Iterator[Call]:
     start = call.start
     assert start is not None  # the guard let it through
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)
+    if granted != start.box_ms:
+        call = replace(call, start=replace(start, box_ms=granted))
     with limited(call, granted, start.grace_ms) as limits:
-        yield replace(call, run=new_run(call, granted), limits=limits)
+        yield replace(call, run=new_run(call), limits=limits)
 
 
-def new_run(call: Call, box_ms: int) -> Run:
+def new_run(call: Call) -> Run:
     """Returns what the function receives as its run."""
     start = call.start
     assert start is not None  # the guard let it through
-    quota = Quota(box_ms / 1000, call.began)
+    quota = Quota(start.box_ms / 1000, call.began)
     return Run(
         start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, start.occurrence, start.cursor,
         quota, start.token, call.database, start.kind, start.attempt, start.limits,

@@ -233,14 +233,17 @@ class Call:
     limits: Limits | None = None
     answer: Answer = field(default_factory=Answer)
 
+    def seconds(self, share: float) -> float:
+        """Returns the seconds from the request of the start until this share of the grace has passed after the box."""
+        assert self.start is not None
+        return (self.start.box_ms + share * self.start.grace_ms) / 1000
+
     @property
     def soft_at(self) -> float:
         """The instant of `limits.now` at which the run is interrupted: B + g/2 after its start was requested."""
-        assert self.start is not None
-        return self.since + (self.start.box_ms + self.start.grace_ms / 2) / 1000
+        return self.since + self.seconds(1 / 2)
 
     @property
     def deadline(self) -> float:
         """The instant of `limits.now` at which the run is killed: B + g after its start was requested."""
-        assert self.start is not None
-        return self.since + (self.start.box_ms + self.start.grace_ms) / 1000
+        return self.since + self.seconds(1)

@@ -12,7 +12,8 @@ from ticker.model import RunKind
 from wrappers.pipeline import fan_out, registry, serialize
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.registry import Step
-from wrappers.sandbox.limits import SoftLimit
+from wrappers.sandbox import limits
+from wrappers.sandbox.limits import soft_limit
 
 
 @contextmanager
@@ -110,13 +111,11 @@ def complete(call: Call, answer: Any) -> Any:
 
 async def within(call: Call, awaitable: Any) -> Any:
     """Awaits the function. Cancels it a quarter of the grace after its box, before the soft limit interrupts it."""
-    assert call.run is not None and call.start is not None
-    grace = call.start.grace_ms / 1000
-    limit = asyncio.timeout(call.run.quota.remaining + grace / 4)
+    limit = asyncio.timeout(call.since + call.seconds(1 / 4) - limits.now())
     try:
         async with limit:
             return await awaited(awaitable)
     except TimeoutError as error:
         if limit.expired():
-            raise SoftLimit("the function was still waiting at the end of its time box") from error
+            raise soft_limit(call.seconds(1 / 4)) from error
         raise

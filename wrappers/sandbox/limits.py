@@ -41,7 +41,13 @@ How = Literal["auto", "timers", "watchdog"]
 
 
 class SoftLimit(BaseException):
-    """The run reached its soft limit. Raised in the main thread; `except Exception` does not catch it."""
+    """The run reached its soft limit. `except Exception` does not catch it."""
+
+
+def soft_limit(seconds: float) -> type[SoftLimit]:
+    """Returns the error of a run at its soft limit. It is a class, because only a class can be raised in another thread."""
+    text = f"the soft limit of {seconds:.3f} s was reached"
+    return type(SoftLimit.__name__, (SoftLimit,), {"__module__": __name__, "__str__": lambda _: text})
 
 
 class Stopped(SoftLimit):
@@ -67,7 +73,7 @@ class Limits:
         if not soft < hard:
             raise ValueError(f"the hard limit ({hard} s) must be later than the soft limit ({soft} s)")
         self._soft, self._hard, self._since, self._how = soft, hard, since, how
-        self._gate = _Gate(f"the soft limit of {soft:.3f} s was reached", is_stopped)
+        self._gate = _Gate(soft, is_stopped)
         self._stop: Callable[[], None] | None = None
         self._process = 0
 
@@ -130,10 +136,10 @@ class _Gate:
     It is a class, not a `@contextmanager`, so that only these few lines run at the edge of the block.
     """
 
-    def __init__(self, sentence: str, is_stopped: Callable[[], bool]) -> None:
+    def __init__(self, seconds: float, is_stopped: Callable[[], bool]) -> None:
         self.passed = self.stopped = False
         self._open = False
-        self._sentence, self._is_stopped = sentence, is_stopped
+        self._seconds, self._is_stopped = seconds, is_stopped
 
     def signalled(self, _signum: int, _frame: FrameType | None) -> None:
         self.passed = True
@@ -161,7 +167,7 @@ class _Gate:
     def _raise_if_open(self) -> None:
         if self._open:
             self._open = False  # here, because __exit__ is not called after an error in __enter__
-            raise SoftLimit(self._sentence)
+            raise soft_limit(self._seconds)
 
 
 # --- Two kernel timers ---------------------------------------------------------------------------------------

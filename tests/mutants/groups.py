@@ -149,8 +149,8 @@ GROUPS = (
     ),
     Mutant(
         "soft-limit-without-cancellation",
-        "wrappers/group/calls.py",
-        "limit = asyncio.timeout(left)",
+        "wrappers/pipeline/invoke.py",
+        "limit = asyncio.timeout(call.cancel_at - limits.now())",
         "limit = asyncio.timeout(None)",
         "A coroutine of a group is cancelled at its own soft limit.",
         (f"{TESTS}test_each_run_is_cancelled_at_its_own_soft_limit",),

@@ -53,7 +53,8 @@ async def coroutine(run: Run, deed: str) -> Any:
 
 
 async def awaits(run: Run, deed: str) -> str:
-    await asyncio.sleep(1000 if deed == "awaits_too_long" else 0)
+    with suppress(asyncio.CancelledError if deed == "awaits_on" else ()):
+        await asyncio.sleep(0 if deed == "awaits" else 1000)
     return threading.current_thread().name
 
 

@@ -76,6 +76,11 @@ def ended(name: str) -> Look:
     )
 
 
+def soft_limit(name: str) -> Look:
+    """The seconds from the request of the start, as the reason says."""
+    return lambda seen: float(re.findall(r"[\d.]+", seen.first(name).reason)[0])
+
+
 def first_frame(name: str) -> Look:
     """The function in which the record's traceback begins."""
     return lambda seen: re.findall(r", in (\w+)", seen.first(name).traceback)[0]
@@ -124,7 +129,7 @@ def log_lines(name: str) -> Look:
     ]  # fmt: skip
 
 
-SHORT = ("exhausts", "overruns", "returns_late", "converts", "sleeps", "swallows", "awaits_too_long")
+SHORT = ("exhausts", "overruns", "returns_late", "converts", "sleeps", "swallows", "awaits_too_long", "awaits_on")
 OPTIONS: dict[str, dict[str, Any]] = {
     "slows": {"limits": ["slow"]},
     "holds_off": {"limits": ["off"]},
@@ -133,11 +138,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 FUNCTION_OF = {
     "swallows": "deadly", "follows": "deadly", "sleeps": "sleepy", "sleeper": "sleepy", "awaits": "awaits",
-    "awaits_too_long": "awaits", "makes_pieces": "in.pieces", "makes_pieces_too": "in.pieces",
+    "awaits_too_long": "awaits", "awaits_on": "awaits", "makes_pieces": "in.pieces", "makes_pieces_too": "in.pieces",
 }  # fmt: skip
 NAMES = (
     "early", "deleted", "disabled", "paused", "unknown", "turned_to_pieces", "twin", "sleeper", "awaits", "awaits_too_long",
-    "makes_pieces", "makes_pieces_too",
+    "awaits_on", "makes_pieces", "makes_pieces_too",
 )  # fmt: skip
 
 
@@ -240,6 +245,11 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("timed out", ended("overruns"), {ALL: sentence("why.timed_out_by_its_limit")}),
     ("async def timed out", ended("awaits_too_long"), {
         IN_TURN: sentence("why.timed_out_by_its_limit"), GROUPS: NotHere(NOT_ASYNC)}),
+    ("soft limit", soft_limit("overruns"), {  # B + g/2, or B + g/4 where a coroutine is cancelled
+        IN_TURN: 0.7, (COROUTINES,): 2.25, (THREADS,): 2.5}),
+    ("soft limit of an async def", soft_limit("awaits_too_long"), {IN_TURN: 0.6, GROUPS: NotHere(NOT_ASYNC)}),
+    ("soft limit swallowed by an async def", ended("awaits_on"), {
+        IN_TURN: sentence("why.soft_limit_ignored"), GROUPS: NotHere(NOT_ASYNC)}),
     ("soft limit swallowed", ended("returns_late"), {ALL: sentence("why.soft_limit_ignored")}),
     ("soft limit turned into an error", ended("converts"), {ALL: "failed: OSError: the connection was closed"}),
     ("soft limit during time.sleep", records("sleeps"), {
@@ -261,7 +271,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("first frame of a traceback", first_frame("raises"), {
         IN_TURN: "plain", (COROUTINES,): "coroutine", (THREADS,): "run"}),
     ("first frame after a soft limit", first_frame("overruns"), {
-        IN_TURN: "plain", (COROUTINES,): "_on_loop", (THREADS,): "run"}),
+        IN_TURN: "plain", (COROUTINES,): "cancelling", (THREADS,): "run"}),
     # ------------------------------------------------------------------------------------------ before its start
     ("too early", records("early"), {ALL: ["scheduled 1 dropped"]}),
     ("reason of a drop", ended("early"), {ALL: "dropped: too_early"}),

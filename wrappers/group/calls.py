@@ -15,7 +15,7 @@ from wrappers.group.loop_watch import Noted
 from wrappers.group.threads import Interruptible
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
-from wrappers.pipeline.invoke import awaited, called, note
+from wrappers.pipeline.invoke import awaited, called, cancelling, note
 from wrappers.sandbox import child_processes, limits, shared_state
 from wrappers.sandbox.limits import Stopped, soft_limit
 
@@ -28,24 +28,24 @@ class Calls:
         self._when_it_ignores = when_it_ignores
         self._stoppable: dict[int, tuple[Call, Callable[[], None]]] = {}  # by slot: a call, and what interrupts it
 
-    async def call(self, slot: int, call: Call) -> bool:
-        """Calls the function. Returns whether it ignored an interruption and returned."""
+    async def call(self, slot: int, call: Call) -> None:
+        """Calls the function, and stores its answer in the call."""
         assert call.start is not None
         function = registry.functions()[call.start.function]
         if function.process is not None:  # the task was edited after the push
             raise ConfigurationError(
                 f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
             )
-        left = call.soft_at - limits.now()
         watched = asyncio.get_running_loop().call_later(
-            left + call.start.grace_ms / 4000, self._when_it_ignores, call.task_id
+            call.since + call.seconds(3 / 4) - limits.now(), self._when_it_ignores, call.task_id
         )
         begun = Begun(call.start.run_id, call.task_id)
         try:
             with begun.by(asyncio.current_task() if function.step.is_async else None):
                 if function.step.is_async:
-                    return await self._on_loop(slot, call, called(call, function.step), left)
-                return await self._in_thread(slot, call, function.step, left, begun)
+                    await self._on_loop(slot, call, called(call, function.step))
+                else:
+                    await self._in_thread(slot, call, function.step, begun)
         finally:
             child_processes.exit_if_forked()
             call.answer.cancelled_by = begun.cancelled_by
@@ -63,25 +63,15 @@ class Calls:
         with suppress(RuntimeError):  # its soft limit has just been reached
             interrupt()
 
-    async def _on_loop(self, slot: int, call: Call, answer: Any, left: float) -> bool:
-        limit = asyncio.timeout(left)
-        try:
-            async with limit:
-                with self._stopping(slot, call, partial(limit.reschedule, 0)):
-                    note(call, await Noted(awaited(answer), slot))
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            if is_stopped(slot, call):
-                raise Stopped from error
-            raise soft_limit(call.seconds(1 / 2)) from error
-        finally:
-            call.answer.stopped = limit.expired() and is_stopped(slot, call)
-        return limit.expired()
+    async def _on_loop(self, slot: int, call: Call, answer: Any) -> None:
+        async with cancelling(call, partial(is_stopped, slot, call)) as limit:
+            with self._stopping(slot, call, partial(limit.reschedule, 0)):
+                note(call, await Noted(awaited(answer), slot))
 
-    async def _in_thread(self, slot: int, call: Call, step: registry.Step, left: float, begun: Begun) -> bool:
+    async def _in_thread(self, slot: int, call: Call, step: registry.Step, begun: Begun) -> None:
         loop, interruptible = asyncio.get_running_loop(), Interruptible()
-        interrupted = loop.call_later(left, lambda: interruptible.interrupt(soft_limit(call.seconds(1 / 2))))
+        error = soft_limit(call.seconds(1 / 2))
+        interrupted = loop.call_later(call.soft_at - limits.now(), interruptible.interrupt, error)
         context = contextvars.copy_context()
         try:
             with self._stopping(slot, call, partial(interruptible.interrupt, Stopped)):
@@ -91,12 +81,13 @@ class Calls:
         finally:
             interrupted.cancel()
             interruptible.interrupt()  # if its thread could not start, another thread would call the function later
+            call.answer.overlooked = interruptible.is_interrupted
             call.answer.stopped = interruptible.is_interrupted and is_stopped(slot, call)
         if inspect.isawaitable(returned):
             with begun.by(asyncio.current_task()):
-                return await self._on_loop(slot, call, returned, call.soft_at - limits.now())
-        note(call, returned)
-        return interruptible.is_interrupted
+                await self._on_loop(slot, call, returned)
+        else:
+            note(call, returned)
 
     @contextmanager
     def _stopping(self, slot: int, call: Call, interrupt: Callable[[], None]) -> Iterator[None]:

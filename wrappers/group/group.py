@@ -254,7 +254,7 @@ class Group:
             output = Output(slot)  # discards the output of an earlier run in this slot
             hard = answer.deadline - answer.since
             shared_state.write_names(*answer.start.names, slot)
-            self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
+            self._slots.begin(slot, *run, soft_at=answer.cancel_at, deadline=answer.deadline, hard_limit=hard)
             self._let_go(call.job_id)
             self._begun += 1
             return slot, answer, output
@@ -320,7 +320,7 @@ class Group:
         """Calls the function and returns its end, unless the process is killed first."""
         try:
             with around(call):
-                overlooked = await self._calls.call(slot, call)
+                await self._calls.call(slot, call)
         except BaseException as error:
             serialize.shorten(error)
             coroutine = asyncio.current_task()
@@ -334,7 +334,7 @@ class Group:
                     extra={"event": "run_error"},
                 )
             return end
-        return end_of(call, overlooked)
+        return end_of(call)
 
     def _number_without_a_full_key(self) -> int:
         return sum(call.task_id not in self._full_keys for call in self._unstarted)

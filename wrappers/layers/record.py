@@ -28,7 +28,7 @@ def record(call: Call) -> str:
     try:
         with capture, call.limits.interrupting() if call.limits else nullcontext():
             call_function(call)
-        overlooked = call.limits is not None and call.limits.passed
+        call.answer.overlooked |= call.limits is not None and call.limits.passed
     except BaseException as error:
         note_stop(call)
         end = end_of_error(call, error)
@@ -37,20 +37,20 @@ def record(call: Call) -> str:
             return answer
         raise
     note_stop(call)
-    return finish(call, end_of(call, overlooked), capture)
+    return finish(call, end_of(call), capture)
 
 
 def note_stop(call: Call) -> None:
     call.answer.stopped = call.limits is not None and call.limits.stopped
 
 
-def end_of(call: Call, overlooked: bool) -> End:
+def end_of(call: Call) -> End:
     """Returns the end of a run whose function returned."""
     assert call.run is not None
     answer = call.answer
     if answer.stopped:
         return End(Outcome.INTERRUPTED, STOPPED, answer.result)
-    if overlooked:
+    if answer.overlooked:
         return End(Outcome.TIMED_OUT, "it ignored its soft limit and returned late", answer.result)
     if answer.nothing_to_do:
         return End(Outcome.NOTHING_TO_DO)

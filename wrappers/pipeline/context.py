@@ -72,6 +72,7 @@ class Answer:
     """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work.
 
     `note`: says how the result was changed, if it was.
+    `overlooked`: the function was interrupted at its soft limit, and did not end by that.
     `stopped`: the function was interrupted because its run was stopped.
     `cancelled_by`: the id of the task whose run cancelled this run, in a group.
     `left`: a sentence about the threads that the function left, in a group.
@@ -82,6 +83,7 @@ class Answer:
     nothing_to_do: bool = False
     pieces: str | None = None
     made: int = 0  # pieces that are already recorded
+    overlooked: bool = False
     stopped: bool = False
     cancelled_by: int | None = None
     left: str = ""
@@ -239,8 +241,13 @@ class Call:
         return (self.start.box_ms + share * self.start.grace_ms) / 1000
 
     @property
+    def cancel_at(self) -> float:
+        """The instant of `limits.now` at which a coroutine is cancelled: B + g/4 after its start was requested."""
+        return self.since + self.seconds(1 / 4)
+
+    @property
     def soft_at(self) -> float:
-        """The instant of `limits.now` at which the run is interrupted: B + g/2 after its start was requested."""
+        """The instant of `limits.now` at which a plain function is interrupted: B + g/2 after its start was requested."""
         return self.since + self.seconds(1 / 2)
 
     @property

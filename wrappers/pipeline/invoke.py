@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from ticker import clock, model
@@ -13,7 +13,7 @@ from wrappers.pipeline import fan_out, registry, serialize
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.registry import Step
 from wrappers.sandbox import limits
-from wrappers.sandbox.limits import soft_limit
+from wrappers.sandbox.limits import Stopped, soft_limit
 
 
 @contextmanager
@@ -110,12 +110,23 @@ def complete(call: Call, answer: Any) -> Any:
 
 
 async def within(call: Call, awaitable: Any) -> Any:
-    """Awaits the function. Cancels it a quarter of the grace after its box, before the soft limit interrupts it."""
-    limit = asyncio.timeout(call.since + call.seconds(1 / 4) - limits.now())
+    async with cancelling(call):
+        return await awaited(awaitable)
+
+
+@asynccontextmanager
+async def cancelling(call: Call, is_stopped: Callable[[], bool] = lambda: False) -> AsyncIterator[asyncio.Timeout]:
+    """Cancels the block at B + g/4, before the soft limit interrupts a function that does not wait. If its run is
+    stopped, the caller may end the timeout earlier.
+    """
+    limit = asyncio.timeout(call.cancel_at - limits.now())
     try:
         async with limit:
-            return await awaited(awaitable)
+            yield limit
     except TimeoutError as error:
         if limit.expired():
-            raise soft_limit(call.seconds(1 / 4)) from error
+            raise Stopped if is_stopped() else soft_limit(call.seconds(1 / 4)) from error
         raise
+    finally:
+        call.answer.overlooked = limit.expired()
+        call.answer.stopped = limit.expired() and is_stopped()

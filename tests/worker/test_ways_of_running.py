@@ -86,6 +86,11 @@ def first_frame(name: str) -> Look:
     return lambda seen: re.findall(r", in (\w+)", seen.first(name).traceback)[0]
 
 
+def tracebacks(name: str) -> Look:
+    """The number of tracebacks in the record, with those of the errors that caused the last one."""
+    return lambda seen: seen.first(name).traceback.count("Traceback (most recent call last)")
+
+
 def waiting(name: str) -> Look:
     """The records, and what the task waits for."""
     return lambda seen: (records(name)(seen), seen.tasks[name].wait_reason)
@@ -267,11 +272,16 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("process in the record", lambda seen: seen.first("process").pid == seen.first("process").result, {ALL: True}),
     ("last line of a traceback", lambda seen: seen.first("raises").traceback.splitlines()[-1], {
         ALL: "ValueError: no such host"}),
-    # differs: in a thread, and in a coroutine after its soft limit, a traceback begins in our code and not in the function
     ("first frame of a traceback", first_frame("raises"), {
-        IN_TURN: "plain", (COROUTINES,): "coroutine", (THREADS,): "run"}),
+        (*IN_TURN, THREADS): "plain", (COROUTINES,): "coroutine"}),
     ("first frame after a soft limit", first_frame("overruns"), {
-        IN_TURN: "plain", (COROUTINES,): "cancelling", (THREADS,): "run"}),
+        (*IN_TURN, THREADS): "plain", (COROUTINES,): "coroutine"}),
+    ("first frame of an async def", first_frame("awaits_too_long"), {IN_TURN: "awaits", GROUPS: NotHere(NOT_ASYNC)}),
+    ("tracebacks of an async def", tracebacks("awaits_too_long"), {IN_TURN: 1, GROUPS: NotHere(NOT_ASYNC)}),
+    ("first frame of a piece", lambda seen: re.findall(r", in (\w+)", seen.runs["makes_pieces"][2].run.traceback)[0], {
+        IN_TURN: "process", GROUPS: NotHere(NO_PIECES)}),
+    ("last frame where kwargs do not fit", lambda seen: re.findall(r", in (\w+)", seen.first("misfit").traceback), {
+        ALL: ["called"]}),
     # ------------------------------------------------------------------------------------------ before its start
     ("too early", records("early"), {ALL: ["scheduled 1 dropped"]}),
     ("reason of a drop", ended("early"), {ALL: "dropped: too_early"}),

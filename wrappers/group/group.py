@@ -32,7 +32,7 @@ from wrappers.layers import around
 from wrappers.layers.record import end_of, end_of_error, pending_end
 from wrappers.layers.sentry import apart
 from wrappers.layers.time_box import new_run
-from wrappers.pipeline import finish, serialize, start
+from wrappers.pipeline import finish, start
 from wrappers.pipeline.context import Answer, Call, log_end
 from wrappers.pipeline.database import LOCK_PAUSE
 from wrappers.pipeline.output import Capture, Output, current_output
@@ -322,7 +322,6 @@ class Group:
             with around(call):
                 await self._calls.call(slot, call)
         except BaseException as error:
-            serialize.shorten(error)
             coroutine = asyncio.current_task()
             end = end_of_error(call, error, is_cancelled=coroutine is None or coroutine.cancelling() > 0)
             if end.outcome not in NO_FAILURE:

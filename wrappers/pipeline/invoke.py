@@ -125,7 +125,8 @@ async def cancelling(call: Call, is_stopped: Callable[[], bool] = lambda: False)
             yield limit
     except TimeoutError as error:
         if limit.expired():
-            raise Stopped if is_stopped() else soft_limit(call.seconds(1 / 4)) from error
+            reached = Stopped if is_stopped() else soft_limit(call.seconds(1 / 4))
+            raise reached().with_traceback((error.__cause__ or error).__traceback__) from None
         raise
     finally:
         call.answer.overlooked = limit.expired()

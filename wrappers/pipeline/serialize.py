@@ -12,6 +12,7 @@ RESULT_AT_MOST = 4096  # bytes of JSON text
 REPR_AT_MOST = 200  # characters
 SENTENCE_AT_MOST = 500  # characters
 OURS = Path(__file__).parents[1]  # our frames do not help the function's author
+INVOKE = str(Path(__file__).with_name("invoke.py"))
 TRACEBACK_AT_MOST = 64 * 1024  # characters, from the end, which tells the most
 
 _RETURN = re.compile(r"\r+\n?")
@@ -67,20 +68,25 @@ def _text(error: BaseException) -> str:
 
 
 def shorten(error: BaseException) -> None:
-    """Removes our frames from the beginning of an error's traceback, unless it has no others."""
-    frames = error.__traceback__
-    while frames is not None and Path(frames.tb_frame.f_code.co_filename).is_relative_to(OURS):
-        frames = frames.tb_next
-    if frames is not None:
-        error.__traceback__ = frames
+    """Makes an error's traceback begin at the function, which is called below the last frame of `invoke.py`.
+
+    The frames above are ours, and those of an event loop or a thread. If it has no frame of the function, ours are kept.
+    """
+    first = frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == INVOKE:
+            first = frame.tb_next or frame
+        frame = frame.tb_next
+    function = first
+    while function is not None and Path(function.tb_frame.f_code.co_filename).is_relative_to(OURS):
+        function = function.tb_next
+    error.__traceback__ = function or first
 
 
 def trace(error: BaseException) -> str:
     """Returns an error's traceback from the function on, cut to its last 64 k characters."""
-    summary = traceback.TracebackException.from_exception(error)
-    while len(summary.stack) > 1 and Path(summary.stack[0].filename).is_relative_to(OURS):
-        del summary.stack[0]
-    return visible(clean("".join(summary.format())[-TRACEBACK_AT_MOST:]))
+    shorten(error)
+    return visible(clean("".join(traceback.format_exception(error))[-TRACEBACK_AT_MOST:]))
 
 
 def clean(text: str) -> str:

@@ -65,8 +65,8 @@ RUNS = (
     Mutant(
         "end-recorded-after-the-timers",
         "wrappers/layers/record.py",
-        "    is_ended = is_left or finishing.write(",
-        "    if call.limits:\n        call.limits.cancel()\n    is_ended = is_left or finishing.write(",
+        "    is_ended = leave(left) or finishing.write(",
+        "    if call.limits:\n        call.limits.cancel()\n    is_ended = leave(left) or finishing.write(",
         "The limits are cancelled last, after the record: a run that hangs while its end is recorded is also dead by B + g.",
         (
             "tests/worker/test_worker.py::test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too",

@@ -289,13 +289,10 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("disabled while its job waits", ended("disabled"), {ALL: "dropped: paused"}),
     ("paused while its job waits", waiting("paused"), {ALL: ([], "postponed")}),
     ("its function becomes unknown", records("unknown"), {ALL: []}),
-    # differs: with concurrency, a function with pieces fails in a job that was pushed before; the next job runs it
-    ("its function becomes one with pieces", ended("turned_to_pieces"), {
-        IN_TURN: "failed: N of N pieces failed",
-        GROUPS: sentence("why.no_pieces_in_a_group", function="in.pieces")}),
-    # differs: RQ's time limit of a job of one task shortens a box that became longer after the push; a batch ignores it
+    ("its function becomes one with pieces", ended("turned_to_pieces"), {ALL: "failed: N of N pieces failed"}),
+    # a job of one task keeps RQ's time limit of its push; that of a batch has the time of all its tasks
     ("its box becomes longer", result("has_more_than_its_first_box"), {SINGLES: False, IN_ONE_PROCESS: True}),
-    # differs: a drop has the id of a process where its function would have run, and none if the worker asked
+    # the process in which its function would have run; the worker asks for a job of one task before that process exists
     ("process in the record of a drop", lambda seen: seen.first("early").pid is not None, {
         (SINGLE,): False, OURS[1:] + STOCKS: True}),
     # ---------------------------------------------------------------------------------------------- what RQ sees
@@ -314,11 +311,10 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("line of a success", log_lines("returns"), {OURS: ["INFO ticker.run run succeeded"], STOCKS: []}),
     ("line of a drop", lambda seen: [line[:24] for line in log_lines("early")(seen)], {
         OURS: ["WARNING ticker.run dropp"], STOCKS: ["dropped reason=too_early"]}),
-    # differs: a group writes the traceback before the line of the run, and a batch after it. RQ writes that of a single job
+    # RQ writes the traceback of a single job
     ("lines of a failure", log_lines("raises"), {
         (SINGLE,): ["WARNING ticker.run run failed"],
-        (BATCH,): ["WARNING ticker.run run failed", "ERROR ticker.run traceback of"],
-        GROUPS: ["ERROR ticker.run traceback of", "WARNING ticker.run run failed"],
+        OURS[1:]: ["WARNING ticker.run run failed", "ERROR ticker.run traceback of"],
         (STOCK,): ["run failed"], (STOCK_BATCH,): ["run failed", "traceback of"]}),
     ("tracebacks in the log", lambda seen: sum(line.endswith("ValueError: no such host") and "task=" not in line for line in seen.lines), {
         ALL: 1}),
@@ -351,9 +347,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("a child after its run", result("meets_the_child"), {OURS: "dead", STOCKS: "alive"}),
     ("a child after its worker", lambda seen: seen.child, {OURS: "dead", STOCKS: "alive"}),
     ("coroutine", lambda seen: "cancelled" in seen.files, {ALL: True}),
-    # differs: a thread that a run leaves in the process of a batch is not named, though it goes on there
-    ("thread left: the record", ended("leaves_a_thread"), {
-        IN_TURN: "succeeded", GROUPS: "succeeded: it left threads: follower"}),
+    ("thread left: the record", ended("leaves_a_thread"), {ALL: "succeeded: it left threads: follower"}),
     ("thread left: the next run meets it", result("meets_the_thread"), {SINGLES: False, IN_ONE_PROCESS: True}),
 ]  # fmt: skip
 

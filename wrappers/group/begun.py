@@ -1,4 +1,4 @@
-"""Ends the asyncio tasks and the processes that a run of a group leaves behind, and names the threads.
+"""Ends the asyncio tasks and the processes that a run of a group leaves behind, and knows its threads.
 
     begun = Begun(run_id, task_id)
     with begun.by(asyncio.current_task()):
@@ -24,7 +24,6 @@ from functools import cache
 from typing import Any
 
 from ticker.model import at_work
-from wrappers.pipeline import serialize
 from wrappers.sandbox import child_processes, subreaper
 
 log = logging.getLogger("ticker.run")
@@ -131,8 +130,8 @@ class Begun:
                 coroutine.place = None
             _place.reset(before)
 
-    async def end(self) -> str:
-        """Returns when the run's tasks and processes have ended. Returns a sentence about its threads, if any are left."""
+    async def end(self) -> None:
+        """Returns when the run's tasks and processes have ended."""
         self.is_active = False
         self._hand_over()
         if names := ", ".join(sorted(task.get_name() for task in self.tasks if not task.cancelling())):
@@ -151,7 +150,6 @@ class Begun:
             killers.discard(self)
         if self.has_forked:
             await self._kill({run for run, killers in self.killers.items() if not killers})
-        return self._threads_left()
 
     def _hand_over(self) -> None:
         """Gives each task that another active run awaits to that run, and then the tasks that those tasks await."""
@@ -178,11 +176,6 @@ class Begun:
                 subreaper.reap(pid)
         child_processes.log_killed(len(killed))
 
-    def _threads_left(self) -> str:
-        left = [thread.name for thread in self.threads if thread.is_alive() and not _is_of_executor(thread)]
-        names = serialize.visible(serialize.clean(", ".join(sorted(left))))[: serialize.REPR_AT_MOST]
-        return names and f"it left threads: {names}"
-
 
 def _awaiting(task: asyncio.Task[Any]) -> Begun | None:
     """Returns another active run that awaits this task, directly or by a task of that run. Otherwise, returns None."""
@@ -191,11 +184,6 @@ def _awaiting(task: asyncio.Task[Any]) -> Begun | None:
         if place is not None and place.begun is not None and place.begun.is_active:
             return place.begun
     return None
-
-
-def _is_of_executor(thread: threading.Thread) -> bool:
-    target = getattr(thread, "_target", None) or type(thread)
-    return thread.daemon or (getattr(target, "__module__", "") or "").startswith("concurrent.")
 
 
 @cache

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from ticker.errors import ConfigurationError
+from ticker.model import RunKind
 from wrappers.group.begun import Begun
 from wrappers.group.loop_watch import Noted
 from wrappers.group.threads import Interruptible
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
-from wrappers.pipeline.invoke import awaited, called, cancelling, note
+from wrappers.pipeline.invoke import awaited, call_function, called, cancelling, note
 from wrappers.sandbox import child_processes, limits, shared_state
 from wrappers.sandbox.limits import Stopped, soft_limit
 
@@ -32,24 +32,24 @@ class Calls:
         """Calls the function, and stores its answer in the call."""
         assert call.start is not None
         function = registry.functions()[call.start.function]
-        if function.process is not None:  # the task was edited after the push
-            raise ConfigurationError(
-                f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
-            )
+        # a job that was pushed before the task or its function was changed
+        in_pieces = function.process is not None or call.start.kind is RunKind.PIECE
+        is_async = function.step.is_async and not in_pieces
         watched = asyncio.get_running_loop().call_later(
             call.since + call.seconds(3 / 4) - limits.now(), self._when_it_ignores, call.task_id
         )
         begun = Begun(call.start.run_id, call.task_id)
         try:
-            with begun.by(asyncio.current_task() if function.step.is_async else None):
-                if function.step.is_async:
+            with begun.by(asyncio.current_task() if is_async else None):
+                if is_async:
                     await self._on_loop(slot, call, called(call, function.step))
                 else:
-                    await self._in_thread(slot, call, function.step, begun)
+                    await self._in_thread(slot, call, None if in_pieces else function.step, begun)
         finally:
             child_processes.exit_if_forked()
             call.answer.cancelled_by = begun.cancelled_by
-            call.answer.left = await begun.end()
+            await begun.end()
+            call.answer.threads = begun.threads
             watched.cancel()
 
     def stop(self) -> None:
@@ -68,16 +68,15 @@ class Calls:
             with self._stopping(slot, call, partial(limit.reschedule, 0)):
                 note(call, await Noted(awaited(answer), slot))
 
-    async def _in_thread(self, slot: int, call: Call, step: registry.Step, begun: Begun) -> None:
+    async def _in_thread(self, slot: int, call: Call, step: registry.Step | None, begun: Begun) -> None:
         loop, interruptible = asyncio.get_running_loop(), Interruptible()
+        function = partial(called, call, step) if step else partial(call_function, call)
         error = soft_limit(call.seconds(1 / 2))
         interrupted = loop.call_later(call.soft_at - limits.now(), interruptible.interrupt, error)
         context = contextvars.copy_context()
         try:
             with self._stopping(slot, call, partial(interruptible.interrupt, Stopped)):
-                returned: Any = await loop.run_in_executor(
-                    self._threads, context.run, interruptible, partial(called, call, step)
-                )
+                returned: Any = await loop.run_in_executor(self._threads, context.run, interruptible, function)
         finally:
             interrupted.cancel()
             interruptible.interrupt()  # if its thread could not start, another thread would call the function later
@@ -86,7 +85,7 @@ class Calls:
         if inspect.isawaitable(returned):
             with begun.by(asyncio.current_task()):
                 await self._on_loop(slot, call, returned)
-        else:
+        elif step:
             note(call, returned)
 
     @contextmanager

@@ -28,16 +28,15 @@ from wrappers.group.loop_watch import Watch
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import watch_sockets
-from wrappers.layers import around
-from wrappers.layers.record import end_of, end_of_error, pending_end
-from wrappers.layers.sentry import apart
+from wrappers.layers import around, one_of_several
+from wrappers.layers.record import leave, log_ended, pending_end
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, start
-from wrappers.pipeline.context import Answer, Call, log_end
+from wrappers.pipeline.context import Answer, Call
 from wrappers.pipeline.database import LOCK_PAUSE
 from wrappers.pipeline.output import Capture, Output, current_output
-from wrappers.sandbox import child_processes, handoff, limits, shared_state
-from wrappers.sandbox.handoff import End
+from wrappers.sandbox import child_processes, limits, shared_state
+from wrappers.sandbox.handoff import PendingEnd
 
 log = logging.getLogger("ticker.run")
 
@@ -295,45 +294,36 @@ class Group:
         assert begun is not None
         if self._keeps_output:
             current_output.set(output)  # in the context of this asyncio task, and of all that it begins
-        call = replace(call, run=new_run(call))
-        with apart():
-            end = await self._outcome(slot, call)
-        end = replace(end, reason="; ".join(filter(None, (end.reason, call.answer.left))))
-        if self._is_torn:
-            return
-        log_end(end.outcome, end.reason, call.task_id, begun.names, begun.run_id, call.job_id)
-        left = pending_end(call, end, *output.close())
-        if not handoff.leave(left):
-            self._slots.returned(slot)
-            write = partial(finish.write, call.database, left, until=call.deadline, wake=call.settings.wake)
+        call, error = replace(call, run=new_run(call)), None
+        with one_of_several(call):
             try:
-                await asyncio.get_running_loop().run_in_executor(self._ending, write)
-            except Exception as error:
-                log.warning(
-                    "the end of task=%s could not be written: %s", call.task_id, error, extra={"event": "end_delayed"}
-                )
-        self._slots.give_back(slot)
-        self._full_keys.note_end(begun.limits)
-        self.answers[end.outcome] += 1
-
-    async def _outcome(self, slot: int, call: Call) -> End:
-        """Calls the function and returns its end, unless the process is killed first."""
-        try:
-            with around(call):
-                await self._calls.call(slot, call)
-        except BaseException as error:
+                with around(call):
+                    await self._calls.call(slot, call)
+            except BaseException as raised:
+                error = raised
+            if self._is_torn:
+                return
             coroutine = asyncio.current_task()
-            end = end_of_error(call, error, is_cancelled=coroutine is None or coroutine.cancelling() > 0)
-            if end.outcome not in NO_FAILURE:
-                log.error(
-                    "traceback of task=%s job=%s",
-                    call.task_id,
-                    call.job_id,
-                    exc_info=error,
-                    extra={"event": "run_error"},
-                )
-            return end
-        return end_of(call)
+            is_cancelled = coroutine is None or coroutine.cancelling() > 0
+            left = pending_end(call, error, *output.close(), is_cancelled=is_cancelled)
+            if leave(left) or await self._write(slot, call, left):
+                self.answers[log_ended(call, left.end)] += 1
+            self._slots.give_back(slot)
+            self._full_keys.note_end(begun.limits)
+            if error is not None and left.end.outcome not in NO_FAILURE:
+                raise error
+
+    async def _write(self, slot: int, call: Call, left: PendingEnd) -> bool:
+        """Writes an end from this process. Returns False if it changes nothing, or cannot be written."""
+        self._slots.returned(slot)
+        write = partial(finish.write, call.database, left, until=call.deadline, wake=call.settings.wake)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._ending, write)
+        except Exception as error:
+            log.warning(
+                "the end of task=%s could not be written: %s", call.task_id, error, extra={"event": "end_delayed"}
+            )
+            return False
 
     def _number_without_a_full_key(self) -> int:
         return sum(call.task_id not in self._full_keys for call in self._unstarted)

@@ -6,19 +6,24 @@
 4. The run's one outcome is left to the worker, or written (`record`). The limits are cancelled last of all.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
+from rq.timeouts import JobTimeoutException
+
 from ticker.engine import jobs
 from ticker.settings import Settings
 from wrappers.layers.record import record
-from wrappers.layers.sentry import labelled
+from wrappers.layers.sentry import apart, labelled
 from wrappers.layers.time_box import time_box
 from wrappers.pipeline import serialize, start
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.invoke import at_work
 from wrappers.sandbox.limits import SoftLimit
+
+log = logging.getLogger("ticker.run")
 
 
 class TimedOut(Exception):
@@ -43,6 +48,22 @@ def run_alone(call: Call) -> str:
     except Exception as error:
         serialize.shorten(error)
         raise
+
+
+@contextmanager
+def one_of_several(call: Call, *fatal: type[BaseException]) -> Iterator[None]:
+    """Keeps the error of a run from the others of its job: it goes only to the log, and from there to Sentry, with the
+    labels of the run. RQ's timeout ends the job, and so do errors of the types `fatal`.
+    """
+    with apart():
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, (JobTimeoutException, *fatal)):
+                raise
+            log.error(
+                "traceback of task=%s job=%s", call.task_id, call.job_id, exc_info=error, extra={"event": "run_error"}
+            )
 
 
 @contextmanager

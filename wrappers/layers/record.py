@@ -1,6 +1,7 @@
 """Calls the function, and writes its one outcome, fenced by the run's token."""
 
 import os
+import threading
 from asyncio import CancelledError
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,26 +23,66 @@ from wrappers.sandbox.limits import SoftLimit
 
 def record(call: Call) -> str:
     """Calls the function in this thread. The run ends in exactly one outcome, unless the hard limit kills it."""
-    assert call.run is not None
-    capture = Capture(call.settings.output == "keep")
+    assert call.start is not None
+    capture, answer = Capture(call.settings.output == "keep"), call.answer
     child_processes.adopt()
+    before, error = set(threading.enumerate()), None
     try:
         with capture, call.limits.interrupting() if call.limits else nullcontext():
             call_function(call)
-        call.answer.overlooked |= call.limits is not None and call.limits.passed
-    except BaseException as error:
-        note_stop(call)
-        end = end_of_error(call, error)
-        answer = finish(call, end, capture)
-        if end.outcome in NO_FAILURE:
-            return answer
-        raise
-    note_stop(call)
-    return finish(call, end_of(call), capture)
+        answer.overlooked |= call.limits is not None and call.limits.passed
+    except BaseException as raised:
+        child_processes.exit_if_forked()
+        error = raised
+    answer.stopped = call.limits is not None and call.limits.stopped
+    answer.threads = set(threading.enumerate()) - before
+    child_processes.kill()  # the end frees the hold, so another run could begin next to leftover processes
+    left = pending_end(call, error, *capture.texts())
+    is_ended = leave(left) or finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
+    shared_state.clear()
+    text = log_ended(call, left.end) if is_ended else "lost: another run holds the task"
+    if error is not None and left.end.outcome not in NO_FAILURE:
+        raise error
+    return text
 
 
-def note_stop(call: Call) -> None:
-    call.answer.stopped = call.limits is not None and call.limits.stopped
+def pending_end(
+    call: Call, error: BaseException | None, output: str, error_output: str, *, is_cancelled: bool = True
+) -> PendingEnd:
+    """Returns the end of a run whose function has just returned or raised, with what it wrote and the threads it left.
+
+    `is_cancelled`: False in a group, if nothing asked the run's own coroutine to end.
+    """
+    assert call.start is not None
+    end = end_of(call) if error is None else end_of_error(call, error, is_cancelled)
+    reason = "; ".join(filter(None, (end.reason, threads_left(call))))
+    end = replace(end, reason=reason, output=output, error_output=error_output, pid=os.getpid(), at=limits.now())
+    return PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
+
+
+def leave(left: PendingEnd) -> bool:
+    """Leaves the end to the worker. Returns False if the horse must write it: it may have many pieces."""
+    return left.end.pieces is None and handoff.leave(left)
+
+
+def log_ended(call: Call, end: End) -> str:
+    """Logs an end that was left or written. Returns the word for RQ."""
+    assert call.start is not None
+    answer = end.outcome if end.pieces is None else "processing"
+    log_end(answer, end.reason, call.task_id, call.start.names, call.start.run_id, call.job_id)
+    return answer
+
+
+def threads_left(call: Call) -> str:
+    """Returns a sentence about the threads that the function left, except daemons and those of an executor."""
+    left = [thread.name for thread in call.answer.threads if thread.is_alive() and not is_of_executor(thread)]
+    names = serialize.visible(serialize.clean(", ".join(sorted(left))))[: serialize.REPR_AT_MOST]
+    return names and f"it left threads: {names}"
+
+
+def is_of_executor(thread: threading.Thread) -> bool:
+    target = getattr(thread, "_target", None) or type(thread)
+    return thread.daemon or (getattr(target, "__module__", "") or "").startswith("concurrent.")
 
 
 def end_of(call: Call) -> End:
@@ -58,11 +99,8 @@ def end_of(call: Call) -> End:
     return End(outcome, answer.note, answer.result, pieces=answer.pieces, made=answer.made)
 
 
-def end_of_error(call: Call, error: BaseException, *, is_cancelled: bool = True) -> End:
-    """Returns the end of a run whose function raised. After a stop, any error counts as the stop.
-
-    `is_cancelled`: False in a group, if nothing asked the run's own coroutine to end.
-    """
+def end_of_error(call: Call, error: BaseException, is_cancelled: bool) -> End:
+    """Returns the end of a run whose function raised. After a stop, any error counts as the stop."""
     assert call.start is not None
     if call.answer.stopped:
         return End(Outcome.INTERRUPTED, STOPPED, traceback=serialize.trace(error))
@@ -83,25 +121,3 @@ def outcome_of(error: BaseException) -> Outcome:
     if isinstance(error, SoftLimit | JobTimeoutException):
         return Outcome.TIMED_OUT
     return Outcome.LOST if isinstance(error, HoldLost) else Outcome.FAILED
-
-
-def finish(call: Call, end: End, capture: Capture) -> str:
-    """Leaves the end to the worker, or writes it."""
-    assert call.start is not None
-    child_processes.kill()  # the end frees the hold, so another run could begin next to leftover processes
-    left = pending_end(call, end, *capture.texts())
-    is_left = end.pieces is None and handoff.leave(left)  # pieces may be many, so the horse writes them itself
-    is_ended = is_left or finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
-    shared_state.clear()
-    if not is_ended:
-        return "lost: another run holds the task"
-    answer = end.outcome if end.pieces is None else "processing"
-    log_end(answer, end.reason, call.task_id, call.start.names, call.start.run_id, call.job_id)
-    return answer
-
-
-def pending_end(call: Call, end: End, output: str, error_output: str) -> PendingEnd:
-    """Returns the end of a run whose function has just ended, with what it wrote."""
-    assert call.start is not None
-    end = replace(end, output=output, error_output=error_output, pid=os.getpid(), at=limits.now())
-    return PendingEnd(call.task_id, call.start.run_id, call.start.token, end)

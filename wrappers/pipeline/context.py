@@ -1,9 +1,10 @@
 """Defines the call that each step passes on (`Call`), and the run that a function receives (`Run`)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Thread
 from typing import Any, cast
 
 from ticker import clock
@@ -75,7 +76,7 @@ class Answer:
     `overlooked`: the function was interrupted at its soft limit, and did not end by that.
     `stopped`: the function was interrupted because its run was stopped.
     `cancelled_by`: the id of the task whose run cancelled this run, in a group.
-    `left`: a sentence about the threads that the function left, in a group.
+    `threads`: those that the function started.
     """
 
     result: str | None = None
@@ -86,7 +87,7 @@ class Answer:
     overlooked: bool = False
     stopped: bool = False
     cancelled_by: int | None = None
-    left: str = ""
+    threads: Collection[Thread] = ()
 
 
 class Quota:

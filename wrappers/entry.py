@@ -14,14 +14,13 @@ from rq import Worker as RqWorker
 from rq import get_current_job
 from rq.exceptions import StopRequested
 from rq.job import Job
-from rq.timeouts import JobTimeoutException
 
 from ticker import settings
 from ticker.engine import jobs
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.settings import Settings
-from wrappers.layers import run_alone
-from wrappers.layers.sentry import apart
+from wrappers.layers import one_of_several, run_alone
+from wrappers.layers.sentry import one_issue
 from wrappers.pipeline import foreign_jobs, registry, start
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
@@ -72,7 +71,8 @@ def run_batch(*numbers: int) -> str:
     job, deadline_of_batch = get_current_job(), shared_state.deadline()
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     answers: Counter[str] = Counter()
-    with closing(Database(config.require_database(), config.schema)) as database:
+    opened = closing(Database(config.require_database(), config.schema))
+    with one_issue(function_named_by(job)), opened as database:
         if not _is_batch:
             warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
@@ -97,6 +97,10 @@ def grouped_function(job: Job | None) -> registry.Function | None:
     return function if function is not None and function.concurrency > 1 else None
 
 
+def function_named_by(job: Job | None) -> str:
+    return (job.description or "").partition(" x ")[0] if job else ""
+
+
 def is_apart(job: Job) -> bool:
     """Returns whether no other job shares the process of this batch."""
     return (job.description or "").endswith(jobs.APART)
@@ -107,15 +111,10 @@ def numbered_call(task_id: int, number: int, **of_job: Any) -> Call:
 
 
 def run_one_of_several(call: Call) -> str:
-    """Runs one task and returns its outcome as a short text. Its error goes only to the log and from there to Sentry."""
-    with apart():
-        try:
-            return run_alone(call)
-        except (JobTimeoutException, DatabaseUnavailable):  # ends the batch: no further start is possible
-            raise
-        except BaseException:
-            log.exception("traceback of task=%s job=%s", call.task_id, call.job_id, extra={"event": "run_error"})
-            return "failed"
+    """Runs one task and returns its outcome as a short text. Without the database, no further start is possible."""
+    with one_of_several(call, DatabaseUnavailable):
+        return run_alone(call)
+    return "failed"
 
 
 def refuse_without_a_horse(config: Settings) -> None:
@@ -196,7 +195,7 @@ def new_call(
         planned=planned or None,
         job_id=job.id if job else "",
         worker=os.environ.get("RQ_WORKER_ID", ""),
-        function=(job.description or "").partition(" x ")[0] if job else "",
+        function=function_named_by(job),
         pid=os.getpid(),
         rq_timeout=int(job.timeout) if job and job.timeout else None,
         settings=config,

@@ -189,9 +189,9 @@ CROWDS = (
     ),
     Mutant(
         "batch-ends-with-a-failure",
-        "wrappers/entry.py",
-        'extra={"event": "run_error"})\n            return "failed"\n',
-        'extra={"event": "run_error"})\n            raise\n',
+        "wrappers/layers/__init__.py",
+        "if isinstance(error, (JobTimeoutException, *fatal)):",
+        "if True:",
         "A task that fails does not affect the others of its batch.",
         ("tests/worker/test_batches.py::test_each_task_has_its_own_outcome",),
     ),

@@ -12,7 +12,7 @@ from ticker.engine.tick import tick
 pytestmark = pytest.mark.slow
 
 APPLICATION = """
-import json, os, time
+import asyncio, json, os, time
 import sentry_sdk
 from sentry_sdk.transport import Transport
 from wrappers import task
@@ -41,6 +41,10 @@ def many(run, deed):
         raise ValueError(deed)
     if deed == "overruns":
         overruns()
+
+@task("mail.together", concurrency=4)
+async def together(run, deed):
+    await asyncio.sleep(1000)
 
 @task("mail.pieces")
 class Pieces:
@@ -134,6 +138,21 @@ def test_so_are_those_by_rqs_own_time_out_in_a_worker_that_does_not_fork(sent, d
     stock_worker("--worker-class", "rq.SimpleWorker", "polling", patch=APPLICATION)
     found = {error["transaction"]: error.get("fingerprint") for error in sent()}
     assert found == {"mail.overruns": ["ticker", "timed_out", "mail.overruns"], "mail.fails": None}
+
+
+@pytest.mark.parametrize("of", ["many", "together"])
+def test_so_are_those_by_rqs_own_time_out_of_a_job_of_several(of, sent, db, store, queue, redis):
+    slots = 4 if of == "together" else 1
+    db.execute("INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, 4, %s, clock_timestamp())",
+               [f"mail.{of}", slots])  # fmt: skip
+    for number in range(2):
+        ticker.register(db, f"mail.{of}", name=f"{number}", every="1m", kwargs={"deed": "overruns"})
+    tick(store, queue)
+    [job] = redis.scan_iter("rq:job:*")
+    redis.hset(job, "timeout", 1)
+    work(patch=APPLICATION)
+    [error] = [one for one in sent() if one["exception"]["values"][-1]["type"] == "JobTimeoutException"]
+    assert error["fingerprint"] == ["ticker", "timed_out", f"mail.{of}"]
 
 
 def test_a_stock_worker_names_them_too(sent, db, store, queue):

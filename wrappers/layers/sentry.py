@@ -10,7 +10,7 @@ from typing import Any
 
 from rq.timeouts import JobTimeoutException
 
-from wrappers.pipeline.context import Call
+from wrappers.pipeline.context import Answer, Call
 from wrappers.sandbox.limits import SoftLimit
 
 _keeps_names = False
@@ -21,12 +21,22 @@ def labelled(call: Call) -> Iterator[None]:
     """Names the transaction. The name stays, because RQ's integration reports errors after all else has returned."""
     with suppress(Exception):  # an error in Sentry must not fail the run
         introduce(call)
+    assert call.start is not None
+    with one_issue(call.start.function, call.answer):
+        yield
+
+
+@contextmanager
+def one_issue(function: str, answer: Answer | None = None) -> Iterator[None]:
+    """Groups all timeouts of a function as one issue. Grouped by stack, each point of interruption would be its own
+    issue. A job of several has this around it, too: the scope of its run has ended when RQ's timeout is reported.
+    """
     try:
         yield
     except (SoftLimit, JobTimeoutException) as limit:
-        if not call.answer.stopped:
+        if not (answer and answer.stopped):
             with suppress(Exception):
-                group(call, limit)
+                group(function, limit)
         raise
 
 
@@ -62,13 +72,9 @@ def names_a_task(crumb: Any) -> bool:
     return crumb.get("category") == "ticker.run" and " owner=" in (crumb.get("message") or "")
 
 
-def group(call: Call, limit: BaseException) -> None:
-    """Groups all timeouts of a function as one issue. Grouped by stack, each point of interruption would be its own
-    issue.
-    """
-    assert call.start is not None
+def group(function: str, limit: BaseException) -> None:
     if sdk := loaded():
-        sdk.get_current_scope().add_event_processor(grouped(limit, ["ticker", "timed_out", call.start.function]))
+        sdk.get_current_scope().add_event_processor(grouped(limit, ["ticker", "timed_out", function]))
 
 
 def grouped(limit: BaseException, fingerprint: list[str]) -> Callable[[Any, Any], Any]:

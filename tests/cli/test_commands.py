@@ -32,7 +32,7 @@ TASK = {
     *DEFAULTS, "id", "guid", "owner", "owner_type", "owner_id", "name", "grace_ms", "owner_active", "paused_by", "paused_reason", "paused_until", "next_run", "waiting", "push_errors", "push_error",
     "push_after", "wait_reason", "last_run", "last_occurrence", "running_until", "cursor", "last_run_id", "last_outcome",
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state", "schedule", "in_words", "last_end",
-    "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming", "is_held_back", "unknown_function",
+    "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming", "waits_for", "waits_because", "unknown_function",
 }  # fmt: skip
 PUSHED = {"due", "enqueued", "held", "errors", "missed", "put_off", "saved", "unpushed"}
 SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}

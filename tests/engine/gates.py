@@ -63,8 +63,9 @@ class Stage:
 
     def tick(self, seconds: float) -> None:
         self.play.at(seconds)
-        tick(self.play.store, self.play.queue, self.play.now, TickOptions(period=30_000, depths=self.gate.depths))
-        self.play.store.heartbeat(TICKER, "host", 1, self.play.now, {}, 30_000)
+        options = TickOptions(period=30_000, depths=self.gate.depths)
+        report = tick(self.play.store, self.play.queue, self.play.now, options)
+        self.play.store.heartbeat(TICKER, "host", 1, self.play.now, {"left": report.left}, 30_000)
 
     def take(self) -> list[Taken]:
         """Takes the jobs, unless only those that close the gate wait. Returns the answers about the task."""

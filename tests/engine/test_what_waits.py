@@ -117,9 +117,8 @@ it is not its turn           | nothing        | nothing        | waits for both 
 
 # What people read of a task that is due and waits: on the page and in lists, in the API, in which states lists and
 # metrics count it, from `why`, and from `why --at`.
-# differs: hours, depths and turns are no state. If the queue is full, `why` promises a push at the next tick.
-# differs: `why --at` tells of pauses, `enabled`, the owner and runs, but of no limit, hours, depth, function or turn.
-# differs: `why` names the cause and the numbers of a limit; the page only says that the task is limited.
+# differs: lists and metrics count no state of hours, depths and turns.
+# differs: of a depth and of a turn, nothing is stored that `why --at` could tell; of limits, what still lasts.
 READ = """
 it is disabled: page: disabled | api: disabled | counted: inactive | why: disabled: nothing is pushed until it is
     enabled; ticker edit 1 --enable | at: then: disabled from TIME by ann
@@ -141,22 +140,30 @@ its queue is paused: page: paused with tasks of the queue polling by ann: it mov
 its key is paused: page: paused with tasks of the limit imap.* by ann: it moves | api: paused | counted: paused |
     why: paused with tasks of the limit imap.* by ann: it moves | at: then: tasks of the limit imap.* were paused by
     ann from TIME: it moves
-its key has no place: page: limited | api: limited | counted: limited | why: due since TIME, for 20 s; it waits
-    because 2 of 2 runs of imap.a are active; the oldest is run 1 of neighbour 1, since TIME
-its key has no start left: page: limited | api: limited | counted: limited | why: due since TIME, for 20 s; it waits
-    because 2 of 2 starts of imap.a are used up until TIME
-a hold of its key: page: limited | api: limited | counted: limited | why: due since TIME, for 20 s; it waits
-    because imap.a is held off until TIME (SlowDown)
-its hours are over: page: ok | api: ok | why: outside its hours 9-17,17:16-23, which begin at TIME; due at TIME, in
-    21m40s
-its queue is full: page: ok | api: ok | why: due since TIME, for 20 s: the next tick pushes it
-no worker knows its function: page: unknown function | api: unknown_function | counted: unknown_function | why: due
-    since TIME, for 20 s; it waits because no worker is known to have its function 'poll'
+its key has no place: page: limited: 2 of 2 runs of imap.a are active | api: limited | counted: limited | why: due
+    since TIME, for 20 s; it waits because 2 of 2 runs of imap.a are active; the oldest is run 1 of neighbour 1,
+    since TIME | at: then: at least 2 runs of imap.a were active, which now allows 2
+its key has no start left: page: limited: 2 of 2 starts of imap.a are used up until TIME | api: limited | counted:
+    limited | why: due since TIME, for 20 s; it waits because 2 of 2 starts of imap.a are used up until TIME
+a hold of its key: page: limited: imap.a is held off until TIME (SlowDown) | api: limited | counted: limited | why:
+    due since TIME, for 20 s; it waits because imap.a is held off until TIME (SlowDown) | at: then: imap.a was held
+    off from TIME to TIME (SlowDown)
+its hours are over: page: outside its hours 9-17,17:16-23, which begin at TIME | api: outside_hours | why: outside its
+    hours 9-17,17:16-23, which begin at TIME; due at TIME, in 21m40s | at: then: outside its present hours
+    9-17,17:16-23, which began again at TIME
+its queue is full: page: queue full: the queue polling had no room at the last tick (TICKER_QUEUE_DEPTH), which left
+    1 due task; the next tick looks again | api: queue_full | why: due since TIME, for 20 s; it waits because the
+    queue polling had no room at the last tick (TICKER_QUEUE_DEPTH), which left 1 due task; the next tick looks again
+no worker knows its function: page: unknown function: no worker is known to have its function 'poll' | api:
+    unknown_function | counted: unknown_function | why: due since TIME, for 20 s; it waits because no worker is known
+    to have its function 'poll' | at: then: no worker was known to have the function poll from TIME
 a run of it is at work: page: running | api: running | counted: running waiting | why: run 1 has been running for 30
     s; it is dead by TIME at the latest; 1 job was pushed to the queue polling and has not started; it was due 20 s
     ago; due at TIME, in 9m50s | at: then: run 1 held the task from TIME
-it is not its turn: page: ok | api: ok | why: it runs alone or with other suspects until one of its runs has ended:
-    a run was interrupted or lost, and the cause is unknown; due since TIME, for 20 s: the next tick pushes it
+it is not its turn: page: waits for its turn: suspected tasks of its function take turns; the next tick looks
+    again | api: waits_for_its_turn | why: it runs alone or with other suspects until one of its runs has ended: a run was
+    interrupted or lost, and the cause is unknown; due since TIME, for 20 s; it waits because suspected tasks of its
+    function take turns; the next tick looks again
 """
 
 

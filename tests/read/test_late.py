@@ -74,7 +74,7 @@ def test_a_task_that_waits_for_a_limit_says_so_after_its_first_tick(full, db):
     [task] = ticker.list_tasks(db, state="limited")
     assert (task.name, formatting.state(task), overview.counts(db).limited) == ("b", "limited", 1)
     top = next(line for line in command("top", "--once") if re.search(r"\bb\b", line))
-    assert sentence("cli.top_limited", id=task.id).within(top)
+    assert sentence("cli.top_limited", active=0, places=1, key="imap.x").within(top)
     assert "waits because" in "".join(ticker.why(db, task).next)
     ticker.unlimit(db, "imap.*")
     assert ticker.list_tasks(db, state="limited") == []

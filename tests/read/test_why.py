@@ -492,6 +492,26 @@ def test_around_a_time_it_says_what_ran_then_and_whether_a_ticker_ticked(db, tas
     assert ticker.why(db, task, at=NINE - 5 * MINUTE).then == (sentence("why.no_tick_since", last="08:40:00"),)
 
 
+def test_around_a_time_it_tells_of_gates_only_what_is_stored(db, task):
+    db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('imap', 2)")
+    db.execute("UPDATE ticker.tasks SET limits = '{imap}', during = '10-17', zone = 'Europe/Berlin'")
+    spans = [NINE - 30 * MINUTE, NINE - 20 * MINUTE]
+    db.execute("UPDATE ticker.limited_keys SET held_at = %s, held_until = %s", spans)
+    columns = "scope, value, of_queue, by, reason, paused_at, resumed_at, resumed_by"
+    values = "'unknown', 'mail.fetch', 'polling', 'w1', '', %s, %s, 'w2'"
+    db.execute(f"INSERT INTO ticker.pauses ({columns}) VALUES ({values})", spans)
+    closed = sentence("why.then_outside_hours", hours="10-17 Europe/Berlin", begins="09:00:00")
+    held = sentence("why.then_held_off", key="imap", begin="08:30:00", end="08:40:00")
+    unknown = sentence(
+        "why.then_unknown_function", function="mail.fetch", begin="2026-03-01 08:30:00Z", end="2026-03-01 08:40:00Z"
+    )
+    assert ticker.why(db, task, at=spans[0] + MINUTE).then[:3] == (unknown, closed, held)
+    assert [line for line in ticker.why(db, task, at=spans[1]).then if line in (unknown, held)] == []
+    assert closed.within(ticker.why(db, task, at=spans[1]).then) and not closed.within(
+        ticker.why(db, task, at=NINE).then
+    )
+
+
 def test_before_it_was_made_the_task_did_not_exist(db, task):
     assert ticker.why(db, task, at=NINE - 61 * MINUTE).then == (sentence("why.did_not_exist", created="08:00:00"),)
 

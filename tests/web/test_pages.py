@@ -149,9 +149,9 @@ def test_an_overdue_task_is_late_and_one_with_limits_is_limited(limits, state, c
     ticker.limit(db, "a", concurrency=1)
     ticker.edit(db, task, limits=limits)
     ticked(db)
-    assert f", {state}" not in text_of(client.get("/tasks"))
+    before = text_of(client.get("/tasks"))
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
-    assert f"{'ok' if state == 'late' else state}, {state}" in text_of(client.get("/tasks"))
+    assert text_of(client.get("/tasks")).count(state) == before.count(state) + 1
     assert f"1 {state}" in text_of(client.get("/")) and "mail.fetch" in client.get(f"/tasks?state={state}").text
 
 

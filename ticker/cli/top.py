@@ -162,11 +162,11 @@ def late(task: Task, view: View) -> Row:
 
 
 def pushed(task: Task, view: View) -> str:
-    """Says whether the next tick pushes a due task."""
-    if task.is_held_back:
-        return f"a limit keeps it waiting; see ticker why {task.id}"
+    """Says whether the next tick pushes a due task, unless its state says why it waits."""
+    if task.push_errors or task.waits_because:
+        return ""
     ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
-    return "the next tick pushes it" if ticks else "no ticker is ticking"
+    return ": the next tick pushes it" if ticks else ": no ticker is ticking"
 
 
 def failing(task: Task, view: View) -> Row:
@@ -201,7 +201,7 @@ def ahead(task: Task, view: View) -> Row:
     if task.next_run > now:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
-        when = f"due since {at}" + ("" if task.push_errors else f": {pushed(task, view)}")
+        when = f"due since {at}{pushed(task, view)}"
     text = f"{when}, {formatting.in_words(task) or formatting.schedule_now(task)}"
     return row(task.id, task.name, task.owner, text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
 

@@ -131,17 +131,19 @@ def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
 
 
 def following(
-    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *,
-    halved: Sequence[str] = (), waits: str = "",
-) -> list[str]:  # fmt: skip
+    task: Task,
+    runs: Sequence["RunRecord"],
+    tickers: Sequence["TickerStatus"],
+    now: datetime,
+    halved: Sequence[str] = (),
+) -> list[str]:
     """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
 
-    `halved` says why the groups of its function are smaller, if they are. `waits` says which limits keep it from being
-    pushed.
+    `halved` says why the groups of its function are smaller, if they are.
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, now), halved,
-        schedule(task, now, waits),
+        schedule(task, now),
     )  # fmt: skip
     return [sentence for part in parts for sentence in part]
 
@@ -220,7 +222,7 @@ def alone(task: Task, now: datetime) -> Iterator[str]:
         yield definition.alone(task, time_of_day(task.alone_until, now))
 
 
-def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
+def schedule(task: Task, now: datetime) -> Iterator[str]:
     """Says when the task is due next, or why it is not."""
     if stops := list(stops_now(task, now)):
         yield from stops
@@ -246,8 +248,8 @@ def schedule(task: Task, now: datetime, waits: str = "") -> Iterator[str]:
         yield f"due at {time_of_day(due, now)}{shown_there(task, due)}, in {span(due - now)}"
     else:
         since = due_since(task.next_run, task)
-        waits = waits or (f"no worker is known to have its function {task.function!r}" if task.unknown_function else "")
-        pushed = "" if task.push_errors else f"; it waits because {waits}" if waits else went_back(task, now)
+        waits = f"; it waits because {task.waits_because}" if task.waits_because else went_back(task, now)
+        pushed = "" if task.push_errors else waits
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}{pushed}"
 
 
@@ -278,12 +280,11 @@ def outside_hours(task: Task, now: datetime) -> tuple[list[str], datetime]:
     assert task.next_run is not None
     at, zone = max(task.next_run, now), "" if task.zone == "UTC" else f" {task.zone}"
     try:
-        begins, ends = hours.span(task.during, task.zone, now)
-        due = hours.in_hours(task, at)
+        ends, due = hours.span(task.during, task.zone, now).ends, hours.in_hours(task, at)
     except BadInput:  # a row edited by hand: the push reports the error
         return [], at
-    if now < begins:
-        return [f"outside its hours {task.during}{zone}, which begin at {time_of_day(begins, now)}"], due
+    if task.waits_for == "outside_hours":
+        return [task.waits_because], due
     if due >= ends:
         return [f"its hours {task.during}{zone} end at {time_of_day(ends, now)}, before it would be due again"], due
     return [], due
@@ -319,13 +320,11 @@ def stops_now(task: Task, now: datetime) -> Iterator[str]:
     if not task.owner_active:
         yield "its owner is inactive: nothing is pushed until it is active again"
     if task.paused_by is not None:
-        until = f" until {time_of_day(task.paused_until, now)}" if task.paused_until else ""
-        reason = f": {task.paused_reason}" if task.paused_reason else ""
-        yield f"paused by {task.paused_by}{until}{reason}" + ("" if until else f"; ticker resume {task.id} ends it")
-    if task.is_resuming:
-        yield f"due since {time_of_day(task.next_run or now, now)}; it waits for its turn after the pause of {task.pause}"
-    elif task.pause is not None:
-        yield f"paused with {task.pause}"
+        until = time_of_day(task.paused_until, now) if task.paused_until else ""
+        yield formatting.paused_itself(task, until) + ("" if until else f"; ticker resume {task.id} ends it")
+    if task.pause is not None:
+        since = f"due since {time_of_day(task.next_run or now, now)}; it " if task.is_resuming else ""
+        yield since + formatting.paused_with_others(task)
 
 
 def done(task: Task) -> str:

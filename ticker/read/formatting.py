@@ -113,7 +113,10 @@ def state(task: Task) -> str:
         "unknown_function": task.unknown_function,
         "running": task.running_until is not None,
         "waiting": bool(task.waiting),
-        "limited": task.is_held_back,
+        "limited": task.waits_for == "limited",
+        "queue_full": task.waits_for == "queue_full",
+        "waits_for_its_turn": task.waits_for == "waits_for_its_turn",
+        "outside_hours": task.waits_for == "outside_hours",
         "failing": task.failures > 0,
     }
     return next((word for word, is_so in facts.items() if is_so), "ok")
@@ -122,22 +125,32 @@ def state(task: Task) -> str:
 def state_in_words(task: Task) -> str:
     word = state(task)
     failing = f"failing: {task.failures} in a row"
+    waits = [] if word == "outside_hours" else [word.replace("_", " ")]
     match word:
         case "running" | "waiting" if task.failures:
             return f"{word}, {failing}"
-        case "paused" if task.paused_by is None:
-            return f"paused with {task.pause}"
-        case "resuming":
-            return f"waits for its turn after the pause of {task.pause}"
-        case "paused":
-            until = f" until {at(task.paused_until)}" if task.paused_until else ""
-            return f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
+        case "unknown_function" | task.waits_for:
+            return ": ".join([*waits, *filter(None, [task.waits_because])]) + (f", {failing}" if task.failures else "")
+        case "paused" if task.paused_by is not None:
+            return paused_itself(task, at(task.paused_until))
+        case "paused" | "resuming":
+            return paused_with_others(task)
         case "not_pushed":
             when = f"at {at(task.push_after)}" if task.push_after else "at the next tick"
             return f"not pushed: {task.push_error}; the next try is {when}"
         case "failing":
             return failing
     return word.replace("_", " ")
+
+
+def paused_itself(task: Task, until: str) -> str:
+    """Says who has paused the task and why. `until` is the end of the pause in words, or empty."""
+    ends = f" until {until}" if until else ""
+    return f"paused by {task.paused_by}{ends}" + (f": {task.paused_reason}" if task.paused_reason else "")
+
+
+def paused_with_others(task: Task) -> str:
+    return f"waits for its turn after the pause of {task.pause}" if task.is_resuming else f"paused with {task.pause}"
 
 
 def schedule(task: Task) -> str:

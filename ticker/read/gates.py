@@ -1,17 +1,20 @@
-"""Lists pauses of many tasks and limits with their use, and says what they keep waiting."""
+"""Lists pauses of many tasks and limits with their use, and says for what tasks wait."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from ticker import clock
 from ticker.db.steps import Steps, reads
+from ticker.errors import BadInput
 from ticker.model import Pause
 from ticker.read.explain import counted, time_of_day
 from ticker.read.formatting import at
+from ticker.schedules import hours
 from ticker.schedules.duration import whole
 from ticker.tasks.fields import Task
-from ticker.tasks.rows import query
+from ticker.tasks.rows import instant, query
 
 AT_MOST = 10_000  # rows of one answer
 
@@ -43,11 +46,12 @@ def sentence(pause: Pause) -> str:
     return f"the pause of {pause.words} is over since {at(pause.resumed_at or pause.until)}; {waiting} for {'its' if is_one else 'their'} turn{budget}"
 
 
-def then(pause: Pause) -> str:
-    """Says how a pause kept a task waiting at a time in the past."""
-    until = f" to {at(pause.resumed_at)}" if pause.resumed_at else ""
-    reason = f": {pause.reason}" if pause.reason else ""
-    return f"then: {pause.words} were paused by {pause.by} from {at(pause.paused_at)}{until}{reason}"
+def then_paused(pause: Pause) -> str:
+    """Says how a pause, or the wait for a worker that knows its function, kept a task waiting at a time in the past."""
+    span = f" from {at(pause.paused_at)}" + (f" to {at(pause.resumed_at)}" if pause.resumed_at else "")
+    if pause.scope == "unknown":
+        return f"no worker was known to have the function {pause.value}{span}"
+    return f"{pause.words} were paused by {pause.by}{span}" + (f": {pause.reason}" if pause.reason else "")
 
 
 # ------------------------------------------------------------------------------------------------------------- limits
@@ -135,15 +139,6 @@ class KeyUse:
         return self.places is not None and self.active + self.waiting >= self.places
 
 
-def waits(task: Task | None, now: datetime) -> Steps[str]:
-    """Says for which keys a due task waits. The text is empty if all of them have room."""
-    if task is None or not task.limits:
-        return ""
-    keys = [KeyUse(**row) for row in (yield query("keys_of_task", id=task.id, now=now))]
-    oldest = yield from oldest_runs([key.key for key in keys if key.is_full])
-    return " and ".join(filter(None, (wait_for(key, oldest.get(key.key), now) for key in keys)))
-
-
 def wait_for(key: KeyUse, oldest: KeyUser | None, now: datetime) -> str:
     """Returns why a task waits for a key, or an empty text. `oldest` is the run that has been active for longest."""
     if key.held_until:
@@ -161,3 +156,112 @@ def wait_for(key: KeyUse, oldest: KeyUser | None, now: datetime) -> str:
         until = f" until {time_of_day(key.token_at, now)}" if key.token_at else ""
         return f"{key.used} of {key.burst} starts of {key.key} are used up{until}{rest}"
     return ""
+
+
+# ------------------------------------------------------------------------------------------------ what tasks wait for
+
+
+class GatesNow(NamedTuple):
+    """The use of keys with the oldest run of full ones, the tasks that wait for their turn, and what full queues left.
+
+    `in_full`: only one task asks, whether a tick has left it or not.
+    """
+
+    now: datetime
+    keys: Mapping[str, KeyUse]
+    oldest: Mapping[str, KeyUser]
+    in_turn: Collection[int]
+    left: Mapping[str, int]
+    in_full: bool
+
+
+def explained(tasks: Iterable[Task], now: datetime | None = None) -> Steps[list[Task]]:
+    """Returns the tasks. Those that the last tick has left, that are outside their hours, or whose function is unknown
+    say for what they wait. With `now`, one that is due says so in full, whether a tick has seen it or not.
+    """
+    tasks, in_full = [*tasks], now is not None
+    waiting = [
+        one for one in tasks if one.is_runnable and (one.waits_for or one.during or one.unknown_function or in_full)
+    ]
+    if not waiting:
+        return tasks
+    now = now or (yield from instant())
+    left = [one for one in waiting if one.waits_for or (in_full and one.next_run and one.next_run <= now)]
+    gates = yield from gates_now(left, now, in_full)
+    by_id = {one.id: wait(one, gates) for one in waiting}
+    return [by_id.get(one.id, one) for one in tasks]
+
+
+def gates_now(tasks: Sequence[Task], now: datetime, in_full: bool) -> Steps[GatesNow]:
+    keys, id_ = sorted({key for task in tasks for key in task.limits}), tasks[0].id if in_full and tasks else None
+    uses = [KeyUse(**row) for row in (yield query("use_of_keys", keys=keys, id=id_, now=now))] if keys else []
+    oldest = yield from oldest_runs([use.key for use in uses if use.is_full] if in_full else [])
+    suspects = [task.id for task in tasks if task.waits_for == "waits_for_its_turn"]
+    in_turn = (yield query("wait_for_turn", ids=suspects, now=now)) if suspects else []
+    tickers = (yield query("tickers")) if any(task.waits_for == "queue_full" for task in tasks) else []
+    left = {queue: count for one in tickers[::-1] for queue, count in (one["last_report"].get("left") or {}).items()}
+    return GatesNow(now, {use.key: use for use in uses}, oldest, [row["id"] for row in in_turn], left, in_full)
+
+
+def wait(task: Task, gates: GatesNow) -> Task:
+    """Returns the task with what it waits for, as a state and in words, which say when it is looked at again, if that
+    is known. Both are empty if it waits for no gate.
+    """
+    word, because = task.waits_for, ""
+    keys = [gates.keys[key] for key in task.limits if key in gates.keys]
+    if task.unknown_function:
+        because = f"no worker is known to have its function {task.function!r}"
+    elif closed := hours_after(task, gates.now):
+        word = "outside_hours"
+        because = f"outside its hours {closed[0]}, which begin at {time_of_day(closed[1], gates.now)}"
+    elif word == "queue_full" and (left := gates.left.get(task.queue)):
+        full = f"the queue {task.queue} had no room at the last tick (TICKER_QUEUE_DEPTH)"
+        because = f"{full}, which left {counted(left, 'due task')}; the next tick looks again"
+    elif task.id in gates.in_turn:
+        because = "suspected tasks of its function take turns; the next tick looks again"
+    elif word == "limited" or gates.in_full:
+        full_keys = (wait_for(key, gates.oldest.get(key.key), gates.now) for key in keys)
+        because = " and ".join(filter(None, full_keys))
+        word = "limited" if because else word if word == "limited" else ""
+    else:
+        word = ""
+    return replace(task, waits_for=word, waits_because=because)
+
+
+def hours_after(task: Task, instant: datetime) -> tuple[str, datetime] | None:
+    """Returns the hours of the task and when they begin, if `instant` is outside them."""
+    try:
+        begins = hours.span(task.during, task.zone, instant).begins if task.during else instant
+    except BadInput:  # a row edited by hand: the push reports the error
+        return None
+    return (f"{task.during}{'' if task.zone == 'UTC' else f' {task.zone}'}", begins) if instant < begins else None
+
+
+def then(task: Task | None, instant: datetime, now: datetime) -> Steps[list[str]]:
+    """Says for what a task waited at a time in the past, as far as it is stored: not for queues, turns, and limits with
+    room now.
+    """
+    if task is None or instant < task.created_at:
+        return []
+    pauses = yield query("pauses_at", task_id=task.id, at=instant, now=now)
+    keys = yield query("keys_at", task_id=task.id, at=instant)
+    closed = hours_after(task, instant)
+    begin = (
+        f"outside its present hours {closed[0]}, which began again at {time_of_day(closed[1], instant)}"
+        if closed
+        else ""
+    )
+    parts = (*(then_paused(Pause(**pause)) for pause in pauses), begin, *(then_held(instant, **key) for key in keys))
+    return [f"then: {part}" for part in parts if part]
+
+
+def then_held(
+    instant: datetime, key: str, places: int | None, held_at: datetime | None, held_until: datetime, active: int
+) -> str:
+    """Says what is known of a key at a time in the past. Of its runs, those count that are still active."""
+    if held_at:
+        return (
+            f"{key} was held off from {time_of_day(held_at, instant)} to {time_of_day(held_until, instant)} (SlowDown)"
+        )
+    allows = "" if places is None else f", which now allows {places}"
+    return f"at least {counted(active, 'run')} of {key} {'was' if active == 1 else 'were'} active{allows}"

@@ -201,10 +201,7 @@ def cause(task: Task, look: Health) -> str:
         return formatting.state_in_words(task)
     if not ticks(look.tickers, look.max_age_ms):
         return "no ticker is ticking"
-    left = look.tickers[0].last_report.get("left") or {}
-    if task.queue in left:
-        return f"the queue {task.queue} is full (TICKER_QUEUE_DEPTH), and {left[task.queue]} tasks wait for room"
-    return "no tick has pushed it yet"
+    return task.waits_because or "no tick has pushed it yet"
 
 
 def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:

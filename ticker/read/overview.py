@@ -6,13 +6,13 @@ The page's first screen, `ticker top` and the statistics of the HTTP API show th
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.errors import not_announced
 from ticker.model import NO_FAILURE, Outcome
-from ticker.read import journal
+from ticker.read import gates, journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
@@ -106,13 +106,17 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     return Overview(
         now,
         (yield from counts.steps()),
-        next=tuple(tasks_from((yield query("next_tasks", **late, limit=most)))),
-        late=tuple(tasks_from((yield query("late_tasks", **late, most=COUNTED_AT_MOST, limit=most)))),
-        failing=tuple(tasks_from((yield query("failing_tasks", limit=most)))),
+        next=(yield from read("next_tasks", **late, limit=most)),
+        late=(yield from read("late_tasks", **late, most=COUNTED_AT_MOST, limit=most)),
+        failing=(yield from read("failing_tasks", limit=most)),
         running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
         drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
         tickers=tuple((yield from read_tasks.tickers.steps())),
     )
+
+
+def read(name: str, **parameters: Any) -> Steps[tuple[Task, ...]]:
+    return tuple((yield from gates.explained(tasks_from((yield query(name, **parameters))))))
 
 
 @reads

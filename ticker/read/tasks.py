@@ -12,6 +12,7 @@ from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import TASK_STATES, Outcome, RunKind
+from ticker.read import gates
 from ticker.schedules.duration import SECOND
 from ticker.tasks import identity
 from ticker.tasks.fields import Task
@@ -132,7 +133,7 @@ def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
     """Returns one task, by its id or by name and owner. Raises UnknownTask."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        matching = tasks_from((yield query("read_task", id=ref)))
+        matching = yield from gates.explained(tasks_from((yield query("read_task", id=ref))))
     elif isinstance(ref, str):
         matching = yield from list_tasks.steps(name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
@@ -212,13 +213,13 @@ def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: in
         "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
         now=clock.now(), late_ms=late_ms(),
     )  # fmt: skip
-    return tasks_from(rows)
+    return (yield from gates.explained(tasks_from(rows)))
 
 
 @reads
 def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
     """Returns the tasks that a tick would push now, oldest first. Nothing is locked or changed."""
-    return tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))
+    return (yield from gates.explained(tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))))
 
 
 @reads
@@ -309,5 +310,8 @@ def late_since(task: Task, now: datetime) -> datetime | None:
     if not task.is_runnable:
         return None
     bound = now - timing.span(late_ms() + max(task.tolerance_ms, LEAST_GRACE))
-    due = (*task.waiting[:1], *([due_since(task.next_run, task)] if task.next_run and not task.is_held_back else []))
+    due = (
+        *task.waiting[:1],
+        *([due_since(task.next_run, task)] if task.next_run and task.waits_for != "limited" else []),
+    )
     return min((since for since in due if since < bound), default=None)

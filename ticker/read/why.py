@@ -13,7 +13,7 @@ from typing import Any
 
 from ticker.db.steps import Steps, reads
 from ticker.errors import UnknownTask
-from ticker.model import EventKind, Pause, Reason, RunKind
+from ticker.model import EventKind, Reason, RunKind
 from ticker.read import explain, gates, tasks
 from ticker.read.entries import (
     Event,
@@ -27,7 +27,6 @@ from ticker.read.entries import (
 )
 from ticker.read.explain import ExplainContext
 from ticker.read.forecast import following, held, stopped, then
-from ticker.read.gates import waits
 from ticker.read.journal import Past, past
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.tasks.fields import Task
@@ -63,6 +62,7 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
     """
     task_id, row = yield from look_up(task, owner)  # first, because it may flush a pending owner
     now = yield from instant.steps()
+    row = row and (yield from gates.explained([row], now))[0]
     at = past("at", at, now)
     newest_first = yield query("last_events", task_id=task_id, limit=EVENTS_AT_MOST)
     events = [event_from(event) for event in newest_first[::-1]]
@@ -80,14 +80,13 @@ def why(task: Ref, *, owner: Any = None, at: Past = None, limit: int = 20) -> St
     shown = around(sorted([*lines, *waiting(row, now)], key=due_of), at, limit)
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
     tickers = yield from tasks.tickers.steps(ended=True)
-    paused = (yield query("pauses_at", task_id=task_id, at=at, now=now)) if at else []
+    waited = (yield from gates.then(row, at, now)) if at else []
     still_open = [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
     halved = (yield query("halved", function=row.function, now=now)) if row else []
-    limited = yield from waits(row, now)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
-        (*(gates.then(Pause(**pause)) for pause in paused), *then(row, events, runs, tickers, at)) if at else (),
-        tuple(following(row, still_open, tickers, now, halved=[one["words"] for one in halved], waits=limited)) if row
+        (*waited, *then(row, events, runs, tickers, at)) if at else (),
+        tuple(following(row, still_open, tickers, now, [one["words"] for one in halved])) if row
         else (gone(runs, events, now),),
     )  # fmt: skip
 

@@ -187,7 +187,8 @@ class Task:
 
     `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause
     of many tasks that is in force for it. If that pause is over and the task still waits for its turn, `is_resuming` is
-    True. `is_held_back`: a limit kept it from being pushed at the last tick. `unknown_function`: workers have announced
+    True. `waits_for` is the state of a due task that the last tick has left, such as `limited`, or `outside_hours`;
+    otherwise, it is empty. Readers also say why (`waits_because`). `unknown_function`: workers have announced
     functions, but not that of the task, which has not started since its last edit.
     """
 
@@ -265,9 +266,10 @@ class Task:
     during: str
     pause: str | None
     is_resuming: bool
-    is_held_back: bool
+    waits_for: str
     unknown_function: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    waits_because: str = field(default="", compare=False)
 
     @property
     def owner(self) -> str:

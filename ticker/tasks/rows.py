@@ -21,11 +21,11 @@ from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
 
 TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
-_COLUMNS = [field.name for field in fields(Task) if field.name != "warnings"]
+_COLUMNS = [field.name for field in fields(Task) if field.name not in ("warnings", "waits_because")]
 BOUNDS = {"every_ms", "every_most_ms"}
 
 COMPUTED = {
-    "pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "is_held_back": "coalesce({held_back t}, false)", "unknown_function": "{unknown_function t}", "tick_ms": "{tick_ms}",
+    "pause": "{note_of_pause t}", "is_resuming": "{is_resuming t}", "waits_for": "{state_of_wait t}", "unknown_function": "{unknown_function t}", "tick_ms": "{tick_ms}",
 }  # fmt: skip
 """The columns of `{task}` that are rules, not columns of the table."""
 

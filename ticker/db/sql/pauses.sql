@@ -26,9 +26,10 @@ WHERE done_at IS NULL AND scope <> 'unknown' AND ({in_force p} OR {waits_for p})
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {covers t}) AS has_tasks FROM {schema}.pauses p WHERE id = %(id)s
 
 -- name: pauses_at
--- Lists the pauses that were in force at a time in the past for a task as it is today, oldest first.
+-- Lists the pauses that were in force at a time in the past for a task as it is today, and the wait for a worker that knows its
+-- function, oldest first.
 SELECT {pause p} FROM {schema}.tasks t, {schema}.pauses p
-WHERE t.id = %(task_id)s AND {covers t} AND p.paused_at <= %(at)s
+WHERE t.id = %(task_id)s AND {keeps t} AND p.paused_at <= %(at)s
     AND coalesce(p.resumed_at > %(at)s, true) AND coalesce(p.until > %(at)s, true) ORDER BY p.id
 
 -- rule: author

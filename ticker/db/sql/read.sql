@@ -16,6 +16,11 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
 
+-- rule: state_of_wait
+-- The state of a task that the last tick has left, by what has kept it. Empty for all others.
+CASE WHEN {held_back t} THEN 'limited' WHEN NOT coalesce({unpushed t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full'
+        WHEN {is_alone t} THEN 'waits_for_its_turn' ELSE '' END
+
 -- name: list_tasks
 -- Lists the tasks that match all filters that are not null, by id. With `state`, only the `first` tasks in that state are
 -- looked at, limited to the page if there is no other filter. A large state is passed as `crowded` instead, because the
@@ -215,19 +220,35 @@ WHERE enabled AND owner_active AND pause_id IS NULL AND NOT {covered t} AND paus
 ORDER BY next_run
 LIMIT %(limit)s
 
--- name: keys_of_task
--- Returns the keys of a task with the use of their limits, and how many tasks wait with it or have been due for longer.
+-- name: use_of_keys
+-- Returns the use of the limits of these keys, and how many tasks of each have jobs that wait. If a task is given, its own job does not
+-- count, and `before` counts those that have been due for longer.
+WITH i AS (SELECT {now} AS now), jobs AS MATERIALIZED (
+    SELECT u.key, count(*) AS waiting FROM ({with_jobs t}) o, unnest(o.limits) AS u (key)
+    WHERE (o.id = %(id)s::bigint) IS NOT TRUE GROUP BY u.key
+)
 SELECT k.key, {places k} AS places, k.burst, CASE WHEN k.held_until > i.now THEN k.held_until END AS held_until,
-    s.active, s.used, s.token_at, w.waiting, w.before
-FROM {schema}.tasks t, unnest(t.limits) WITH ORDINALITY AS u (key, n) JOIN {schema}.limited_keys k ON k.key = u.key,
-    (SELECT {now} AS now) i, LATERAL (
+    s.active, s.used, s.token_at, coalesce(j.waiting, 0) AS waiting, (
+        SELECT count(*) FROM {schema}.tasks t, {schema}.tasks o WHERE t.id = %(id)s
+            AND {limited o} AND o.next_run <= t.next_run AND k.key = ANY (o.limits) AND (o.next_run, o.id) < (t.next_run, t.id)) AS before
+FROM i, {schema}.limited_keys k LEFT JOIN jobs j ON j.key = k.key, LATERAL (
         SELECT count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS used,
             min(until) FILTER (WHERE kind = 'start' AND n <= k.burst) AS token_at
-        FROM {schema}.slots WHERE key = k.key AND until > i.now) s, LATERAL (
-        SELECT (SELECT count(*) FROM ({with_jobs t}) o WHERE k.key = ANY (o.limits) AND o.id IS DISTINCT FROM t.id) AS waiting,
-            (SELECT count(*) FROM {schema}.tasks o
-             WHERE {limited o} AND o.next_run <= t.next_run AND k.key = ANY (o.limits) AND (o.next_run, o.id) < (t.next_run, t.id)) AS before) w
-WHERE t.id = %(id)s ORDER BY u.n
+        FROM {schema}.slots WHERE key = k.key AND until > i.now) s
+WHERE k.key = ANY (%(keys)s::text[])
+
+-- name: wait_for_turn
+-- Returns which of these tasks wait for their turn.
+SELECT id FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {waits_for_turn t}
+
+-- name: keys_at
+-- Returns the keys of a task that were held off at a time in the past, or of which runs were active that still are. Of others, nothing
+-- is stored.
+SELECT k.key, {places k} AS places, CASE WHEN k.held_at <= %(at)s AND k.held_until > %(at)s THEN k.held_at END AS held_at, k.held_until, s.active
+FROM {schema}.tasks t, unnest(t.limits) WITH ORDINALITY AS u (key, n) JOIN {schema}.limited_keys k ON k.key = u.key, LATERAL (
+        SELECT count(*) AS active FROM {schema}.slots s JOIN {schema}.runs r ON r.token = s.token AND r.state = 'running'
+        WHERE s.key = k.key AND s.kind = 'run' AND r.started_at <= %(at)s) s
+WHERE t.id = %(task_id)s AND (s.active > 0 OR k.held_at <= %(at)s AND k.held_until > %(at)s) ORDER BY u.n
 
 -- name: list_runs
 -- Lists runs without their output, which is up to 64 kB each.

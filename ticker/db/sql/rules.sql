@@ -115,13 +115,23 @@ t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resume
 -- The task t has no limits, and should have been pushed.
 {unlimited t} AND {overdue t}
 
+-- rule: unpushed
+-- The task t was due at the last tick, which has not pushed it.
+{runnable t} AND t.push_errors = 0 AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers)
+
+-- rule: in_full_queue
+-- The last tick left due tasks of its queue, which is full.
+t.queue = ANY (ARRAY(SELECT jsonb_object_keys(a.last_report->'left') FROM {schema}.tickers a
+        WHERE {silent_at a} > clock_timestamp() AND jsonb_typeof(a.last_report->'left') = 'object'))
+
+-- rule: is_alone
+-- It was a suspect at the last tick.
+coalesce(t.alone_until > (SELECT max(last_tick_at) FROM {schema}.tickers), false)
+
 -- rule: held_back
 -- A limit keeps the task t waiting, or a key that is held off or starts again: it was due at the last tick, which has not pushed it.
 -- Nothing else has kept it: no job of its own, no turn of suspected tasks, and no full queue.
-{limited t} AND t.push_errors = 0 AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers)
-    AND t.waiting = '{}' AND coalesce(t.alone_until <= (SELECT max(last_tick_at) FROM {schema}.tickers), true)
-    AND NOT t.queue = ANY (ARRAY(SELECT jsonb_object_keys(a.last_report->'left') FROM {schema}.tickers a
-        WHERE {silent_at a} > clock_timestamp() AND jsonb_typeof(a.last_report->'left') = 'object')) AND EXISTS (
+{limited t} AND {unpushed t} AND t.waiting = '{}' AND NOT {is_alone t} AND NOT {in_full_queue t} AND EXISTS (
         SELECT FROM {schema}.limited_keys k WHERE k.key = ANY (t.limits) AND (k.limited_by IS NOT NULL OR k.allowed IS NOT NULL
             OR k.held_until > (SELECT max(last_tick_at) FROM {schema}.tickers)))
 

@@ -11,7 +11,7 @@ from ticker.read import formatting
 from ticker.read.explain import span, time_of_day
 from ticker.read.health import silent_ms
 from ticker.read.overview import OccurrenceStatus
-from ticker.read.tasks import TickerStatus, late_since
+from ticker.read.tasks import TickerStatus
 from ticker.schedules.duration import SECOND
 from ticker.tasks.fields import Task
 
@@ -72,11 +72,6 @@ def roughly(seconds: int) -> str:
         count, seconds = divmod(seconds, size)
         parts += [f"{count} {unit}"] if count or parts else []
     return " ".join(part for part in parts[:2] if not part.startswith("0 "))
-
-
-def overdue(task: Task, now: datetime) -> str:
-    """Returns `late`, or `limited` if the task waits for room under its limits. Otherwise returns an empty text."""
-    return "late" if late_since(task, now) is not None else "limited" if task.is_held_back else ""
 
 
 def lateness(task: Task) -> str:

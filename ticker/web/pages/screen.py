@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from ticker.errors import BadInput
 from ticker.read import entries, formatting, gates
+from ticker.read.tasks import late_since
 from ticker.schedules import duration, once
 from ticker.tasks.checks import json_value
 from ticker.tasks.sorts import Schema
@@ -101,7 +102,7 @@ def templates() -> Environment:
     made.filters |= vars(phrases) | {
         "moment": formatting.moment, "words": duration.words, "state": formatting.state, "took": formatting.took,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
-        "owner_of": formatting.owner_of,
+        "owner_of": formatting.owner_of, "late_since": late_since,
     }  # fmt: skip
     return made
 

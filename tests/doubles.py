@@ -621,33 +621,8 @@ class MemoryBatch:
                 due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
             )
 
-    def leave_unpushed(self, tasks: Sequence[tuple[DueTask, datetime | None]], words: str) -> None:
-        for due, next_run in tasks:
-            self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
-
-    def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
-        for due, next_run, reason in passed_over:
-            task = self._tasks[due.id]
-            self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
-            if self._runs.is_recorded(due.id, due.occurrence):
-                continue
-            self._runs.add(
-                RunRow(
-                    task_id=due.id,
-                    kind=RunKind.SCHEDULED,
-                    state="ended",
-                    due_at=None,
-                    occurrence=due.occurrence,
-                    outcome=Outcome.DROPPED,
-                    reason=reason,
-                    ended_at=now,
-                    created_at=now,
-                    checked_last_run=task.last_run,
-                    checked_at=now,
-                    every_ms=task.every_ms,
-                    tolerance_ms=task.tolerance_ms,
-                )
-            )
+    def leave_unpushed(self, tasks: Sequence[DueTask], words: str) -> None:
+        """Here are no events."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         ahead = [

@@ -22,8 +22,8 @@ APPLICATIONS = (
     Mutant(
         "resume-enables",
         "ticker/db/sql/register.sql",
-        "next_run = {resumed}\n",
-        "next_run = {resumed}, enabled = true\n",
+        "next_run = coalesce(r.first, {resumed})\n",
+        "next_run = coalesce(r.first, {resumed}), enabled = true\n",
         "Pauses and `enabled` are separate: the end of a pause enables nothing, and nothing starts while its task is disabled.",
         ("tests/tasks/test_operations.py::test_resuming_does_not_enable_what_was_disabled",),
     ),

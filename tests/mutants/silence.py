@@ -34,8 +34,8 @@ SILENCE = (
     Mutant(
         "event-for-each-unpushed-occurrence",
         PUSH,
-        "push_after = NULL, unpushed_event = e.id\n",
-        "push_after = NULL\n",
+        "SET unpushed_event = e.id FROM",
+        "SET unpushed_event = NULL FROM",
         "One event counts the occurrences that were not pushed, with the first and the last time.",
         (TWO_WAIT,),
     ),

@@ -135,7 +135,8 @@ def place_all(opened: "PostgresStore", chosen: Mapping[str, str | None]) -> int:
     while True:
         with opened.transaction() as execute:
             ids = [row["id"] for row in execute("spread", **chosen, after=after, limit=BATCH)]
-            execute("place", ids=ids, now=clock.now())
+            placed = execute("next_in_phase", ids=ids, now=clock.now())
+            execute("set_next_runs", ids=[row["id"] for row in placed], next_runs=[row["next_run"] for row in placed])
         if not ids:
             return done
         after, done = max(ids), done + len(ids)

@@ -42,14 +42,9 @@ class PostgresBatch:
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
         self._columns("note_jobs", ("ids", "occurrences", "batch_jobs"), occurrences)
 
-    def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
-        rows = [(task.id, task.occurrence, next_run, reason) for task, next_run, reason in passed_over]
-        self._columns("skip", ("ids", "occurrences", "next_runs", "reasons"), rows, now=now)
-
-    def leave_unpushed(self, tasks: Sequence[tuple[DueTask, datetime | None]], words: str) -> None:
-        self._columns(
-            "leave_unpushed", ("ids", "next_runs"), [(task.id, next_run) for task, next_run in tasks], words=words
-        )
+    def leave_unpushed(self, tasks: Sequence[DueTask], words: str) -> None:
+        if tasks:
+            self._execute("leave_unpushed", ids=[task.id for task in tasks], words=words)
 
     def claim_ended(self, limit: int) -> Sequence[Ended]:
         return [Ended(**{**row, **_enums(row)}) for row in self._execute("claim_ended", limit=limit)]

@@ -85,14 +85,9 @@ class PostgresStore:
         from ticker.schedules import kinds  # a work-horse uses this module, too, and does not need its libraries
 
         with self.transaction() as execute:
-            again = [
-                (row["id"], first)
-                for row in execute("end_pauses", now=now, limit=limit)
-                if row["is_new"] and (first := kinds.first_by_default(row, now)) is not None
-            ]
-            if again:
-                ids, next_runs = (list(column) for column in zip(*again, strict=True))
-                execute("set_next_runs", ids=ids, next_runs=next_runs)
+            if rows := execute("ended_pauses", now=now, limit=limit):
+                firsts = [kinds.first_by_default(row, now) for row in rows]
+                execute("resume_tasks", ids=[row["id"] for row in rows], firsts=firsts, by="ticker", now=now)
 
     def open_pauses(self, now: datetime) -> OpenPauses:
         return OpenPauses(**self.execute("open_pauses", now=now)[0])

@@ -109,11 +109,8 @@ class Batch(Protocol):
     def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         """Sets when these tasks are due, without a push. Clears earlier push errors."""
 
-    def leave_unpushed(self, tasks: Sequence[tuple[DueTask, datetime | None]], words: str) -> None:
-        """Passes over the occurrences of tasks of which enough jobs wait. One event of each task counts them."""
-
-    def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
-        """Records these occurrences as dropped, each with its reason, and sets the next times. Pushes nothing."""
+    def leave_unpushed(self, tasks: Sequence[DueTask], words: str) -> None:
+        """Counts the occurrences of tasks of which enough jobs wait, in one event of each task."""
 
     def claim_ended(self, limit: int) -> Sequence[Ended]:
         """Locks runs whose end needs a follow-up, and their tasks. Returns the runs in the order of their ids."""
@@ -182,7 +179,7 @@ class Batch(Protocol):
         """
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
-        """Ends waiting occurrences without a start. Records each one that has no record yet."""
+        """Ends occurrences, waiting or due, without a start. Records each one that has no record yet."""
 
     def has_more(self) -> bool:
         """Returns whether more rows follow those that the last `claim_waiting` or `claim_pushed` read."""

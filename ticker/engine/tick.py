@@ -253,7 +253,7 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         tasks = claim(rows)
         claimed = [task for task in tasks if not must_wait(task)]
         plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
-        passed_over = [(*plan, Reason.MISSED) for plan in plans if was_missed(plan[0], now, late)]
+        passed_over = [plan for plan in plans if was_missed(plan[0], now, late)]
         plans = [plan for plan in plans if not was_missed(plan[0], now, late)]
         unpushed = [plan for plan in plans if has_enough_jobs(plan[0], work.options.waiting_jobs)]
         plans = [plan for plan in plans if not has_enough_jobs(plan[0], work.options.waiting_jobs)]
@@ -267,9 +267,9 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
             [(*plan, batch_jobs[id_]) for plan in plans if (id_ := plan[0].id) in batch_jobs and id_ not in refused]
         )
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
-        rows.skip(passed_over, now)
-        rows.leave_unpushed(unpushed, f"{work.options.waiting_jobs} jobs of the task wait")
-        rows.reschedule(put_off)
+        rows.settle([Settled(task.id, task.occurrence, Outcome.DROPPED, Reason.MISSED) for task, _ in passed_over], now)
+        rows.leave_unpushed([task for task, _ in unpushed], f"{work.options.waiting_jobs} jobs of the task wait")
+        rows.reschedule([*passed_over, *unpushed, *put_off])
     stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
     saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
 LATE = timedelta(minutes=1)
+TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
 _HOW = (
     "is not a schedule; write an interval such as 15m, cron such as 0 9 * * 1-5, a calendar event such as "
     "Mon..Fri 09:00, or a time such as 2027-01-31T09:00:00Z"
@@ -143,8 +144,11 @@ def first_by_default(row: Mapping[str, Any], now: datetime) -> datetime | None:
     """Returns the first time of a cron or calendar task that a trigger has created for a new owner. No trigger can
     compute it.
 
-    None means that the row stays due: it has no other time, or cannot be scheduled, which its push reports.
+    None means that the row stays due: it is another task, has no other time, or cannot be scheduled, which its push
+    reports.
     """
+    if row["paused_by"] != TEMPLATE:
+        return None
     try:
         first = first_run(
             shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"]), now, row["starts_at"]

@@ -157,11 +157,9 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
     An interval task is then due as soon as its spacing allows. Any other task that missed its time is due at once, for
     a single late run (`catch_up`). Raises UnknownTask.
     """
-    before = yield from _known(task, owner)
-    resumed = yield from task_rows.written("resume_tasks", by=by, ids=_ids(before), now=clock.now())
-    resumed = yield from task_rows.first_times(resumed, before)
+    resumed = yield from task_rows.resume((yield from _known(task, owner)), by)
     yield from task_rows.wake_up()
-    return _tasks(resumed)
+    return _tasks([row for row in (yield from _select(task, owner)) if row["id"] in resumed])
 
 
 @writes

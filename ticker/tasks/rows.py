@@ -20,7 +20,6 @@ from ticker.schedules import hours, kinds
 from ticker.tasks import checks, definition
 from ticker.tasks.fields import DEFAULTS, Task
 
-TEMPLATE = "template"  # has paused a cron or calendar task of a new owner until a tick has computed its first time
 _COLUMNS = [field.name for field in fields(Task) if field.name not in ("warnings", "waits_because")]
 BOUNDS = {"every_ms", "every_most_ms"}
 
@@ -140,9 +139,8 @@ def placed(row: Row) -> Steps[Row]:
     if task.next_run is None or task.kind is Kind.ONCE:
         return row
     if task.kind is Kind.INTERVAL:
-        if task.spread:
-            row = {**row, **((yield query("place", ids=[task.id], now=clock.now())) or [row])[0]}
-        first = task_from(row).next_run
+        in_phase = (yield query("next_in_phase", ids=[task.id], now=clock.now())) if task.spread else []
+        first = task_from({**row, **(in_phase or [row])[0]}).next_run
     else:
         first = kinds.bounded(task, kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at))
     if first is None or first == row["next_run"]:
@@ -228,16 +226,13 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
     return json.dumps({**values, **empty, **more}, ensure_ascii=False, default=datetime.isoformat)
 
 
-def first_times(resumed: Sequence[Row], before: Sequence[Row]) -> Steps[list[Row]]:
-    """Computes the first times of the resumed tasks that were paused because a trigger had created them. Returns the
-    new rows.
-    """
-    new = {row["id"] for row in before if row["paused_by"] == TEMPLATE}
-    now = (yield from instant()) if new else None
-    again = {row["id"]: at for row in resumed if now and row["id"] in new and (at := kinds.first_by_default(row, now))}
-    if again:
-        yield query("set_next_runs", ids=list(again), next_runs=list(again.values()))
-    return [{**row, "next_run": again.get(row["id"], row["next_run"])} for row in resumed]
+def resume(rows: Sequence[Row], by: str | None) -> Steps[set[int]]:
+    """Ends the pauses of locked tasks. Returns the ids of those that were paused."""
+    now = yield from instant()
+    firsts = [kinds.first_by_default(row, now) for row in rows]
+    ids = [row["id"] for row in rows]
+    resumed = yield from written("resume_tasks", by=by, ids=ids, firsts=firsts, now=clock.now())
+    return {row["id"] for row in resumed}
 
 
 def registered(row: Row) -> dict[str, Any]:

@@ -1,14 +1,7 @@
--- name: end_pauses
--- Ends the pauses whose time has passed, as `resume_tasks` would. A trigger has paused the cron and calendar tasks of a new owner
--- (`is_new`): they need their first time.
-WITH over AS MATERIALIZED (
-    SELECT id, paused_by = 'template' AS is_new FROM {schema}.tasks WHERE paused_until <= %(now)s
-    ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE {schema}.tasks t SET
-    paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = {resumed}
-FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
-RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms, over.is_new
+-- name: ended_pauses
+-- Locks the tasks whose own pauses have ended, and returns what their first times depend on (`kinds.first_by_default`).
+SELECT id, paused_by, kind, expression, zone, phase_ms, starts_at, ends_at FROM {schema}.tasks WHERE paused_until <= %(now)s
+ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_due
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds. (The coalesce hides the queues from the
@@ -154,41 +147,22 @@ UPDATE {schema}.tasks t SET batch_jobs = nullif(coalesce(t.batch_jobs, '{}') - {
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, occurrence, batch_job)
 WHERE t.id = a.id AND (t.batch_jobs IS NOT NULL OR a.batch_job IS NOT NULL)
 
--- name: skip
--- Records occurrences that the tasks missed in an outage, and skips them. They get no job.
-WITH skipped AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[],
-        %(reasons)s::text[]) AS s (id, occurrence, next_run, reason)
-), recorded AS (
-    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
-        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue)
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', 'dropped',
-        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue
-    FROM skipped s JOIN {schema}.tasks t ON t.id = s.id
-    ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
-    RETURNING task_id
-)
-UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL,
-    dropped = t.dropped + (t.id IN (SELECT task_id FROM recorded))::int
-FROM skipped s WHERE t.id = s.id
-
 -- name: leave_unpushed
--- Passes over the occurrences of these locked tasks, of which enough jobs wait, or one waits or runs and the task skips overlaps. They
+-- Counts the occurrences of these locked tasks, of which enough jobs wait, or one waits or runs and the task skips overlaps. They
 -- leave no record: one event of each task counts them until one of its occurrences is pushed again.
 WITH given AS MATERIALIZED (
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.unpushed_event, t.next_run AS occurrence, g.next_run,
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.unpushed_event, t.next_run AS occurrence,
         CASE t.overlap WHEN 'skip' THEN 'a job of the task waits or runs (overlap skip)' ELSE %(words)s END AS words
-    FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS g (id, next_run) JOIN {schema}.tasks t ON t.id = g.id
+    FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
 ), counted AS (
-    UPDATE {schema}.events e SET count = e.count + 1, until = g.occurrence FROM given g WHERE e.id = g.unpushed_event RETURNING e.id, e.task_id
+    UPDATE {schema}.events e SET count = e.count + 1, until = g.occurrence FROM given g WHERE e.id = g.unpushed_event
 ), first AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, count, until, words)
     SELECT g.occurrence, g.id, g.name, g.function, g.owner_type, g.owner_id, 'unpushed', 'ticker', 1, g.occurrence, g.words
     FROM given g WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.id = g.unpushed_event)
     RETURNING id, task_id
 )
-UPDATE {schema}.tasks t SET next_run = g.next_run, push_errors = 0, push_error = '', push_after = NULL, unpushed_event = e.id
-FROM given g JOIN (TABLE counted UNION ALL TABLE first) e ON e.task_id = g.id WHERE t.id = g.id
+UPDATE {schema}.tasks t SET unpushed_event = e.id FROM first e WHERE t.id = e.task_id
 
 -- name: set_back
 -- Sets back tasks that could not be pushed: they stay due, wait a while, and store the reason. (Counts stop at the

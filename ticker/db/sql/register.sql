@@ -63,15 +63,12 @@ FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
 WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
 RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
--- name: place
--- Moves spread tasks to their phase, at the first point in phase at which they may start.
-UPDATE {schema}.tasks t SET next_run = timestamptz 'epoch' + (p.rounds * every_ms + phase_ms)::float8 * interval '1 millisecond'
-FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, {now},
-    {soonest_due})) - phase_ms) / every_ms) AS rounds
-    FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
-    FOR NO KEY UPDATE) p
-WHERE t.id = p.id
-RETURNING t.next_run
+-- name: next_in_phase
+-- Locks spread tasks, and returns for each the first point in its phase at which it may start.
+SELECT id, timestamptz 'epoch' + (ceil((1000 * extract(epoch FROM greatest(starts_at, {now}, {soonest_due})) - phase_ms) / every_ms)
+    * every_ms + phase_ms)::float8 * interval '1 millisecond' AS next_run
+FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
+FOR NO KEY UPDATE
 
 -- name: spread_plan
 -- Returns the number of the chosen interval tasks, and how many of them already have a phase. Also returns the largest
@@ -146,14 +143,15 @@ WHERE id = ANY (%(ids)s::bigint[])
 RETURNING {task}
 
 -- name: resume_tasks
--- Ends pauses, by hand or after failures.
+-- Ends the own pauses of these locked tasks. A trigger has paused the cron and calendar tasks of a new owner: they need their
+-- first time.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = {resumed}
-FROM (SELECT {now} AS now) i
-WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
+    next_run = coalesce(r.first, {resumed})
+FROM (SELECT {now} AS now) i, unnest(%(ids)s::bigint[], %(firsts)s::timestamptz[]) AS r (id, first)
+WHERE t.id = r.id AND paused_by IS NOT NULL
     AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
-RETURNING {task t}
+RETURNING t.id
 
 -- name: set_next_runs
 -- Sets when these tasks are due. The caller has computed their times. Push errors concerned the earlier times.

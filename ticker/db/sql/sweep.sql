@@ -314,7 +314,7 @@ FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(reasons)s::text
 WHERE t.id = b.id AND coalesce(t.next_run >= b.occurrence, true)
 
 -- name: settle_waiting
--- Records occurrences that will not start any more, each with its outcome and reason. A worker may still have the job,
+-- Records occurrences that will not start, each with its outcome and reason: they waited, or get no job. A worker may have one,
 -- if Redis was wiped, or if the worker itself was stopped for a while: the start then finds the record.
 WITH settled AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
@@ -326,20 +326,18 @@ WITH settled AS MATERIALIZED (
         s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, t.queue, s.outcome <> 'dropped'
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
     ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
-    RETURNING task_id, outcome
+    RETURNING task_id, occurrence, outcome
 )
 UPDATE {schema}.tasks t SET
-    waiting = ARRAY(
-        SELECT w FROM unnest(t.waiting) w
-        WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
+    waiting = ARRAY(SELECT w FROM unnest(t.waiting) w WHERE w <> ALL (f.occurrences) ORDER BY w),
     batch_jobs = nullif(t.batch_jobs - f.keys, '{}'),
     last_outcome = coalesce(f.failure, t.last_outcome), last_ended_at = CASE WHEN f.failed > 0 THEN %(now)s ELSE t.last_ended_at END,
     failures = least(t.failures + f.failed, 1000000), failed = t.failed + f.failed, dropped = t.dropped + f.dropped
-FROM (SELECT s.id, array_agg({schema}.micros(s.occurrence)) AS keys,
-          (SELECT max(r.outcome) FROM recorded r WHERE r.task_id = s.id AND r.outcome <> 'dropped') AS failure,
-          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome <> 'dropped')::int AS failed,
-          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'dropped')::int AS dropped
-      FROM settled s GROUP BY s.id) f
+FROM (SELECT s.id, array_agg(s.occurrence) AS occurrences, array_agg({schema}.micros(s.occurrence)) AS keys,
+          max(r.outcome) FILTER (WHERE r.outcome <> 'dropped') AS failure,
+          count(DISTINCT r.occurrence) FILTER (WHERE r.outcome <> 'dropped')::int AS failed,
+          count(DISTINCT r.occurrence) FILTER (WHERE r.outcome = 'dropped')::int AS dropped
+      FROM settled s LEFT JOIN recorded r ON (r.task_id, r.occurrence) = (s.id, s.occurrence) GROUP BY s.id) f
 WHERE t.id = f.id
 
 -- name: note_expired

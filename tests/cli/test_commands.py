@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+from psycopg.pq import ExecStatus
 
 from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
 from tests.factories import NINE, SECOND, ticked
@@ -20,6 +21,7 @@ from tests.sentences import sentence
 from ticker import clock, owners
 from ticker.cli import GROUPS, main, render
 from ticker.db.connections import connect
+from ticker.db.drivers import numbered
 from ticker.read import tasks as read_tasks
 from ticker.settings import psycopg_url
 from ticker.tasks.fields import DEFAULTS
@@ -474,6 +476,16 @@ def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
     monkeypatch.delenv("DATABASE_URL")
     out, _ = ticker("db", "upgrade", "--sql")
     assert out.startswith('CREATE SCHEMA IF NOT EXISTS "ticker";') and "CREATE TABLE" in out
+
+
+def test_db_sql_prints_a_statement_as_it_is_sent(db):
+    names = ticker("db", "sql")[0].split()
+    assert names == sorted(names) and {"start", "finish", "resume_tasks"} <= {*names}
+    text, _ = ticker("db", "sql", "--statement", "start")
+    sent, _ = numbered(text)
+    assert db.pgconn.prepare(b"it", sent.encode()).status == ExecStatus.COMMAND_OK
+    assert '"ticker".tasks' in text and len(text) > 5000
+    assert "(did you mean 'start'?)" in refused("db", "sql", "--statement", "strat")
 
 
 # ----------------------------------------------------------------------------------------------- how a command ends

@@ -42,6 +42,7 @@ PAGES = {
     "spread": "../operations/scale.md#spreading-tasks",
     "owners": "../concepts/owners.md#how-they-are",
     "db adopt": "../operations/installations.md#ticker-db-adopt",
+    "db sql": "../internals/life-of-a-row.md",
     "worker": "../concepts/semantics.md#workers",
 }
 """The pages that describe a command in more detail."""

@@ -43,7 +43,7 @@ GROUPS = {
         "workers": ("health:workers", "Show how many workers each queue needs, and why."),
         "notify": ("notify:notify", "List undelivered notices, or send a test notice."),
         "prune": ("db:prune", "Delete old records of runs, drops and events."),
-        "db": ("db:db", "Create, upgrade, check or adopt the tables."),
+        "db": ("db:db", "Create, upgrade, check or adopt the tables, or print SQL."),
     },
 }
 """Maps each command to its module and function, and to its summary, which fits 80 columns."""

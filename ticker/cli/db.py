@@ -1,4 +1,4 @@
-"""`ticker db upgrade | adopt` and `ticker prune`: creates, prints, checks, takes over and prunes the tables."""
+"""`ticker db upgrade | adopt | sql` and `ticker prune`: creates, prints, checks, takes over and prunes the tables."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,16 +10,17 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, require_answer, store
 from ticker.db import installation, sql
-from ticker.errors import TickerError
+from ticker.errors import BadInput, TickerError, did_you_mean
 from ticker.read import formatting
 from ticker.read.explain import counted
 from ticker.settings import Settings
 from ticker.tasks import owner_checks
+from ticker.tasks.rows import LISTS
 
 
 @click.group()
 def db() -> None:
-    """Create, upgrade, check or adopt the tables."""
+    """Create, upgrade, check or adopt the tables, or print SQL."""
 
 
 @db.command(short_help="Upgrade, check or print the tables.")
@@ -95,6 +96,23 @@ def adopt(resume: bool, force: bool) -> None:
         take_over_leases(settings, adopted)
     else:
         render.say("all tasks are paused; to resume them: ticker resume --all")
+
+
+@db.command("sql", short_help="Print an SQL statement as it is sent, or list them.")
+@options.text("--statement", "NAME", "Print this statement, with the schema and its rules filled in.")
+def print_sql(statement: str | None) -> None:
+    """List the names of the SQL statements, or print one as tickers, workers and operations send it.
+
+    Parameters are written as psycopg takes them, such as %(now)s. No server is asked.
+    """
+    statements = sql.statements(configured().schema, LISTS)
+    if statement is None:
+        click.echo("\n".join(sorted(statements)))
+    elif statement in statements:
+        click.echo(statements[statement])
+    else:
+        near = did_you_mean(statement, statements)
+        raise BadInput("statement", statement, f"is not a statement{near}; ticker db sql lists the names")
 
 
 def take_over_leases(settings: Settings, adopted: installation.Adopted) -> None:

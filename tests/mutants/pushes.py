@@ -26,6 +26,14 @@ ADVANCE_THEN_PUSH = """\
 
 PUSHES = (
     Mutant(
+        "copied-signature",
+        "ticker/queue/push.lua",
+        "if signature ~= '' then",
+        "if signature ~= '' and firsts[number] == job then",
+        "Each job of a push has a signature of its own, although later jobs are copies of the first.",
+        ("tests/queue/test_bulk.py::test_jobs_that_are_pushed_together_are_signed_as_those_pushed_alone",),
+    ),
+    Mutant(
         "commit-before-push",
         TICK,
         PUSH_THEN_ADVANCE,

@@ -153,6 +153,20 @@ def test_an_id_is_refused_to_its_copy_in_the_same_call(queue, redis):
     assert Queue("polling", connection=redis).count == 2
 
 
+def test_jobs_that_are_pushed_together_are_signed_as_those_pushed_alone(redis):
+    queue, specs = RedisQueue(redis, signing_key="k" * 32), [due(1), due(2), due(3)]
+
+    def signatures() -> set[bytes]:
+        return {redis.hget(Job.key_for(spec.job_id), "signature") for spec in specs}
+
+    queue.push(specs)
+    together = signatures()
+    redis.flushdb()
+    for spec in specs:
+        queue.push([spec])
+    assert together == signatures() and len(together) == 3
+
+
 @pytest.mark.parametrize("status", ["started", "finished", "failed"])
 def test_a_job_that_redis_still_keeps_holds_its_id_whatever_became_of_it(status, queue, redis):
     queue.push([due(1)])

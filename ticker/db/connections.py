@@ -52,6 +52,11 @@ ONE_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 large.
 """
 
+FOR_ANY_PARAMETERS = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
+"""The settings of the ticker, whose plans do not depend on its parameters. To plan `claim_due` takes as long as to run it.
+Its cost by the planner's estimate is far above `jit_above_cost`, but a batch has too few rows for compiled code.
+"""
+
 POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
 
 
@@ -216,22 +221,24 @@ def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
         return []
     names = [(answer.fname(column) or b"").decode() for column in range(answer.nfields)]
     adapted.set_pgresult(answer)
-    rows: list[dict[str, Any]] = adapted.load_rows(
-        0, answer.ntuples, lambda values: dict(zip(names, values, strict=True))
-    )
-    return rows
+    return [dict(zip(names, values, strict=True)) for values in adapted.load_rows(0, answer.ntuples, tuple)]
 
 
 def connect(
-    url: str, *, name: str = "ticker", planned_once: bool = False, variable: str = "DATABASE_URL"
+    url: str,
+    *,
+    name: str = "ticker",
+    planned_once: bool = False,
+    variable: str = "DATABASE_URL",
+    plans: Mapping[str, str] = {},
 ) -> Connection:
     """Returns an autocommit connection with a limit on every wait.
 
     Outside `transaction()`, each statement is its own transaction.
 
     With `planned_once`, PostgreSQL makes one plan for all parameters on first use, and again at `PLANNED_AGAIN`. That
-    suits connections that repeat few statements and gain nothing from plans for particular parameters. `variable` names
-    the URL in a ConfigurationError.
+    suits connections that repeat few statements and gain nothing from plans for particular parameters. `plans` are other
+    settings of the planner. `variable` names the URL in a ConfigurationError.
     """
     if psycopg.pq.version() < OLDEST_LIBPQ:
         raise ConfigurationError(
@@ -259,6 +266,7 @@ def connect(
     connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler invents one
     connection.set_up = _set_up(
         SETTINGS
+        | {**plans}
         | (ONE_PLAN if planned_once else {})
         | ({"transaction_timeout": "0"} if connection.info.server_version >= 170_000 else {})
     )
@@ -298,9 +306,10 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
 class Pool:
     """A pool of connections, each of which is opened when it is first needed."""
 
-    def __init__(self, url: str, *, name: str = "ticker") -> None:
+    def __init__(self, url: str, *, name: str = "ticker", plans: Mapping[str, str] = {}) -> None:
         self._url = url
         self._name = name
+        self._plans = plans
         self._spare: list[Connection] = []
         self._since: dict[Connection, float] = {}
 
@@ -340,7 +349,7 @@ class Pool:
                 if (connection := self._spare.pop()).is_alive:  # unless the server has ended it
                     return connection
                 connection.close()
-        return connect(self._url, name=self._name)
+        return connect(self._url, name=self._name, plans=self._plans)
 
 
 def is_answer(error: Exception) -> bool:

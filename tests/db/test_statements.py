@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import ticker
 from ticker.db import sql
 from ticker.db.drivers import numbered
+from ticker.model import DueTask
 from ticker.tasks.rows import LISTS
 
 ROOT = Path(ticker.__file__).parent.parent
@@ -76,3 +78,10 @@ def test_no_rule_is_left_unfilled_or_unused() -> None:
         if line.startswith("-- rule: "):
             rule = line.removeprefix("-- rule: ")
             assert "{" + rule + "}" in whole or "{" + rule + " " in whole, rule
+
+
+def test_a_claim_returns_the_fields_of_a_due_task_in_their_order(db: psycopg.Connection[Any]) -> None:
+    ticker.register(db, "poll", every="1m")
+    [(now,)] = db.execute("SELECT clock_timestamp()").fetchall()
+    [row] = sql.on(db, "ticker")("claim_due", now=now, look_ahead=0, limit=1, without=[])
+    assert tuple(row) == DueTask._fields

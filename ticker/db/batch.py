@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple
 from datetime import datetime
-from operator import itemgetter
 from typing import Any
 
 from ticker.db import sql
@@ -152,7 +151,7 @@ class PostgresBatch:
         return rows
 
 
-_DUE_FIELDS = itemgetter(*DueTask._fields)
+_KINDS: dict[str, Kind] = {kind.value: kind for kind in Kind}
 
 
 def _array(elements: Iterable[object]) -> str:
@@ -170,7 +169,9 @@ def _waiting(row: sql.Row) -> WaitingTask:
 
 
 def _due(row: sql.Row) -> DueTask:
-    return DueTask._make(_DUE_FIELDS({**row, "kind": Kind(row["kind"])}))
+    return DueTask._make(
+        {**row, "kind": _KINDS[row["kind"]]}.values()
+    )  # in the order of its fields, by the rule `claimed`
 
 
 def _enums(row: sql.Row) -> dict[str, Any]:

@@ -192,7 +192,10 @@ def in_force(task: "DueTask | Task | Alarm") -> Interval:
     """
     if task.every_ms <= 0:
         raise BadInput("every_ms", task.every_ms, "is not an interval")
-    return Interval(task.every_ms if task.pace_ms is None else task.pace_ms)
+    return _interval(task.every_ms if task.pace_ms is None else task.pace_ms)
+
+
+_interval = lru_cache(maxsize=10_000)(Interval)
 
 
 def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datetime]:

@@ -89,7 +89,7 @@ class Reason(StrEnum):
     POSTPONED = "postponed"  # the task is paused: it starts later
     UNKNOWN_HERE = "unknown_here"  # this worker does not know its function: it starts later, where another one does
     NO_SLOT = "no_slot"  # the group that took its job has no free slot, or begins nothing new: it starts later
-    SUPERSEDED = "superseded"  # it went back to its row for one of these reasons, and a newer occurrence waits
+    SUPERSEDED = "superseded"  # it waited for one of these reasons until the task was due at another time
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
     ADOPTED = "adopted"  # set by `ticker db adopt`: its job belongs to another installation

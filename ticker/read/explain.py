@@ -221,8 +221,8 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return duplicate(run)
         case Reason.SUPERSEDED:
             return (
-                "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence was waiting"
-                + last_start(run)
+                "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting until the task was due at another time, "
+                "or not at all" + last_start(run)
             )
         case Reason.ADOPTED:
             return "its job belonged to another installation when these tables were adopted"

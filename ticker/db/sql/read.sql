@@ -18,8 +18,8 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
 
 -- rule: state_of_wait
 -- The state of a task that the last tick has left, by what has kept it. Empty for all others.
-CASE WHEN {held_back t} THEN 'limited' WHEN NOT coalesce({unpushed t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full'
-        WHEN {is_alone t} THEN 'waits_for_its_turn' ELSE '' END
+CASE WHEN NOT coalesce({unpushed t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full' WHEN {is_alone t} THEN 'waits_for_its_turn'
+        WHEN {may_be_full t} THEN 'limited' ELSE '' END
 
 -- name: list_tasks
 -- Lists the tasks that match all filters that are not null, by id. With `state`, only the `first` tasks in that state are

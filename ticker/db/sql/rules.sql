@@ -131,7 +131,11 @@ coalesce(t.alone_until > (SELECT max(last_tick_at) FROM {schema}.tickers), false
 -- rule: held_back
 -- A limit keeps the task t waiting, or a key that is held off or starts again: it was due at the last tick, which has not pushed it.
 -- Nothing else has kept it: no job of its own, no turn of suspected tasks, and no full queue.
-{limited t} AND {unpushed t} AND t.waiting = '{}' AND NOT {is_alone t} AND NOT {in_full_queue t} AND EXISTS (
+{limited t} AND {unpushed t} AND NOT {is_alone t} AND NOT {in_full_queue t} AND {may_be_full t}
+
+-- rule: may_be_full
+-- The task t has no job that waits, but keys with limits, or with a hold.
+t.waiting = '{}' AND EXISTS (
         SELECT FROM {schema}.limited_keys k WHERE k.key = ANY (t.limits) AND (k.limited_by IS NOT NULL OR k.allowed IS NOT NULL
             OR k.held_until > (SELECT max(last_tick_at) FROM {schema}.tickers)))
 

@@ -83,7 +83,10 @@ def run_batch(*numbers: int) -> str:
             return Group(calls, function.concurrency, _further_jobs).work()
         for task_id, occurrence in pairs:
             call = numbered_call(task_id, occurrence, job=job, database=database, config=config)
-            answers[run_one_of_several(replace(call, rq_timeout=None)).partition(":")[0]] += 1
+            answer = "failed"
+            with one_of_several(call, DatabaseUnavailable):  # without the database, no further start is possible
+                answer = run_alone(replace(call, rq_timeout=None))
+            answers[answer.partition(":")[0]] += 1
             shared_state.write_deadline(deadline_of_batch)  # the task's deadline is over
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
 
@@ -108,13 +111,6 @@ def is_apart(job: Job) -> bool:
 
 def numbered_call(task_id: int, number: int, **of_job: Any) -> Call:
     return new_call(task_id, number, -min(number, 0), **of_job)
-
-
-def run_one_of_several(call: Call) -> str:
-    """Runs one task and returns its outcome as a short text. Without the database, no further start is possible."""
-    with one_of_several(call, DatabaseUnavailable):
-        return run_alone(call)
-    return "failed"
 
 
 def refuse_without_a_horse(config: Settings) -> None:

@@ -74,7 +74,7 @@ GROUPS = (
     Mutant(
         "cancelled-by-a-neighbour-is-a-failure",
         "wrappers/layers/record.py",
-        "    if isinstance(error, CancelledError) and (by is not None or not is_cancelled):\n",
+        "    if isinstance(error, CancelledError) and (by is not None or not call.answer.is_cancelled):\n",
         "    if False:\n",
         "A run that the code of another run cancels is interrupted, and its reason names the task of that run.",
         (f"{LEFT}test_a_run_that_cancels_all_tasks_of_the_loop_interrupts_its_neighbours_and_is_named",),
@@ -150,7 +150,7 @@ GROUPS = (
     Mutant(
         "soft-limit-without-cancellation",
         "wrappers/pipeline/invoke.py",
-        "limit = asyncio.timeout(call.cancel_at - limits.now())",
+        "limit = asyncio.timeout(call.at(1 / 4) - limits.now())",
         "limit = asyncio.timeout(None)",
         "A coroutine of a group is cancelled at its own soft limit.",
         (f"{TESTS}test_each_run_is_cancelled_at_its_own_soft_limit",),

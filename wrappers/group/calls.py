@@ -36,11 +36,11 @@ class Calls:
         in_pieces = function.process is not None or call.start.kind is RunKind.PIECE
         is_async = function.step.is_async and not in_pieces
         watched = asyncio.get_running_loop().call_later(
-            call.since + call.seconds(3 / 4) - limits.now(), self._when_it_ignores, call.task_id
+            call.at(3 / 4) - limits.now(), self._when_it_ignores, call.task_id
         )
-        begun = Begun(call.start.run_id, call.task_id)
+        begun, coroutine = Begun(call.start.run_id, call.task_id), asyncio.current_task()
         try:
-            with begun.by(asyncio.current_task() if is_async else None):
+            with begun.by(coroutine if is_async else None):
                 if is_async:
                     await self._on_loop(slot, call, called(call, function.step))
                 else:
@@ -49,6 +49,7 @@ class Calls:
             child_processes.exit_if_forked()
             call.answer.cancelled_by = begun.cancelled_by
             await begun.end()
+            call.answer.is_cancelled = coroutine is None or coroutine.cancelling() > 0
             call.answer.threads = begun.threads
             watched.cancel()
 
@@ -72,7 +73,7 @@ class Calls:
         loop, interruptible = asyncio.get_running_loop(), Interruptible()
         function = partial(called, call, step) if step else partial(call_function, call)
         error = soft_limit(call.seconds(1 / 2))
-        interrupted = loop.call_later(call.soft_at - limits.now(), interruptible.interrupt, error)
+        interrupted = loop.call_later(call.at(1 / 2) - limits.now(), interruptible.interrupt, error)
         context = contextvars.copy_context()
         try:
             with self._stopping(slot, call, partial(interruptible.interrupt, Stopped)):

@@ -253,7 +253,7 @@ class Group:
             output = Output(slot)  # discards the output of an earlier run in this slot
             hard = answer.deadline - answer.since
             shared_state.write_names(*answer.start.names, slot)
-            self._slots.begin(slot, *run, soft_at=answer.cancel_at, deadline=answer.deadline, hard_limit=hard)
+            self._slots.begin(slot, *run, soft_at=answer.at(1 / 4), deadline=answer.deadline, hard_limit=hard)
             self._let_go(call.job_id)
             self._begun += 1
             return slot, answer, output
@@ -303,9 +303,7 @@ class Group:
                 error = raised
             if self._is_torn:
                 return
-            coroutine = asyncio.current_task()
-            is_cancelled = coroutine is None or coroutine.cancelling() > 0
-            left = pending_end(call, error, *output.close(), is_cancelled=is_cancelled)
+            left = pending_end(call, error, *output.close())
             if leave(left) or await self._write(slot, call, left):
                 self.answers[log_ended(call, left.end)] += 1
             self._slots.give_back(slot)

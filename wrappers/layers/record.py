@@ -46,15 +46,10 @@ def record(call: Call) -> str:
     return text
 
 
-def pending_end(
-    call: Call, error: BaseException | None, output: str, error_output: str, *, is_cancelled: bool = True
-) -> PendingEnd:
-    """Returns the end of a run whose function has just returned or raised, with what it wrote and the threads it left.
-
-    `is_cancelled`: False in a group, if nothing asked the run's own coroutine to end.
-    """
+def pending_end(call: Call, error: BaseException | None, output: str, error_output: str) -> PendingEnd:
+    """Returns the end of a run whose function has just returned or raised, with what it wrote and the threads it left."""
     assert call.start is not None
-    end = end_of(call) if error is None else end_of_error(call, error, is_cancelled)
+    end = end_of(call) if error is None else end_of_error(call, error)
     reason = "; ".join(filter(None, (end.reason, threads_left(call))))
     end = replace(end, reason=reason, output=output, error_output=error_output, pid=os.getpid(), at=limits.now())
     return PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
@@ -99,7 +94,7 @@ def end_of(call: Call) -> End:
     return End(outcome, answer.note, answer.result, pieces=answer.pieces, made=answer.made)
 
 
-def end_of_error(call: Call, error: BaseException, is_cancelled: bool) -> End:
+def end_of_error(call: Call, error: BaseException) -> End:
     """Returns the end of a run whose function raised. After a stop, any error counts as the stop."""
     assert call.start is not None
     if call.answer.stopped:
@@ -111,7 +106,7 @@ def end_of_error(call: Call, error: BaseException, is_cancelled: bool) -> End:
             return End(Outcome.FAILED, f"SlowDown: {wrong}", traceback=serialize.trace(error))
         return End(Outcome.HELD_OFF, f"{key} is held off for a while", held_key=key, held_ms=error.for_ms)
     by = call.answer.cancelled_by
-    if isinstance(error, CancelledError) and (by is not None or not is_cancelled):
+    if isinstance(error, CancelledError) and (by is not None or not call.answer.is_cancelled):
         reason = f"it was cancelled by the code of task {by}" if by is not None else "what it awaited was cancelled"
         return End(Outcome.INTERRUPTED, reason, traceback=serialize.trace(error))
     return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))

@@ -75,6 +75,7 @@ class Answer:
     `note`: says how the result was changed, if it was.
     `overlooked`: the function was interrupted at its soft limit, and did not end by that.
     `stopped`: the function was interrupted because its run was stopped.
+    `is_cancelled`: False in a group, if nothing asked the run's own coroutine to end.
     `cancelled_by`: the id of the task whose run cancelled this run, in a group.
     `threads`: those that the function started.
     """
@@ -86,6 +87,7 @@ class Answer:
     made: int = 0  # pieces that are already recorded
     overlooked: bool = False
     stopped: bool = False
+    is_cancelled: bool = True
     cancelled_by: int | None = None
     threads: Collection[Thread] = ()
 
@@ -241,17 +243,13 @@ class Call:
         assert self.start is not None
         return (self.start.box_ms + share * self.start.grace_ms) / 1000
 
-    @property
-    def cancel_at(self) -> float:
-        """The instant of `limits.now` at which a coroutine is cancelled: B + g/4 after its start was requested."""
-        return self.since + self.seconds(1 / 4)
-
-    @property
-    def soft_at(self) -> float:
-        """The instant of `limits.now` at which a plain function is interrupted: B + g/2 after its start was requested."""
-        return self.since + self.seconds(1 / 2)
+    def at(self, share: float) -> float:
+        """Returns the instant of `limits.now` at which that is so. A coroutine is cancelled at B + g/4, and a plain
+        function is interrupted at B + g/2.
+        """
+        return self.since + self.seconds(share)
 
     @property
     def deadline(self) -> float:
         """The instant of `limits.now` at which the run is killed: B + g after its start was requested."""
-        return self.since + self.seconds(1)
+        return self.at(1)

@@ -119,7 +119,7 @@ async def cancelling(call: Call, is_stopped: Callable[[], bool] = lambda: False)
     """Cancels the block at B + g/4, before the soft limit interrupts a function that does not wait. If its run is
     stopped, the caller may end the timeout earlier.
     """
-    limit = asyncio.timeout(call.cancel_at - limits.now())
+    limit = asyncio.timeout(call.at(1 / 4) - limits.now())
     try:
         async with limit:
             yield limit

@@ -45,7 +45,7 @@ class SoftLimit(BaseException):
 
 
 def soft_limit(seconds: float) -> type[SoftLimit]:
-    """Returns the error of a run at its soft limit. It is a class, because only a class can be raised in another thread."""
+    """Returns the error of a run at its soft limit: a class, because nothing else can be raised in another thread."""
     text = f"the soft limit of {seconds:.3f} s was reached"
     return type(SoftLimit.__name__, (SoftLimit,), {"__module__": __name__, "__str__": lambda _: text})
 

@@ -336,6 +336,9 @@ class MemoryStore:
         self._answers()
         return None
 
+    def has_only_due(self) -> bool:
+        return False
+
     @contextmanager
     def batch(self) -> Iterator["MemoryBatch"]:
         self._answers()

@@ -148,6 +148,17 @@ def test_a_pass_under_a_pause_finds_nothing_to_do(play, task):
 
 
 @pytest.mark.slow
+def test_a_pass_does_nothing_but_push_where_tasks_are_due_and_no_pause_is_in_force(play, task):
+    store = play.store
+    store.clamp(play.now, 100)  # the first pass looks at all rows
+    assert store.idle_at(play.now, 0) is None and store.has_only_due()
+    operation(play, 0, ticker.pause_all)
+    assert store.idle_at(play.now, 0) is None and not store.has_only_due()
+    operation(play, 0, ticker.resume_all)
+    assert store.idle_at(play.now, 0) is None and not store.has_only_due()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [59, 60])
 def test_a_pause_with_an_end_ends_by_itself(seconds, play, task):
     operation(play, 0, ticker.pause_all, until=play.begin + MINUTE)

@@ -26,6 +26,16 @@ ADVANCE_THEN_PUSH = """\
 
 PUSHES = (
     Mutant(
+        "pause-unseen-by-a-short-pass",
+        "ticker/db/sql/sweep.sql",
+        "d.due AND NOT o.other AND NOT EXISTS (SELECT FROM {schema}.pauses WHERE resumed_at IS NULL)",
+        "d.due AND NOT o.other",
+        "A pass that finds only due tasks skips the other steps, but not while a pause may be for the tasks.",
+        (
+            "tests/engine/test_pauses.py::test_a_pass_does_nothing_but_push_where_tasks_are_due_and_no_pause_is_in_force",
+        ),
+    ),
+    Mutant(
         "copied-signature",
         "ticker/queue/push.lua",
         "if signature ~= '' then",
@@ -86,8 +96,8 @@ PUSHES = (
     Mutant(
         "secrets-in-the-description",
         "ticker/db/sql/rules.sql",
-        "t.queue, t.function, t.kind,",
-        "t.queue, t.function || ' ' || t.kwargs::text AS function, t.kind,",
+        "t.queue, t.function, t.every_ms,",
+        "t.queue, t.function || ' ' || t.kwargs::text AS function, t.every_ms,",
         "A job's description contains no arguments of its task, since these may be secret.",
         ("tests/worker/test_worker.py::test_the_job_carries_ids_only",),
     ),

@@ -108,6 +108,9 @@ class FaultyStore:
             "postgres", "idle_at", lambda: self._inner.idle_at(now or self._pass.world.now(), look_ahead)
         )
 
+    def has_only_due(self) -> bool:
+        return bool(self._inner.has_only_due())
+
     def remove_done(self, limit: int) -> int:
         return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))
 

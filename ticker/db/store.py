@@ -41,7 +41,7 @@ class PostgresStore:
         self._read: datetime | None = None
         self._installation = ""
         self._last_look: tuple[str, timedelta] | None = None
-        self._stepped = self._look_again = False
+        self._stepped = self._look_again = self._only_due = False
         self._watching_since = 0.0  # seconds since 1970
         self._was_interrupted = False  # the server did not answer, and no tick has ended since then
 
@@ -62,7 +62,7 @@ class PostgresStore:
         """Implements the port. Reads the installation again before it locks any row: `ticker db adopt` may have changed
         it.
         """
-        self._installation = ""
+        self._installation, self._only_due = "", False
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
             return None
@@ -71,10 +71,13 @@ class PostgresStore:
         if now is None:
             self._read = work["now"]
         self._stepped = self._is_step(boot, uptime, work["now"], self.uptime(now)[1]) or self._stepped
-        if work["busy"] or self._stepped:
-            return None
-        self._clamps += 1
-        return cast(datetime, work["now"])
+        self._only_due = work["only_due"] and not self._stepped
+        is_idle = not work["busy"] and not self._stepped
+        self._clamps += is_idle or self._only_due
+        return cast(datetime, work["now"]) if is_idle else None
+
+    def has_only_due(self) -> bool:
+        return self._only_due
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:

@@ -208,6 +208,9 @@ class Store(Protocol):
         used.
         """
 
+    def has_only_due(self) -> bool:
+        """Returns whether the last `idle_at` saw due tasks without limits, and nothing else for a pass to do."""
+
     def batch(self) -> AbstractContextManager[Batch]: ...
 
     def clamp(self, now: datetime | None, limit: int) -> bool:

@@ -1,7 +1,7 @@
 """Makes one pass of the ticker over what is due. Read this first: everything else serves it.
 
 A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns a report. For each batch of due
-rows, it takes these steps in order:
+rows, it takes these steps in order (and no others if the first look saw only due tasks without limits):
 
 1. Lock the rows so that no other ticker works on them. 2. Push one job for each, in one call. The job's id is a
 function of (task, occurrence). So a push repeated after a crash names a job that the queue still holds, and is refused.
@@ -31,6 +31,8 @@ from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason
 from ticker.schedules import kinds
 from ticker.schedules.hours import in_hours
 
+Plan = tuple[DueTask, datetime | None]
+"""A task and when it is due next."""
 SINGLE_PASS = TickOptions()
 LISTED_AT_MOST = 20
 """How many batches of tasks with limits are listed at once. Each list costs the room of all of its keys."""
@@ -47,6 +49,9 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     idle_at = store.idle_at(now, options.look_ahead)
     if idle_at is not None:
         return Report(idle_at)
+    if store.has_only_due() and not options.depths:
+        work = Pass(store, Room(queue, {}), now or store.now(), options)
+        return Report(work.now, push_in_threads(work, due_unlimited(work))[0])
     set_back = store.clamp(now, options.batch)
     # before any call to the queue, which may be unavailable
     ended = Swept(overdue=store.end_overdue(now, options.batch, options.period))
@@ -143,17 +148,24 @@ def let_go(work: Pass) -> None:
 
 def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     """Pushes planned runs and due tasks of all queues without a limit. The owners of due tasks take turns within a claim."""
-    now, look_ahead, limited = work.now, work.options.look_ahead, work.options.depths
+    now, limited = work.now, work.options.depths
 
     def planned(most: int) -> Pushed:
         return push_planned(work, lambda rows: rows.claim_planned(now, most, None, limited))
 
-    def due(most: int) -> Pushed:
-        return push_due(work, lambda rows: key_limits.in_turn(rows.claim_due(now, look_ahead, most, limited)))
-
-    by_thread = work.options.push_threads(lambda: in_turns(planned, due, options=work.options))
-    all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*by_thread, strict=True))
+    all_planned, all_due = push_in_threads(work, planned, due_unlimited(work))
     return all_planned, all_due
+
+
+def due_unlimited(work: Pass) -> Callable[[int], Pushed]:
+    now, look_ahead, limited = work.now, work.options.look_ahead, work.options.depths
+    return lambda most: push_due(work, lambda rows: key_limits.in_turn(rows.claim_due(now, look_ahead, most, limited)))
+
+
+def push_in_threads(work: Pass, *steps: Callable[[int], Pushed]) -> list[Pushed]:
+    """Takes the steps in turns, in one or several threads. Returns what each step pushed."""
+    by_thread = work.options.push_threads(lambda: in_turns(*steps, options=work.options))
+    return [sum(step, Pushed()) for step in zip(*by_thread, strict=True)]
 
 
 class Keyed(NamedTuple):
@@ -253,10 +265,8 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: time
         tasks = claim(rows)
         claimed = [task for task in tasks if not must_wait(task)]
         plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
-        passed_over = [plan for plan in plans if was_missed(plan[0], now, late)]
-        plans = [plan for plan in plans if not was_missed(plan[0], now, late)]
-        unpushed = [plan for plan in plans if has_enough_jobs(plan[0], work.options.waiting_jobs)]
-        plans = [plan for plan in plans if not has_enough_jobs(plan[0], work.options.waiting_jobs)]
+        passed_over, plans = parted(plans, lambda task: was_missed(task, now, late))
+        unpushed, plans = parted(plans, lambda task: has_enough_jobs(task, work.options.waiting_jobs))
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
         receipts = work.queue.push([job.spec for job in packed])
         sent = list(zip(packed, receipts, strict=True))
@@ -315,11 +325,19 @@ def has_enough_jobs(task: DueTask, most: int) -> bool:
     return (task.busy or task.waiting >= most) and task.kind is not Kind.ONCE
 
 
+def parted(plans: Sequence[Plan], are_first: Callable[[DueTask], bool]) -> tuple[list[Plan], list[Plan]]:
+    """Returns the plans whose tasks are of the first kind, and the others."""
+    parts: tuple[list[Plan], list[Plan]] = [], []
+    for plan in plans:
+        parts[0 if are_first(plan[0]) else 1].append(plan)
+    return parts
+
+
 class Plans(NamedTuple):
     """Due tasks with their next times: those to push, those outside their hours, and bad rows with the errors."""
 
-    due: list[tuple[DueTask, datetime | None]]
-    put_off: list[tuple[DueTask, datetime | None]]
+    due: list[Plan]
+    put_off: list[Plan]
     failed: list[tuple[DueTask, str]]
 
 

@@ -319,7 +319,7 @@ _SAID = {
     Reason.STOPPED: "it was stopped before it started",
     Reason.POSTPONED: "the task is paused; it is pushed again after the pause",
     Reason.NO_SLOT: "its group had no free slot, or started no further runs; it is pushed again",
-    Reason.SUPERSEDED: "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting, and a newer occurrence waits",
+    Reason.SUPERSEDED: "it was kept waiting until the task was due at another time",
     Reason.NO_TIME: "it could not end before the next start",
     Reason.EXPIRED: "it waited too long, and a newer occurrence waits",
     Reason.DUPLICATE: "a newer occurrence of the task has started",

@@ -61,14 +61,17 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 -- name: has_work
 -- Returns whether a pass might find work: the condition of each step, as roughly as an index can answer it. A pass that
 -- finds nothing costs a few milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
--- because the planner expects an EXISTS to find a row at once, and would read the table.
+-- because the planner expects an EXISTS to find a row at once, and would read the table. With `only_due`, there are due tasks
+-- without limits, nothing else, and no pause that could be for them. (OFFSET: to ask each question once.)
 WITH RECURSIVE {waited_for}, instant AS MATERIALIZED (
     SELECT {now} AS now
 )
-SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
+SELECT i.now, d.due OR o.other AS busy,
+    d.due AND NOT o.other AND NOT EXISTS (SELECT FROM {schema}.pauses WHERE resumed_at IS NULL) AS only_due
+FROM instant i, LATERAL (SELECT (SELECT id FROM {schema}.tasks WHERE {unlimited}
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
-        ORDER BY next_run LIMIT 1) IS NOT NULL
-    OR (SELECT id FROM {schema}.tasks WHERE {limited}
+        ORDER BY next_run LIMIT 1) IS NOT NULL AS due OFFSET 0) d,
+    LATERAL (SELECT (SELECT id FROM {schema}.tasks WHERE {limited}
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
@@ -88,8 +91,7 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {unlimited}
     OR {waits_in_vain}
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN {good_outcomes})
-    OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy
-FROM instant i
+    OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS other OFFSET 0) o
 
 -- name: clock_signs
 -- Returns whether a ticker's heartbeat is ahead, which means that the clock was set back.

@@ -236,32 +236,37 @@ def wait(horse: int, seconds: float | None = None) -> bool:
     Also returns False, at once, if the system does not support this wait.
     """
     global _saw_death
-    if _bell is None:
-        return False
-    try:
-        death = os.pidfd_open(horse)
-    except (AttributeError, OSError):
-        return False
-    try:
-        both = select.poll()
-        both.register(death, select.POLLIN)
+    with _death_of(horse) as both:
+        if _bell is None or both is None:
+            return False
         _saw_death = not both.poll(0)
         both.register(_bell.reader, select.POLLIN)
         heard = both.poll(None if seconds is None else 1000 * seconds)
-    finally:
-        os.close(death)
     _bell.read(AT_ONCE)
     return not heard or any(file == _bell.reader for file, _ in heard)
 
 
 def wait_for_more(horse: int, seconds: float) -> None:
     """Waits for `seconds` while the horse is alive, so that the ends which it leaves meanwhile are written together."""
-    with suppress(AttributeError, OSError):
+    with _death_of(horse) as death:
+        if death is not None:
+            death.poll(1000 * max(seconds, 0.0))
+
+
+@contextmanager
+def _death_of(horse: int) -> Iterator["select.poll | None"]:
+    """Yields what hears the death of the horse, or None if it is gone, or if the system does not support this."""
+    try:
         death = os.pidfd_open(horse)
-        try:
-            select.select([death], [], [], max(seconds, 0.0))
-        finally:
-            os.close(death)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        heard = select.poll()
+        heard.register(death, select.POLLIN)
+        yield heard
+    finally:
+        os.close(death)
 
 
 def saw_death() -> bool:

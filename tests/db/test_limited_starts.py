@@ -15,6 +15,7 @@ from tests.running import until
 from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
+from ticker.errors import DatabaseUnavailable
 from wrappers.pipeline import start as pipeline_start
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.start import NoRoom
@@ -404,7 +405,7 @@ def test_pieces_take_slots_that_the_run_that_made_them_has_given_back(db, limit,
 def test_a_job_waits_for_room_that_it_may_get_in_a_moment(seconds, asked, monkeypatch):
     begun, found, slept = Mock(spec=Call, start=Mock(names=("polls", "-"), run_id=1)), [], []
 
-    def ask_all(calls, tokens, when_it_waits, *, waits):
+    def ask_all(calls, tokens, give_up_at, when_it_waits, *, waits):
         found.append(waits)
         return [begun if slept else NoRoom("a", seconds) if waits else "limited: 'a' has no room"]
 
@@ -414,6 +415,26 @@ def test_a_job_waits_for_room_that_it_may_get_in_a_moment(seconds, asked, monkey
     assert pipeline_start.ask(call) == (begun if all(asked) else "limited: 'a' has no room")
     assert call.database.wake_tickers.called == (not all(asked))
     assert (found, slept) == (asked, [seconds or pipeline_start.LOOK_AGAIN] if all(asked) else [])
+
+
+def test_a_job_waits_for_20_seconds_in_all_for_a_server_and_a_locked_row(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(pipeline_start.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+
+    def open_() -> None:
+        if not 5 < now[0] < 15:
+            raise DatabaseUnavailable("the server is away")
+
+    def locked(calls, tokens, first, *, waits):
+        return [pipeline_start.Asked(0.0, 0.0, now[0], {"token": token, "refusal": "locked"}) for token in tokens]
+
+    monkeypatch.setattr(pipeline_start, "decide_all", locked)
+    call = Mock(task_id=1)
+    call.database.open = open_
+    with pytest.raises(DatabaseUnavailable, match="the server is away"):
+        pipeline_start.ask(call)
+    assert now[0] <= pipeline_start.PATIENCE + pipeline_start.PAUSE
 
 
 # -------------------------------------------------------------------------------------------------------------- holds

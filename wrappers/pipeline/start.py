@@ -71,15 +71,16 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     token = str(uuid4())
     shared_state.write(call.task_id, token)
     began, waits = clock.monotonic(), True
+    give_up_at = began + PATIENCE
 
     def answered() -> Call | NoRoom | str:
-        [answer] = ask_all([call], [token], when_it_waits, waits=waits)
+        [answer] = ask_all([call], [token], give_up_at, when_it_waits, waits=waits)
         if answer is None:
             raise RowLocked(LOCKED)
         return answer
 
     while True:
-        answer = patiently(lambda: while_locked(answered), RowLocked, began + PATIENCE, when_it_waits)
+        answer = patiently(lambda: while_locked(answered), RowLocked, give_up_at, when_it_waits)
         if not isinstance(answer, NoRoom):
             break
         pause = LOOK_AGAIN if answer.seconds is None else answer.seconds
@@ -99,6 +100,7 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 def ask_all(
     calls: Sequence[Call],
     tokens: Sequence[str],
+    give_up_at: float | None = None,
     when_it_waits: Callable[[], object] = lambda: None,
     *,
     waits: bool = True,
@@ -106,37 +108,13 @@ def ask_all(
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the
     row.
 
-    The calls share a database. The caller has stored their tokens where they outlive this process. If an answer is
-    lost, this function requests it once more with the same token. Without `waits`, a run without room goes back to its
-    row at once.
+    The calls share a database. The caller has stored their tokens where they outlive this process. `give_up_at` is an
+    instant of `clock.monotonic`, by default 20 s from now. Without `waits`, a run without room goes back to its row at
+    once.
     """
-    database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
-    patiently(database.open, DatabaseUnavailable, give_up_at, when_it_waits)
-    asked, verdicts, first = dict(zip(tokens, calls, strict=True)), dict[str, Asked](), dict[str, Request]()
-
-    def add_verdicts() -> None:
-        """Requests the starts that have no verdict yet. An error keeps the verdicts that came before it."""
-        left = {token: call for token, call in asked.items() if token not in verdicts}
-        for one in decide_all([*left.values()], [*left], first, waits=waits):
-            verdicts[str(one.row["token"])] = one
-
-    try:
-        patiently(add_verdicts, RowLocked, give_up_at, when_it_waits)
-    except DatabaseUnavailable as error:
-        number = len(asked) - len(verdicts)
-        log.warning("%s starts are requested once more: %s", number, error, extra={"event": "start_delayed"})
-        patiently(database.open, DatabaseUnavailable, give_up_at, when_it_waits)
-        add_verdicts()
-        # The server may still be executing the first request, with its rows locked. A request with a new token would lose
-        # the run that it starts.
-        still_executing = clock.monotonic() + STILL_EXECUTING
-        while locked := [token for token, verdict in verdicts.items() if verdict.row["refusal"] == "locked"]:
-            if clock.monotonic() > still_executing:
-                break
-            for token in locked:
-                del verdicts[token]
-            time.sleep(LOCK_PAUSE)
-            add_verdicts()
+    give_up_at = clock.monotonic() + PATIENCE if give_up_at is None else give_up_at
+    asked, first = dict(zip(tokens, calls, strict=True)), dict[str, Request]()
+    verdicts = _verdicts(asked, first, give_up_at, when_it_waits, waits)
     back = {token: call for token, call in asked.items() if _waits_long(call, verdicts[token].row)} if waits else {}
     if back:
         verdicts |= {str(one.row["token"]): one for one in decide_all([*back.values()], [*back], first, waits=False)}
@@ -161,8 +139,41 @@ def ask_all(
             answers.append(replace(call, began=began, start=_start(verdict, token), since=since))
     if late:
         with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
-            database.finish_all(late)
+            calls[0].database.finish_all(late)
     return answers
+
+
+def _verdicts(
+    asked: Mapping[str, Call], first: Requests, give_up_at: float, when_it_waits: Callable[[], object], waits: bool
+) -> dict[str, Asked]:
+    """Requests the starts, by their tokens. If an answer is lost, requests it once more with the same token."""
+    database, verdicts = next(iter(asked.values())).database, dict[str, Asked]()
+
+    def add() -> None:
+        """Requests the starts that have no verdict yet. An error keeps the verdicts that came before it."""
+        left = {token: call for token, call in asked.items() if token not in verdicts}
+        for one in decide_all([*left.values()], [*left], first, waits=waits):
+            verdicts[str(one.row["token"])] = one
+
+    patiently(database.open, DatabaseUnavailable, give_up_at, when_it_waits)
+    try:
+        patiently(add, RowLocked, give_up_at, when_it_waits)
+    except DatabaseUnavailable as error:
+        number = len(asked) - len(verdicts)
+        log.warning("%s starts are requested once more: %s", number, error, extra={"event": "start_delayed"})
+        patiently(database.open, DatabaseUnavailable, give_up_at, when_it_waits)
+        add()
+        # The server may still be executing the first request, with its rows locked. A request with a new token would lose
+        # the run that it starts.
+        still_executing = clock.monotonic() + STILL_EXECUTING
+        while locked := [token for token, verdict in verdicts.items() if verdict.row["refusal"] == "locked"]:
+            if clock.monotonic() > still_executing:
+                break
+            for token in locked:
+                del verdicts[token]
+            time.sleep(LOCK_PAUSE)
+            add()
+    return verdicts
 
 
 def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call]:

@@ -30,7 +30,7 @@ from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, OpenPauses, Receipt, RunAtWork, Settled
+from ticker.engine.ports import JobState, Look, OpenPauses, Receipt, RunAtWork, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
@@ -332,12 +332,9 @@ class MemoryStore:
         self._answers()
         return self.clock
 
-    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+    def look(self, now: datetime | None, look_ahead: int) -> Look:
         self._answers()
-        return None
-
-    def has_only_due(self) -> bool:
-        return False
+        return Look()
 
     @contextmanager
     def batch(self) -> Iterator["MemoryBatch"]:

@@ -18,7 +18,7 @@ from ticker.queue.rq import RedisQueue
 
 def one(database_url: str, redis_url: str, together: Barrier) -> None:
     with closing(PostgresStore(database_url)) as store, closing(RedisQueue.from_url(redis_url)) as queue:
-        store.idle_at(None, 0)
+        store.look(None, 0)
         together.wait()
         tick(store, queue, options=TickOptions(push_threads=PushThreads()))
 

@@ -8,6 +8,7 @@ import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore
 from ticker.db.connections import connect
 from ticker.engine.passes import Room
+from ticker.engine.ports import Look
 from ticker.engine.tick import Pass, TickOptions, apply_pauses, tick
 
 SECOND = timedelta(seconds=1)
@@ -144,18 +145,18 @@ def test_a_job_that_met_a_pause_is_pushed_again_after_it_and_starts(play, task):
 @pytest.mark.slow
 def test_a_pass_under_a_pause_finds_nothing_to_do(play, task):
     pause_at(play, 0)
-    assert play.store.idle_at(play.at(600), 0) == play.now
+    assert play.store.look(play.at(600), 0).idle_at == play.now
 
 
 @pytest.mark.slow
 def test_a_pass_does_nothing_but_push_where_tasks_are_due_and_no_pause_is_in_force(play, task):
     store = play.store
     store.clamp(play.now, 100)  # the first pass looks at all rows
-    assert store.idle_at(play.now, 0) is None and store.has_only_due()
+    assert store.look(play.now, 0) == Look(only_due_at=play.now)
     operation(play, 0, ticker.pause_all)
-    assert store.idle_at(play.now, 0) is None and not store.has_only_due()
+    assert store.look(play.now, 0) == Look()
     operation(play, 0, ticker.resume_all)
-    assert store.idle_at(play.now, 0) is None and not store.has_only_due()
+    assert store.look(play.now, 0) == Look()
 
 
 @pytest.mark.slow

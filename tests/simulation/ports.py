@@ -11,7 +11,7 @@ from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, OpenPauses, Receipt, RunAtWork
+from ticker.engine.ports import JobState, Look, OpenPauses, Receipt, RunAtWork
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 
@@ -102,14 +102,9 @@ class FaultyStore:
         self._pass.now = self._pass.call("postgres", "now", self._pass.world.now)
         return self._pass.now
 
-    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+    def look(self, now: datetime | None, look_ahead: int) -> Look:
         """None as in `clamp`."""
-        return self._pass.call(
-            "postgres", "idle_at", lambda: self._inner.idle_at(now or self._pass.world.now(), look_ahead)
-        )
-
-    def has_only_due(self) -> bool:
-        return bool(self._inner.has_only_due())
+        return self._pass.call("postgres", "look", lambda: self._inner.look(now or self._pass.world.now(), look_ahead))
 
     def remove_done(self, limit: int) -> int:
         return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))

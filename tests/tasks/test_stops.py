@@ -206,12 +206,12 @@ def test_the_command_reaches_the_channel_of_the_worker(queue, redis):
 
 
 def test_a_request_makes_work_for_a_tick_that_would_be_idle(play, store):
-    assert store.idle_at(None, 0) is None  # the first one looks at all rows
+    assert store.look(None, 0).idle_at is None  # the first one looks at all rows
     store.clamp(None, 100)
-    assert store.idle_at(None, 0) is not None
+    assert store.look(None, 0).idle_at is not None
     task = ticker.register(play.db, "poll", every="1m", first=play.now + timedelta(hours=1))
     a_run(play.db, task, state="running", outcome=None, ended_at=None, started_at=play.now, until=play.at(60),
           token="00000000-0000-0000-0000-000000000007")  # fmt: skip
-    assert store.idle_at(None, 0) is not None
+    assert store.look(None, 0).idle_at is not None
     play.db.execute("UPDATE ticker.runs SET stop_requested_by = 'ann'")
-    assert store.idle_at(None, 0) is None
+    assert store.look(None, 0).idle_at is None

@@ -14,7 +14,7 @@ from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
 from ticker.db.connections import FOR_ANY_PARAMETERS, Pool
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import Batch, OpenPauses, RunAtWork
+from ticker.engine.ports import Batch, Look, OpenPauses, RunAtWork
 from ticker.errors import DatabaseUnavailable
 
 ROWS_AT_A_LOOK = 5_000
@@ -41,7 +41,7 @@ class PostgresStore:
         self._read: datetime | None = None
         self._installation = ""
         self._last_look: tuple[str, timedelta] | None = None
-        self._stepped = self._look_again = self._only_due = False
+        self._stepped = self._look_again = False
         self._watching_since = 0.0  # seconds since 1970
         self._was_interrupted = False  # the server did not answer, and no tick has ended since then
 
@@ -58,26 +58,23 @@ class PostgresStore:
         self._read = cast(datetime, self.execute("instant", now=None)[0]["now"])
         return self._read
 
-    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+    def look(self, now: datetime | None, look_ahead: int) -> Look:
         """Implements the port. Reads the installation again before it locks any row: `ticker db adopt` may have changed
         it.
         """
-        self._installation, self._only_due = "", False
+        self._installation = ""
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
-            return None
+            return Look()
         boot, uptime = self.uptime(now)
         work = self.execute("has_work", now=now, look_ahead=look_ahead, boot=boot, uptime=uptime)[0]
         if now is None:
             self._read = work["now"]
         self._stepped = self._is_step(boot, uptime, work["now"], self.uptime(now)[1]) or self._stepped
-        self._only_due = work["only_due"] and not self._stepped
-        is_idle = not work["busy"] and not self._stepped
-        self._clamps += is_idle or self._only_due
-        return cast(datetime, work["now"]) if is_idle else None
-
-    def has_only_due(self) -> bool:
-        return self._only_due
+        if self._stepped or (work["busy"] and not work["only_due"]):
+            return Look()
+        self._clamps += 1
+        return Look(only_due_at=work["now"]) if work["busy"] else Look(idle_at=work["now"])
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:

@@ -193,6 +193,15 @@ class Batch(Protocol):
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None: ...
 
 
+class Look(NamedTuple):
+    """The time of the look if a pass would find nothing to do (`idle_at`), or only due tasks without limits
+    (`only_due_at`). Otherwise, a pass takes every step.
+    """
+
+    idle_at: datetime | None = None
+    only_due_at: datetime | None = None
+
+
 class Store(Protocol):
     """The tables. Every call raises DatabaseUnavailable if the server does not answer."""
 
@@ -203,13 +212,8 @@ class Store(Protocol):
     def now(self) -> datetime:
         """Returns the time of the database's clock, the only one by which decisions are made."""
 
-    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Returns the time of a pass that would find nothing to do, else None. If `now` is None, the store's clock is
-        used.
-        """
-
-    def has_only_due(self) -> bool:
-        """Returns whether the last `idle_at` saw due tasks without limits, and nothing else for a pass to do."""
+    def look(self, now: datetime | None, look_ahead: int) -> Look:
+        """Returns what a pass would find. If `now` is None, the store's clock is used."""
 
     def batch(self) -> AbstractContextManager[Batch]: ...
 

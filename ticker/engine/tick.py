@@ -46,11 +46,11 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
 
     Raises DatabaseUnavailable or QueueUnavailable. Whatever was not committed is due again in the next pass.
     """
-    idle_at = store.idle_at(now, options.look_ahead)
-    if idle_at is not None:
-        return Report(idle_at)
-    if store.has_only_due() and not options.depths:
-        work = Pass(store, Room(queue, {}), now or store.now(), options)
+    look = store.look(now, options.look_ahead)
+    if look.idle_at is not None:
+        return Report(look.idle_at)
+    if look.only_due_at is not None and not options.depths:
+        work = Pass(store, Room(queue, {}), look.only_due_at, options)
         return Report(work.now, push_in_threads(work, due_unlimited(work))[0])
     set_back = store.clamp(now, options.batch)
     # before any call to the queue, which may be unavailable

@@ -144,7 +144,7 @@ def state_in_words(task: Task) -> str:
 
 
 def paused_itself(task: Task, until: str) -> str:
-    """Says who has paused the task and why. `until` is the end of the pause in words, or empty."""
+    """Returns who has paused the task and why. `until` is the end of the pause in words, or empty."""
     ends = f" until {until}" if until else ""
     return f"paused by {task.paused_by}{ends}" + (f": {task.paused_reason}" if task.paused_reason else "")
 

@@ -1,4 +1,4 @@
-"""Ends the asyncio tasks and the processes that a run of a group leaves behind, and knows its threads.
+"""Ends the asyncio tasks and the processes that a run of a group leaves behind, and lists its threads.
 
     begun = Begun(run_id, task_id)
     with begun.by(asyncio.current_task()):

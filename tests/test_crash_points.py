@@ -78,7 +78,7 @@ def dying_batch(batch, point):
 
 DIE = "import os, signal\ndef die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
 STEPS = DIE + "import sys\nfrom wrappers import entry, layers\nrecord = sys.modules['wrappers.layers.record']\n"
-AFTER = "def after(*args):\n    step(*args)\n    die()\n"
+AFTER = "def after(*args, **kwargs):\n    step(*args, **kwargs)\n    die()\n"
 
 POINTS = {
     "before the guard": (STEPS + "entry.run_alone = die", "killed"),
@@ -88,7 +88,7 @@ POINTS = {
         STEPS + AFTER + "step, record.call_function = record.call_function, after",
         "killed",
     ),
-    "after the record": (STEPS + AFTER + "step, record.finish = record.finish, after", "succeeded"),
+    "after the record": (STEPS + AFTER + "finish = record.finishing\nstep, finish.write = finish.write, after", "succeeded"),
     "at the very end": (STEPS + AFTER + "step, entry.run_alone = entry.run_alone, after", "succeeded"),
 }
 

@@ -787,7 +787,7 @@ class MemoryBatch:
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
-            hold, latest = self._held_for(task), now + reach(task)
+            hold, latest = self._held_for(task), now + self._reach(task)
             interval = task.kind is Kind.INTERVAL and not task.during
             if (
                 is_after(task.last_run, now)
@@ -807,12 +807,24 @@ class MemoryBatch:
     def _scheduled(self, task_id: int) -> Iterator[RunRow]:
         return (run for run in self._runs.all() if run.task_id == task_id and run.kind is RunKind.SCHEDULED)
 
+    def _reach(self, task: TaskRow) -> timedelta:
+        """How far ahead an interval task may be due."""
+        usual = timing.span(max(task.every_ms, task.pace_ms or 0))
+        if not is_asked(task) or task.next_run is None:
+            return usual
+        own = (
+            run for run in self._runs.all() if run.id == task.last_run_id or (run.token and run.token == task.run_token)
+        )
+        starts = [start for start in (task.last_run, *(run.started_at for run in own)) if start]
+        asked = [task.next_run - max(starts)] if starts else []
+        return max(usual, min([timing.span(longest_again(task) + task.box_ms), *asked]))
+
     def _bring_back(self, task: TaskRow, now: datetime, here: Uptime) -> None:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
         next_run = task.next_run
         is_interval = task.kind is Kind.INTERVAL and not task.during
-        if is_interval and self._was_pushed(task, now) and is_after(next_run, now + reach(task)):
+        if is_interval and self._was_pushed(task, now) and is_after(next_run, now + self._reach(task)):
             next_run = now + timing.span(task.pace_ms or task.every_ms)
         self._tasks.change(
             task.id, last_run=earlier(task.last_run, now),

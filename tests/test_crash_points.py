@@ -88,7 +88,10 @@ POINTS = {
         STEPS + AFTER + "step, record.call_function = record.call_function, after",
         "killed",
     ),
-    "after the record": (STEPS + AFTER + "finish = record.finishing\nstep, finish.write = finish.write, after", "succeeded"),
+    "after the record": (
+        STEPS + AFTER + "finish = record.finishing\nstep, finish.write = finish.write, after",
+        "succeeded",
+    ),
     "at the very end": (STEPS + AFTER + "step, entry.run_alone = entry.run_alone, after", "succeeded"),
 }
 

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.doubles import INSTALLATION
 from tests.simulation.actors import PAUSING, People, Ticker
 from tests.simulation.judge import judge
 from tests.simulation.limits import CHOICES, drawn
@@ -12,6 +13,8 @@ from tests.simulation.record import History
 from tests.simulation.verdict import Tables
 from tests.simulation.workers import DEATHS, Worker
 from tests.simulation.world import SECOND, World
+from ticker.engine import jobs
+from ticker.engine.timing import WAITING_JOBS
 
 YEAR = 365 * 86_400.0
 STORM, LONGEST = 40, 4  # ticks of storm; the longest interval in the calm, in ticks
@@ -112,6 +115,7 @@ class Drama:
         world.freeze(RESTART)
         self.people.settle_down(LONGEST * self.period)
         self._work_off()
+        self._find_the_dead()
         world.history.calm_from = world.t
         longest = max((spec.longest for spec in self.people.tasks.values() if not spec.deleted), default=0.0)
         world.freeze(5 * longest + 12 * self.period + 5)
@@ -125,6 +129,16 @@ class Drama:
                 return
             world.freeze(self.period)
         world.history.complain("L4", "a task still waits for a pause that is over")
+
+    def _find_the_dead(self) -> None:
+        """A task with as many jobs of dead workers as may wait is not pushed until RQ's maintenance has found one of them."""
+        world = self.world
+        while any(
+            len([due for due in row.waiting if jobs.job_id(INSTALLATION, row.id, due) in world.history.abandoned])
+            == WAITING_JOBS
+            for row in world.tables.task_rows()
+        ):
+            world.freeze(self.period)
 
     def _pause_what_waits(self) -> None:
         """Jobs pile up for some ticks. Meanwhile, people pause or disable a task that waits, or many tasks."""

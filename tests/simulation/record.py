@@ -83,6 +83,7 @@ class History:
     steps: list[tuple[int, int]] = field(default_factory=list)
     peaks: list[tuple[int, datetime]] = field(default_factory=list)  # the database's clock just before a step
     popped: set[str] = field(default_factory=set)
+    abandoned: set[str] = field(default_factory=set)  # jobs of dead workers that RQ has not found yet
     wipes: list[int] = field(default_factory=list)
     waits: list[tuple[int, int, int]] = field(default_factory=list)
     limits: dict[str, list[tuple[int, Limit]]] = field(default_factory=dict)  # of each key: since when, oldest first

@@ -278,15 +278,18 @@ class Worker:
     def _abandon(self, job: Job) -> None:
         """RQ's maintenance finds the job when its heartbeat is long over."""
         since = self._world.t
+        self._world.history.abandoned.add(job.id)
         self._world.after(self._world.random.uniform(60, 200), lambda: self._found_dead(job, since))
         self._die()
 
     def _found_dead(self, job: Job, since: int) -> None:
+        self._world.history.abandoned.discard(job.id)
         if any(wipe >= since for wipe in self._world.history.wipes):
             return
         if self._world.redis_up:
             self._world.tables.end_job(job.id, failed=True)
         else:
+            self._world.history.abandoned.add(job.id)
             self._world.after(60, lambda: self._found_dead(job, since))
 
     def _die(self) -> None:

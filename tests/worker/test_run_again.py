@@ -182,6 +182,23 @@ def test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time(every
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ends", [True, False])
+def test_after_the_clock_was_set_back_it_does_not_wait_for_the_time_that_a_manual_run_asked_for(ends, play, environ):
+    play.end(begun(play, every="1m"), "succeeded")
+    play.at(5 * 3600)
+    with play.clock():
+        ticker.run_now(play.db, play.task())
+    play.tick()
+    taken = play.take()[0]
+    ask(play, taken, "5m", RunKind.MANUAL)
+    if ends:
+        play.end(taken, "succeeded")
+    play.at(3600)
+    PostgresStore(environ["DATABASE_URL"]).clamp(play.now, 1000)
+    assert due(play) <= 3600 + 300
+
+
+@pytest.mark.slow
 def test_clocks_that_go_well_leave_it(play, environ):
     taken = begun(play, every="1m")
     play.at(1)

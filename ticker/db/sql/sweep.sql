@@ -6,13 +6,15 @@
 -- back, back-offs included; the longest back-off is an hour. After an outage, a task with a phase may wait for it up to
 -- two intervals. A task that was never pushed keeps its `first`, unless the task itself was registered in the future. A task
 -- with hours may wait for them for a week: `claim_ahead` claims it. A time that a run asked for is at most as far ahead as it was
--- at the start of that run. It may be set forward, too, between that start and the call.
+-- at the start of that run (a manual run is not the `last_run`). It may be set forward, too, between that start and the call.
 -- The planner expects almost no rows after the list of ids, so from there on each row is looked up by its own id. A
 -- second list would be scanned once per row, 5,000 times 5,000, after a step that affects all rows.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, CASE WHEN t.during = '' THEN
         greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.pace_ms, t.stretched_ms,
-            CASE WHEN t.next_run = t.again_at THEN least(1000 * extract(epoch FROM t.next_run - t.last_run), {longest_again t} + t.box_ms) END
+            CASE WHEN t.next_run = t.again_at THEN least({longest_again t} + t.box_ms,
+                1000 * extract(epoch FROM t.next_run - greatest(t.last_run, (SELECT max(r.started_at) FROM {schema}.runs r
+                    WHERE r.id = t.last_run_id OR r.token = t.run_token)))) END
             ) * interval '1 millisecond' END AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s

@@ -64,7 +64,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
         execute = sql.on(db, config.schema)
         announced = [function.name for function in overview.functions(db)]
-        for row in execute("missing_functions", now=None):
+        for row in execute("missing_functions"):
             if warning := not_announced("function", row["function"], announced):
                 yield f"{warning}; {remedy(row['function'], row['declared_in'])}"
         yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))

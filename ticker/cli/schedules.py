@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from ticker import clock
 from ticker.cli import options, render
 from ticker.cli.connection import configured, on_task, require_answer, store
 from ticker.cli.fit import row
@@ -119,7 +118,7 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool) -> Non
     settings, chosen = configured(), {"owner_type": owner_type, "function": function}
     require_answer()
     with store(settings) as opened:
-        [plan] = opened.execute("spread_plan", **chosen, tick_ms=settings.tick_ms, now=clock.now())
+        [plan] = opened.execute("spread_plan", **chosen, tick_ms=settings.tick_ms)
         done = 0 if only_plan else place_all(opened, chosen)
     counts = (
         f"{plan['tasks']} interval tasks, {plan['placed']} with a phase; maximum due within one tick: "
@@ -135,7 +134,7 @@ def place_all(opened: "PostgresStore", chosen: Mapping[str, str | None]) -> int:
     while True:
         with opened.transaction() as execute:
             ids = [row["id"] for row in execute("spread", **chosen, after=after, limit=BATCH)]
-            placed = execute("next_in_phase", ids=ids, now=clock.now())
+            placed = execute("next_in_phase", ids=ids)
             execute("set_next_runs", ids=[row["id"] for row in placed], next_runs=[row["next_run"] for row in placed])
         if not ids:
             return done

@@ -34,7 +34,7 @@ def counted(store: PostgresStore) -> Iterator[float]:
 def _count_next(store: PostgresStore) -> bool:
     with store.transaction() as execute:
         execute("prepare_to_count")
-        minutes = execute("next_minute", now=clock.now())
+        minutes = execute("next_minute")
         for minute in minutes:
             execute("count_minute", at=minute["at"], outcomes=[*Outcome], reasons=[*Reason])
             if not minute["is_second"]:

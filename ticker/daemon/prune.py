@@ -85,7 +85,7 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
 
 
 def _prune_minutes(store: PostgresStore) -> Iterator[Pruned]:
-    while store.execute("prune_minutes", now=clock.now(), limit=MOST)[0]["count"]:
+    while store.execute("prune_minutes", limit=MOST)[0]["count"]:
         yield Pruned()
 
 
@@ -98,14 +98,14 @@ def _prune_keys(store: PostgresStore) -> Iterator[Pruned]:
     keys = [""] * MOST
     while len(keys) == MOST:
         with store.transaction() as execute:
-            keys = [row["key"] for row in execute("lock_unused_keys", now=clock.now(), limit=MOST)]
-            execute("prune_keys", now=clock.now(), keys=keys)
+            keys = [row["key"] for row in execute("lock_unused_keys", limit=MOST)]
+            execute("prune_keys", keys=keys)
         if keys:
             yield Pruned()
 
 
 def _prune_pauses(store: PostgresStore, settings: Settings) -> Iterator[Pruned]:
-    store.execute("prune_pauses", now=clock.now(), keep_ms=settings.keep_failures_ms)
+    store.execute("prune_pauses", keep_ms=settings.keep_failures_ms)
     yield Pruned()
 
 
@@ -146,7 +146,7 @@ def _page(store: PostgresStore, statement: str, settings: Settings, *, after: in
     with store.transaction() as execute:
         execute("prune_patience")
         return execute(
-            statement, now=clock.now(), after=after, limit=limit, dry=dry,
+            statement, after=after, limit=limit, dry=dry,
             successes_ms=settings.keep_successes_ms, failures_ms=settings.keep_failures_ms,
         )[0]  # fmt: skip
 

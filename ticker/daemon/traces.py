@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
-from ticker import clock, tracing
+from ticker import tracing
 from ticker.db.sql import Row
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
@@ -62,7 +62,7 @@ class Exporter(threading.Thread):
         is_whole = True
         while is_whole and not self._stopping.is_set():
             with self._store.transaction() as execute:
-                claimed = execute("claim_ends", now=clock.now(), late=LATE, step=STEP)
+                claimed = execute("claim_ends", late=LATE, step=STEP)
                 rows = [
                     row for span in claimed for row in execute("ended_between", **span, outcomes=ENDED, reasons=REASONS)
                 ]

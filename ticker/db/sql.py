@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ticker import clock
 from ticker.db import drivers
 from ticker.db.drivers import Row as Row
 from ticker.settings import schema_name
@@ -69,12 +70,14 @@ def _for_table(rule: str, alias: str | None) -> str:
 
 
 def on(db: Any, schema: str) -> Execute:
-    """Runs statements by name on a synchronous connection, inside its transaction."""
+    """Runs statements by name on a synchronous connection, inside its transaction. `now` is that of the clock, unless it
+    is given.
+    """
     texts = statements(schema)
 
     def execute(name: str, /, **parameters: Any) -> list[Row]:
         driver = drivers.of(db)
         with driver.transaction(writes=False):
-            return driver.fetch(texts[name], parameters)
+            return driver.fetch(texts[name], {"now": clock.now(), **parameters})
 
     return execute

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
-from ticker import clock
 from ticker.db.steps import Steps
 from ticker.metrics.families import Figures
 from ticker.queue.rq import RedisQueue
@@ -27,8 +26,8 @@ OF_LIMITS = {
 
 def tasks() -> Steps[Figures]:
     counted = asdict((yield from overview.counts.steps()))
-    [oldest] = yield query("oldest_due", now=clock.now())
-    [pauses] = yield query("use_of_pauses", now=clock.now(), most=overview.COUNTED_AT_MOST)
+    [oldest] = yield query("oldest_due")
+    [pauses] = yield query("use_of_pauses", most=overview.COUNTED_AT_MOST)
     return {
         **{name: {(): counted[field]} for name, field in COUNTS.items()},
         "ticker_oldest_due_age_seconds": {(): oldest["seconds"]},
@@ -39,7 +38,7 @@ def tasks() -> Steps[Figures]:
 
 def limits() -> Steps[Figures]:
     """Returns the figures of the first 200 declared limits by key. A limit without a rate has no figures of starts."""
-    rows = yield query("use_of_limits", now=clock.now(), limit=LIMITS_AT_MOST)
+    rows = yield query("use_of_limits", limit=LIMITS_AT_MOST)
     return {
         name: {(row["key"],): row[column] for row in rows if row[column] is not None}
         for name, column in OF_LIMITS.items()
@@ -86,7 +85,7 @@ class Waiting:
         self.seconds: dict[str, float] = {}
 
     def look(self) -> Steps[Figures]:
-        rows = yield query("waiting_in_queues", now=clock.now())
+        rows = yield query("waiting_in_queues")
         ages: Mapping[str, float] = {row["queue"]: row["seconds"] for row in rows}
         for name in ages:
             if len(self.seconds) < QUEUES_AT_MOST:

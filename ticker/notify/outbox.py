@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import psycopg
 
-from ticker import clock
 from ticker.db import connections, sql
 from ticker.notify.message import NOTIFIED, Notice
 
@@ -47,14 +46,12 @@ class Outbox:
     def fill(self, channels: Sequence[str]) -> bool:
         """Turns each new event younger than `GIVEN_UP` into a notice per channel. Returns whether there may be more."""
         kinds = [*map(str, NOTIFIED)]
-        rows = self._execute(
-            "make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=clock.now()
-        )
+        rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH)
         return len(rows) == BATCH
 
     def claim(self, channel: str) -> Claimed | None:
         """Claims the next due notice of the channel, if any. Notices of one task keep the order of their events."""
-        rows = self._execute("claim_notice", channel=channel, lease=LEASE, now=clock.now())
+        rows = self._execute("claim_notice", channel=channel, lease=LEASE)
         if not rows:
             return None
         values = dict(rows[0])
@@ -67,13 +64,11 @@ class Outbox:
 
     def set_back(self, claimed: Claimed, error: str) -> None:
         event_id, channel = claimed.notice.id, claimed.channel
-        self._execute(
-            "set_back_notice", event_id=event_id, channel=channel, error=error, wait=claimed.wait, now=clock.now()
-        )
+        self._execute("set_back_notice", event_id=event_id, channel=channel, error=error, wait=claimed.wait)
 
     def give_up(self) -> list[sql.Row]:
         """Removes up to `BATCH` notices older than `GIVEN_UP`. Returns their event_id, channel and error."""
-        return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH, now=clock.now())
+        return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH)
 
     def close(self) -> None:
         if self._connection is not None:

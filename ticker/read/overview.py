@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.errors import not_announced
 from ticker.model import NO_FAILURE, Outcome
@@ -102,7 +101,7 @@ class Function:
 def overview(*, limit: int = 10) -> Steps[Overview]:
     """Reads the current state, with up to `limit` entries in each list. Nothing is written or locked."""
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
-    late = {"now": clock.now(), "late_ms": late_ms()}
+    late = {"late_ms": late_ms()}
     return Overview(
         now,
         (yield from counts.steps()),
@@ -121,20 +120,20 @@ def read(name: str, **parameters: Any) -> Steps[tuple[Task, ...]]:
 
 @reads
 def counts() -> Steps[Counts]:
-    [row] = yield query("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
+    [row] = yield query("counts", late_ms=late_ms(), most=COUNTED_AT_MOST)
     return Counts(**row)
 
 
 @reads
 def late() -> Steps[int]:
     """Counts the late tasks."""
-    return int((yield query("late", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST))[0]["late"])
+    return int((yield query("late", late_ms=late_ms(), most=COUNTED_AT_MOST))[0]["late"])
 
 
 @reads
 def held_too_long() -> Steps[dict[str, int]]:
     """Counts the tasks that a limit has kept waiting for over an interval, by limit."""
-    rows = yield query("limits_held_too_long", now=clock.now(), most=COUNTED_AT_MOST)
+    rows = yield query("limits_held_too_long", most=COUNTED_AT_MOST)
     return {row["key"]: row["tasks"] for row in rows}
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.read.tasks import late_ms, limited
 from ticker.tasks import checks
@@ -55,7 +54,7 @@ def list_owners(
     is_filtered = failing or late or paused
     rank = 0 if after is None or is_filtered or after.in_trouble else 1  # a filtered list has no second half
     rows = yield query(
-        "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
+        "list_owners", owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
         failing=failing or not is_filtered, late=late or not is_filtered, paused=paused, is_filtered=is_filtered,
         late_ms=late_ms(), crowd=CROWD, limit=limited(limit), after_rank=rank,
         after_type=after.owner_type if after else "", after_id=after.owner_id if after else "",

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ticker import clock, settings
+from ticker import settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.engine import timing
@@ -196,7 +196,7 @@ def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | Non
 
 
 def _is_crowded(state: str | None) -> Steps[bool]:
-    [row] = yield query("is_crowded", state=state, most=CROWD, now=clock.now(), late_ms=late_ms())
+    [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
     return bool(row["is_crowded"])
 
 
@@ -211,7 +211,7 @@ def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: in
     is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
     rows = yield query(
         "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
-        now=clock.now(), late_ms=late_ms(),
+        late_ms=late_ms(),
     )  # fmt: skip
     return (yield from gates.explained(tasks_from(rows)))
 
@@ -219,7 +219,7 @@ def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: in
 @reads
 def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
     """Returns the tasks that a tick would push now, oldest first. Nothing is locked or changed."""
-    return (yield from gates.explained(tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))))
+    return (yield from gates.explained(tasks_from((yield query("due_tasks", limit=limited(limit))))))
 
 
 @reads

@@ -5,7 +5,6 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.schedules.duration import SECOND, words
 from ticker.tasks.rows import query
@@ -97,7 +96,7 @@ class Need:
 @reads
 def needs() -> Steps[list[Need]]:
     """Returns the needs of all queues that tasks use, by queue."""
-    rows = yield query("needs", now=clock.now())
+    rows = yield query("needs")
     weights = {row["queue"]: row["needed"] or row["average"] or 0.01 for row in rows}
     result = []
     for row in rows:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ticker import clock
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Pause
@@ -50,7 +49,7 @@ def limit(
     """
     columns = checks.limit_of_key(key, concurrency, rate, burst) | {"by": checks.author(by)}
     yield query("lock_limits")
-    yield query("declare_limit", now=clock.now(), **columns)
+    yield query("declare_limit", **columns)
     [row] = yield query("find_limit", key=key)
     yield from wake_up()
     return Limit(**row)
@@ -77,7 +76,7 @@ def release(key: str) -> Steps[bool]:
     One run starts first, as after any hold. Raises BadInput for a pattern.
     """
     checks.key("key", key)
-    was_held = bool((yield query("release_key", key=key, now=clock.now())))
+    was_held = bool((yield query("release_key", key=key)))
     if was_held:
         yield from wake_up()
     return was_held
@@ -112,7 +111,7 @@ def pause_all(
     """
     scope = _scope(group=group, function=function, queue=queue, owner_type=owner_type, limit=limit)
     checked = yield from pausing(by, reason, until)
-    [row] = yield query("pause_many", now=clock.now(), **scope, **checked)
+    [row] = yield query("pause_many", **scope, **checked)
     return Pause(**row)
 
 
@@ -132,7 +131,7 @@ def resume_all(
     require per tick, at least 1,000. Tasks with a pause of their own, or to which another pause applies, stay paused.
     """
     scope = _scope(group=group, function=function, queue=queue, owner_type=owner_type, limit=limit)
-    rows = yield query("resume_many", now=clock.now(), by=checks.author(by), **scope)
+    rows = yield query("resume_many", by=checks.author(by), **scope)
     yield from wake_up()
     return Pause(**rows[0]) if rows else None
 

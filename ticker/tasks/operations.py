@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Unpack
 
-from ticker import clock, settings
+from ticker import settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput, UnknownOwner, UnknownRun, UnknownTask
@@ -185,7 +185,7 @@ def plan_runs(task: Ref = None, *, owner: Any = None, once_within: Duration | No
     ids = _ids(_switched_on((yield from _known(task, owner))))
     asking, since = at_work.get() or (None, None)
     planned = yield query(
-        "plan_runs", ids=ids, now=clock.now(), within_ms=within, asking=asking, asking_since=since, traceparent=_traceparent()
+        "plan_runs", ids=ids, within_ms=within, asking=asking, asking_since=since, traceparent=_traceparent()
     )  # fmt: skip
     yield from task_rows.wake_up()
     return planned
@@ -202,7 +202,7 @@ def stop(run: int, *, by: str | None = None) -> Steps[None]:
     `by` is the name, as in `register`. The first request is kept. Raises UnknownRun, or BadInput if the run has ended.
     """
     ref = run_id(run)
-    found = yield query("request_stop", id=ref, by=checks.author(by), now=clock.now())
+    found = yield query("request_stop", id=ref, by=checks.author(by))
     if not found:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")
     if found[0]["state"] == "ended":

@@ -46,8 +46,8 @@ search_path.
 
 
 def query(name: str, /, **parameters: Any) -> Query:
-    """Returns a statement for the configured schema, with its parameters."""
-    return Query(sql.statements(settings.current().schema, LISTS)[name], parameters)
+    """Returns a statement for the configured schema, with its parameters. `now` is that of the clock, unless it is given."""
+    return Query(sql.statements(settings.current().schema, LISTS)[name], {"now": clock.now(), **parameters})
 
 
 def wake_up() -> Steps[None]:
@@ -78,7 +78,7 @@ def insert(
         definition.check_first(first, values)
         begin = first
     parameters = parameters_of(values, given)
-    new = yield query("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
+    new = yield query("insert_task", **key, declared_in=declared_in, first=begin, **parameters)
     if not new:
         return None
     row = new[0] if first is not None else (yield from placed(new[0]))
@@ -123,7 +123,7 @@ def change(
 ) -> Steps[Task]:
     values, again, next_run = yield from check_change(row, given)
     parameters = parameters_of(values, registered) | {"again": again, "next_run": next_run, "declared_in": declared_in}
-    changed = yield from written("change_task", by=by, id=row["id"], now=clock.now(), **parameters)
+    changed = yield from written("change_task", by=by, id=row["id"], **parameters)
     is_moved = again and changed[0]["next_run"] != row["next_run"]
     if is_moved or any(
         values[column] != row[column] for column in ("every_ms", "spread", "within_ms", "during", "zone")
@@ -139,7 +139,7 @@ def placed(row: Row) -> Steps[Row]:
     if task.next_run is None or task.kind is Kind.ONCE:
         return row
     if task.kind is Kind.INTERVAL:
-        in_phase = (yield query("next_in_phase", ids=[task.id], now=clock.now())) if task.spread else []
+        in_phase = (yield query("next_in_phase", ids=[task.id])) if task.spread else []
         first = task_from({**row, **(in_phase or [row])[0]}).next_run
     else:
         first = kinds.bounded(task, kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at))
@@ -166,7 +166,7 @@ def fitted(
 
 def instant() -> Steps[datetime]:
     """Returns the current instant by the database's clock, which is authoritative."""
-    [row] = yield query("instant", now=clock.now())
+    [row] = yield query("instant")
     return cast(datetime, row["now"])
 
 
@@ -231,7 +231,7 @@ def resume(rows: Sequence[Row], by: str | None) -> Steps[set[int]]:
     now = yield from instant()
     firsts = [kinds.first_by_default(row, now) for row in rows]
     ids = [row["id"] for row in rows]
-    resumed = yield from written("resume_tasks", by=by, ids=ids, firsts=firsts, now=clock.now())
+    resumed = yield from written("resume_tasks", by=by, ids=ids, firsts=firsts)
     return {row["id"] for row in resumed}
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
@@ -118,7 +117,7 @@ def _sync_limits(limits: Limits, scope: Collection[str], dry: bool, prune: bool)
             module, said = limits[step.name]
             columns = checks.limit_of_key(step.name, **said)
             if registered.get(step.name) != columns:  # otherwise, only the module differs
-                yield query("declare_limit", now=clock.now(), by=BY, **columns)
+                yield query("declare_limit", by=BY, **columns)
             yield query("note_declaration", key=step.name, declared_in=module, registered=json.dumps(columns))
     yield from rows.wake_up()
     return steps

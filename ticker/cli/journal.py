@@ -47,7 +47,7 @@ def count_drops(by: str, since: str | None, until: str | None, limit: int) -> No
     with database() as db:
         groups = read_journal.drops(db, by=by, since=since, until=until, limit=min(limit + 1, options.MOST_ROWS))
     fewer = "groups; see --limit, --since and --until"
-    render.print_rows(groups, partial(print_drops, by), "no drops", drops_data, limit, fewer)
+    render.print_rows(groups, partial(print_drops, by), "no drops", limit=limit, fewer=fewer)
 
 
 # -------------------------------------------------------------------------------------------------------- following
@@ -86,15 +86,11 @@ def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
 def show(lines: list[JournalEntry], *, quiet: bool = False) -> None:
     if render.is_json():
         for line in lines:
-            click.echo(json.dumps(formatting.line_data(line)))
+            click.echo(json.dumps(formatting.plain_data(line)))
     elif lines:
         render.print_lines(lines, whose=True, head=not quiet)
     elif not quiet:
         render.say("nothing was recorded")
-
-
-def drops_data(one: Drops) -> dict[str, Any]:
-    return {**formatting.plain_data(one), "example": None if one.example is None else formatting.line_data(one.example)}
 
 
 def print_drops(by: str, counted: Sequence[Drops]) -> None:

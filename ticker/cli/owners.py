@@ -1,7 +1,6 @@
 """`ticker owners`: lists owners, and counts their failing, late and paused tasks. Finds tasks whose owners are gone."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -71,7 +70,7 @@ def owners(
             db, owner_type=type_, failing=failing, late=late, paused=paused, limit=min(limit + 1, options.MOST_ROWS)
         )
     fewer = "owners; see --limit, --type, --failing, --late and --paused"
-    render.print_rows(statuses, show, "no owners", data, limit, fewer)
+    render.print_rows(statuses, show, "no owners", limit=limit, fewer=fewer)
 
 
 def rename_owners(old: str, new: str) -> None:
@@ -90,7 +89,7 @@ def print_orphans(type_: str | None, remove: bool, limit: int) -> None:
         found = owner_checks.orphans(db, schema, type_, min(limit + 1, options.MOST_ROWS))
         removed = owner_checks.remove(db, schema, found[:limit], user()) if remove else 0
     none = "no owner is gone whose table has triggers" if unread else "no owner is gone"
-    render.print_rows(found, show_orphans, none, data, limit, "owners; see --limit and --type")
+    render.print_rows(found, show_orphans, none, limit=limit, fewer="owners; see --limit and --type")
     render.warn([f"not looked at: {sentence}" for sentence in unread])
     if remove and not render.is_json():
         render.say(f"removed {counted(removed, 'task')}")
@@ -109,7 +108,3 @@ def show(statuses: Sequence[read_owners.OwnerStatus]) -> None:
         colour = "red" if one.failing else "yellow" if one.late or one.paused else ""
         rows.append(row(one.owner, *counts, *times, style=colour))
     render.print_table(names, rows)
-
-
-def data(one: read_owners.OwnerStatus | owner_checks.Orphans) -> dict[str, Any]:
-    return {"owner": one.owner, **formatting.plain_data(one)}

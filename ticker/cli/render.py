@@ -16,13 +16,11 @@ from ticker.read.formatting import (
     details,
     last_failure,
     moment,
-    owner_of,
     plain_data,
     schedule_now,
     state,
     state_in_words,
     task_data,
-    took,
     why,
 )
 from ticker.schedules.duration import words
@@ -129,10 +127,10 @@ def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
     names = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
     rows = []
     for run in runs:
-        task = (run.task_id, run.task_name, owner_of(run), run.kind)
+        task = (run.task_id, run.task_name, run.owner, run.kind)
         whose = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else task
         when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
-        lasted = "" if (ms := took(run)) is None else words(ms)
+        lasted = "" if run.took_ms is None else words(run.took_ms)
         cells = run.id, *whose, moment(when), lasted, run.outcome or run.state, why(run)
         rows.append(row(*cells, style=colour(run.outcome)))
     print_table(("id", *names, "when (UTC)", "took", "outcome", "why"), rows)

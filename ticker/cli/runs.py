@@ -88,18 +88,16 @@ def list_all(*, task: str | None, owner: str | None, outcome: str | None, limit:
         )
         if task_id is not None and not records:
             tasks.get(db, task_id)  # raises UnknownTask if there is neither a task nor a record
-    render.print_rows(records, render.print_runs, "no runs", formatting.run_data)
+    render.print_rows(records, render.print_runs, "no runs")
 
 
 def show(run_id: int) -> None:
     with database() as db:
         full = tasks.get_run(db, run_id)
-    if not render.is_json():
+    if render.is_json():
+        render.print_json(formatting.full_data(full))
+    else:
         print_full(full)
-        return
-    data = formatting.run_data(full.run) | {"output": full.output, "error_output": full.error_output}
-    others = {"attempts": full.attempts, "made": full.pieces}
-    render.print_json(data | {name: [formatting.run_data(run) for run in runs] for name, runs in others.items()})
 
 
 def print_full(full: FullRun) -> None:
@@ -126,13 +124,12 @@ def pieces(full: FullRun) -> str:
 
 
 def run_details(run: RunRecord) -> dict[str, Any]:
-    lasted = formatting.took(run)
     return {
-        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": formatting.owner_of(run), "function": run.function,
+        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": run.owner, "function": run.function,
         "kind": run.kind, "attempt": run.attempt if run.attempt > 1 else "",
         "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
         "occurrence": formatting.at(run.occurrence), "due": formatting.at(run.due_at), "pushed": formatting.at(run.pushed_at), "started": formatting.at(run.started_at),
-        "declared lost" if run.outcome == Outcome.LOST else "ended": formatting.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
+        "declared lost" if run.outcome == Outcome.LOST else "ended": formatting.at(run.ended_at), "took": "" if run.took_ms is None else words(run.took_ms), "state": run.state if run.outcome is None else "",
         "outcome": run.outcome, "why": formatting.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,
@@ -165,8 +162,7 @@ def why(task: str, owner: str | None, at: str | None, limit: int) -> None:
         ends = overview.last_ends(db, [answer.task] if answer.task else [])
     if render.is_json():
         task_data: Any = answer.task and formatting.task_data(answer.task, ends)
-        lines = [formatting.line_data(line) for line in answer.lines]
-        render.print_json(formatting.plain_data(answer) | {"task": task_data, "lines": lines})
+        render.print_json(formatting.plain_data(answer) | {"task": task_data})
     else:
         print_why(answer)
 
@@ -201,7 +197,7 @@ def stop(run: int, by: str | None) -> None:
         lambda db: tasks.get_run(db, run, pieces=1).run,
         lambda record, waited: record.outcome is not None or waited >= PATIENCE,
     )
-    render.answer(formatting.run_data(record), observed(record))
+    render.answer(record, observed(record))
     if record.outcome is None:
         raise click.exceptions.Exit(NOT_SO)
 

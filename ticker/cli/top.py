@@ -191,7 +191,7 @@ def running(run: RunRecord, view: View) -> Row:
     began = f"started {explain.lateness(run.started_at, explain.planned_for(run))}"
     which = explain.identity(run, run.attempt)
     text = "; ".join(part for part in (lasted, which, began) if part)
-    return row(run.task_id, run.task_name, formatting.owner_of(run), text)
+    return row(run.task_id, run.task_name, run.owner, text)
 
 
 def ahead(task: Task, view: View) -> Row:

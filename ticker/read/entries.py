@@ -13,7 +13,7 @@ from ticker.read import explain, tasks
 from ticker.read.explain import ExplainContext, Pieces, time_of_day
 from ticker.read.tasks import RunRecord
 from ticker.tasks import rows
-from ticker.tasks.fields import Task
+from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
 from ticker.tasks.rows import query
 
@@ -41,7 +41,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(Owned):
     """One entry of the journal, at an instant: a run, a drop, a waiting occurrence, or an event.
 
     `what` is the outcome, the state, or the event's name. `words` explains it with its numbers. `due` is the instant
@@ -59,13 +59,10 @@ class JournalEntry:
     run: RunRecord | None = None
     event: Event | None = None
 
+    derived = ("owner",)
+
     def __str__(self) -> str:
         return f"{time_of_day(self.at, self.at)}  {self.what}  {self.words}".rstrip()
-
-    @property
-    def owner(self) -> str:
-        """`type:id`, or an empty text for a task without an owner."""
-        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
 
 def line_of_run(run: RunRecord, context: ExplainContext) -> JournalEntry:

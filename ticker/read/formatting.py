@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
-from ticker.model import NO_FAILURE, Kind, Outcome, Reason
+from ticker.model import NO_FAILURE, Kind, Reason
 from ticker.read.explain import time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
@@ -24,13 +24,11 @@ from ticker.tasks.sorts import Field
 
 if TYPE_CHECKING:
     from ticker.db.sql import Row
-    from ticker.read.entries import JournalEntry
     from ticker.read.gates import LimitStatus
-    from ticker.read.tasks import RunRecord, TickerStatus
+    from ticker.read.tasks import FullRun, RunRecord, TickerStatus
     from ticker.tasks.gates import Limit
 
 
-MILLISECOND = timedelta(milliseconds=1)
 IN_WORDS = {
     "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
     "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
@@ -40,7 +38,7 @@ IN_WORDS = {
 
 
 def plain_data(value: Any) -> Any:
-    """Converts any value to JSON data. A dataclass becomes an object with its fields."""
+    """Converts any value to JSON data. A dataclass becomes an object with its fields, and those in its `derived`."""
     match value:
         case datetime():
             return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
@@ -51,7 +49,8 @@ def plain_data(value: Any) -> Any:
         case list() | tuple():
             return [plain_data(item) for item in value]
     if is_dataclass(value):
-        return {field.name: plain_data(getattr(value, field.name)) for field in fields(value)}
+        names = [*(field.name for field in fields(value)), *getattr(value, "derived", ())]
+        return {name: plain_data(getattr(value, name)) for name in names}
     return value
 
 
@@ -82,20 +81,14 @@ def last_failure(last: "RunRecord | None") -> str:
     )
 
 
-def run_data(run: "RunRecord") -> dict[str, Any]:
-    return {**plain_data(run), "owner": owner_of(run), "took_ms": took(run), "early_ms": early(run)}
+def full_data(full: "FullRun") -> dict[str, Any]:
+    texts = {"output": full.output, "error_output": full.error_output}
+    return plain_data(full.run) | plain_data({**texts, "attempts": full.attempts, "made": full.pieces})
 
 
 def planned_data(planned: "Sequence[Row]") -> dict[str, Any]:
     """Describes manual runs that were planned, and those that the call joined, because they had not started."""
     return {"run_ids": [run["id"] for run in planned], "joined": [run["id"] for run in planned if run["has_joined"]]}
-
-
-def line_data(line: "JournalEntry") -> dict[str, Any]:
-    data = {**plain_data(line), "owner": line.owner}
-    if line.run is not None:
-        data["run"] = run_data(line.run)
-    return data
 
 
 # ------------------------------------------------------------------------------------------------- derived, in words
@@ -182,27 +175,9 @@ def rate(limit: "Limit | LimitStatus") -> str:
     return "" if limit.rate is None or limit.period_ms is None else f"{limit.rate}/{words(limit.period_ms)}"
 
 
-def owner_of(run: "RunRecord") -> str:
-    return f"{run.owner_type}:{run.owner_id}" if run.owner_type else ""
-
-
-def took(run: "RunRecord") -> int | None:
-    """Returns how long a run took, in milliseconds. None while it runs, and for a lost run, whose end is not known."""
-    if run.started_at is None or run.ended_at is None or run.outcome == Outcome.LOST:
-        return None
-    return round((run.ended_at - run.started_at) / MILLISECOND)
-
-
-def early(run: "RunRecord") -> int | None:
-    """Returns by how many milliseconds a job was too early: last_run + interval - tolerance - checked_at."""
-    if run.reason != Reason.TOO_EARLY or run.earliest is None or run.checked_at is None:
-        return None
-    return round((run.earliest - run.checked_at) / MILLISECOND)
-
-
 def why(run: "RunRecord") -> str:
     """Returns the reason, with the comparison that led to it: `02:03 < 01:35 + 1m - 5s: 27s early`."""
-    by, last, checked = early(run), run.checked_last_run, run.checked_at
+    by, last, checked = run.early_ms, run.checked_last_run, run.checked_at
     if by is not None and last and checked:
         sum_ = f"{time_of_day(last, checked)} + {words(run.every_ms or 0)} - {words(run.tolerance_ms or 0)}"
         return f"{run.reason}: {time_of_day(checked, checked)} < {sum_}: {words(by)} early"

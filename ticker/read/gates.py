@@ -13,7 +13,7 @@ from ticker.read.explain import counted, time_of_day
 from ticker.read.formatting import at
 from ticker.schedules import hours
 from ticker.schedules.duration import whole
-from ticker.tasks.fields import Task
+from ticker.tasks.fields import Owned, Task
 from ticker.tasks.rows import instant, query
 
 AT_MOST = 10_000  # rows of one answer
@@ -88,7 +88,7 @@ def list_limits(*, limit: int = 1000) -> Steps[list[LimitStatus]]:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyUser:
+class KeyUser(Owned):
     """An active run that has a slot of a key, or a due task of the key. `run_id` is None for a due task.
 
     `since` is when the run started, or when the task became due, in UTC.

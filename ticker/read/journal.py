@@ -22,9 +22,9 @@ from ticker.read.entries import (
 from ticker.read.explain import ExplainContext
 from ticker.read.tasks import RunRecord
 from ticker.schedules import once
-from ticker.schedules.duration import milliseconds
+from ticker.schedules.duration import milliseconds, whole
 from ticker.tasks import identity
-from ticker.tasks.fields import Task
+from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
 from ticker.tasks.rows import query
 
@@ -161,7 +161,7 @@ def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
         return
     has_id = wanted.owner_id is not None
     field, value = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if has_id else ("owner_type", wanted.owner_type)
-    relation = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
+    relation = f"belongs to {task.owner}" if task.owner else "has no owner"
     raise BadInput(
         field, value, f"cannot be combined with task {wanted.task_id}, which {relation}; leave out one of them"
     )
@@ -223,8 +223,7 @@ def drops(
     """
     if by not in GROUPS:
         raise BadInput("by", by, f"is not one of: {', '.join(GROUPS)}")
-    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= AFTER_AT_MOST:
-        raise BadInput("after", after, f"is not a whole number from 0 to {AFTER_AT_MOST}")
+    after = whole("after", after, 0, AFTER_AT_MOST)
     now = yield from instant.steps()
     begin, end = between(since, until, now)
     most = after + tasks.limited(limit)
@@ -235,7 +234,7 @@ def drops(
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Owned):
     """A deleted task, as its newest record names it. All texts are empty if no record is left."""
 
     id: int

@@ -6,13 +6,14 @@ from datetime import datetime
 from ticker.db.steps import Steps, reads
 from ticker.read.tasks import late_ms, limited
 from ticker.tasks import checks
+from ticker.tasks.fields import Owned
 from ticker.tasks.rows import query
 
 CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by a walk through all tasks, by owner
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerStatus:
+class OwnerStatus(Owned):
     """Counts of an owner's tasks. Times are in UTC.
 
     `late`: due for longer than a tick and the task's tolerance, and not started. `paused`: paused by a user or by the
@@ -30,9 +31,7 @@ class OwnerStatus:
     last_success: datetime | None
     next_run: datetime | None
 
-    @property
-    def owner(self) -> str:
-        return f"{self.owner_type}:{self.owner_id}"
+    derived = ("owner",)
 
     @property
     def in_trouble(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,11 +11,11 @@ from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
-from ticker.model import TASK_STATES, Outcome, RunKind
+from ticker.model import TASK_STATES, Outcome, Reason, RunKind
 from ticker.read import gates
-from ticker.schedules.duration import SECOND
+from ticker.schedules.duration import SECOND, whole
 from ticker.tasks import identity
-from ticker.tasks.fields import Task
+from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
 from ticker.tasks.rows import query, tasks_from
 
@@ -24,12 +24,13 @@ READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters of `list_tasks` that no index serves without an owner."""
 CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
 SEARCHED = 100_000  # tasks through which one page of a list searches
+MILLISECOND = timedelta(milliseconds=1)
 LEAST_WAIT = 30 * SECOND
 LEAST_GRACE = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(Owned):
     """The record of one run or drop, without its output. Times are in UTC; durations are in milliseconds.
 
     `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces`
@@ -80,6 +81,22 @@ class RunRecord:
         if self.checked_last_run is None or self.every_ms is None or self.tolerance_ms is None:
             return None
         return timing.earliest_start(self.checked_last_run, self.every_ms, self.tolerance_ms)
+
+    derived = ("owner", "took_ms", "early_ms")
+
+    @property
+    def took_ms(self) -> int | None:
+        """How long the run took. None while it runs, and for a lost run, whose end is not known."""
+        if self.started_at is None or self.ended_at is None or self.outcome == Outcome.LOST:
+            return None
+        return round((self.ended_at - self.started_at) / MILLISECOND)
+
+    @property
+    def early_ms(self) -> int | None:
+        """How much too early a dropped job was: last_run + interval - tolerance - checked_at."""
+        if self.reason != Reason.TOO_EARLY or self.earliest is None or self.checked_at is None:
+            return None
+        return round((self.earliest - self.checked_at) / MILLISECOND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +298,7 @@ def run_from(row: Row) -> RunRecord:
 
 def limited(limit: int) -> int:
     """Returns the number of rows that an answer may have, checked. Raises BadInput."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
-        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
-    return limit
+    return whole("limit", limit, 1, AT_MOST)
 
 
 # ---------------------------------------------------------------------------------------------------------- lateness

@@ -181,8 +181,21 @@ OF_NEW = (
 """The fields that only a new task takes."""
 
 
+class Owned:
+    """A row that names its owner."""
+
+    __slots__ = ()
+    owner_type: str
+    owner_id: str
+
+    @property
+    def owner(self) -> str:
+        """`type:id`, or an empty text without an owner."""
+        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
+
+
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Owned):
     """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC.
 
     `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause
@@ -270,11 +283,6 @@ class Task:
     unknown_function: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
     waits_because: str = field(default="", compare=False)
-
-    @property
-    def owner(self) -> str:
-        """`type:id`, or an empty string for a task without an owner."""
-        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
     @property
     def interval_ms(self) -> int:

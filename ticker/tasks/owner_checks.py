@@ -11,6 +11,7 @@ from typing import Any
 
 from ticker.db import drivers, sql
 from ticker.db.sql import Execute, Row
+from ticker.tasks.fields import Owned
 from ticker.tasks.owner_types import HOW, has_no_trigger, hidden, install, quoted, trigger_name
 
 
@@ -141,16 +142,14 @@ def nothing_hidden(db: Any, schema: str, type_: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Orphans:
+class Orphans(Owned):
     """An owner that is gone, and how many tasks it has left."""
 
     owner_type: str
     owner_id: str
     tasks: int
 
-    @property
-    def owner(self) -> str:
-        return f"{self.owner_type}:{self.owner_id}"
+    derived = ("owner",)
 
 
 def orphans(db: Any, schema: str, type_: str | None, limit: int) -> list[Orphans]:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from ticker import settings
-from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.model import Outcome, Reason, RunKind
+from ticker.model import Outcome, RunKind
 from ticker.read.journal import list_runs
 from ticker.read.tasks import AT_MOST, RunRecord, get
 from ticker.schedules.duration import words
@@ -244,7 +243,4 @@ def _key(run: Run | RunRecord) -> Key:
 
 def _numbers(run: RunRecord) -> str:
     """Returns how much too early a start was, as in the log of a worker."""
-    if run.reason != Reason.TOO_EARLY or run.checked_last_run is None or run.checked_at is None:
-        return ""
-    early = timing.earliest_start(run.checked_last_run, run.every_ms or 0, run.tolerance_ms or 0) - run.checked_at
-    return f" ({words(early // MILLISECOND)} early)"
+    return "" if run.early_ms is None else f" ({words(run.early_ms)} early)"

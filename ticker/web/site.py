@@ -11,8 +11,8 @@ from ticker.db.connections import Connection, Pool
 from ticker.read import explain, formatting, health, overview
 from ticker.read.entries import JournalEntry
 from ticker.read.health import POSTGRESQL, CircuitBreaker, Health
-from ticker.read.owners import OwnerStatus
-from ticker.read.tasks import FullRun, RunRecord
+from ticker.read.tasks import FullRun
+from ticker.read.why import Why
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
 from ticker.web.access import Access
@@ -97,23 +97,12 @@ class Site:
                 return self._tasks(db, value)
             case Mapping():
                 return {name: self._data(db, one) for name, one in value.items()}
-            case list() | tuple():
-                return [self._data(db, one) for one in value]
-            case RunRecord():
-                return formatting.run_data(value)
-            case JournalEntry():
-                return formatting.line_data(value)
             case FullRun():
-                texts = {"output": value.output, "error_output": value.error_output}
-                runs = {"attempts": value.attempts, "made": value.pieces}
-                following = {"next": value.next and str(value.next)}
-                return formatting.run_data(value.run) | self._data(db, texts | runs) | following
-            case OwnerStatus():
-                return formatting.plain_data(value) | {"owner": value.owner}
+                return formatting.full_data(value) | {"next": value.next and str(value.next)}
+            case Why():
+                return formatting.plain_data(value) | {"task": self._data(db, value.task)}
             case Health():
                 return health.data(value)
-        if is_dataclass(value):
-            return {name: self._data(db, one) for name, one in _fields(value)}
         return formatting.plain_data(value)
 
     def _tasks(self, db: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:

@@ -100,9 +100,9 @@ def templates() -> Environment:
         loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     made.filters |= vars(phrases) | {
-        "moment": formatting.moment, "words": duration.words, "state": formatting.state, "took": formatting.took,
+        "moment": formatting.moment, "words": duration.words, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
-        "owner_of": formatting.owner_of, "late_since": late_since,
+        "late_since": late_since,
     }  # fmt: skip
     return made
 

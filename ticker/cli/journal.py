@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,9 @@ def print_journal(
         lines = tail.begin(db, since, until, limit)
     show(lines)
     if follow:
-        print_new(tail)
+        with suppress(KeyboardInterrupt):
+            for new in new_lines(tail):
+                show(new, quiet=True)
 
 
 def count_drops(by: str, since: str | None, until: str | None, limit: int) -> None:
@@ -53,16 +55,8 @@ def count_drops(by: str, since: str | None, until: str | None, limit: int) -> No
 # -------------------------------------------------------------------------------------------------------- following
 
 
-def print_new(tail: Tail) -> None:
-    """Prints new entries every second until interrupted. Retries if the server goes away."""
-    try:
-        for lines in new_lines(tail):
-            show(lines, quiet=True)
-    except KeyboardInterrupt:
-        return
-
-
 def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
+    """Yields new entries every second. Retries if the server goes away."""
     from ticker.db import connections
 
     url, pause, reported = configured().require_database(), threading.Event(), False

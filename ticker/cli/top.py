@@ -1,6 +1,6 @@
 """`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
@@ -30,10 +30,9 @@ SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The overview, the last failure of each failing task (by the task's id), and the result of `ticker health`."""
+    """The overview, and the result of `ticker health`."""
 
     overview: Overview
-    failures: Mapping[int, RunRecord]
     health: Health
 
 
@@ -66,8 +65,7 @@ def top(every_ms: int, once: bool) -> None:
 
 def look(db: Any, limit: int = ON_A_SCREEN) -> View:
     """Queries both servers."""
-    snapshot = overview.overview(db, limit=limit)
-    return View(snapshot, overview.last_failures(db, snapshot.failing), health.look(configured()))
+    return View(overview.overview(db, limit=limit), health.look(configured()))
 
 
 # ------------------------------------------------------------------------------------------------------ the screen
@@ -171,7 +169,7 @@ def pushed(task: Task, view: View) -> str:
 
 def failing(task: Task, view: View) -> Row:
     """Says how often and how the task failed, and adds its state if that is not 'failing'."""
-    last = view.failures.get(task.id)
+    last = view.overview.failures.get(task.id)
     parts = [f"{task.failures} in a row"]
     if last is not None:
         parts.append(f"{explain.what(last)}: {last.reason}" if last.reason else explain.what(last))

@@ -3,7 +3,7 @@
 Also defines the interface of channels, which deliver a notice or report why they could not.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -37,20 +37,20 @@ class Notice:
     id: int
     what: str
     at: datetime
-    task_id: int
-    task_name: str
-    function: str
-    owner_type: str
-    owner_id: str
-    subject: str
-    words: str
-    failures: int | None
-    since: datetime | None
-    error: str
-    run_id: int | None
-    next_run: datetime | None
     host: str
     schema: str
+    words: str
+    task_id: int = 0
+    task_name: str = ""
+    function: str = ""
+    owner_type: str = ""
+    owner_id: str = ""
+    subject: str = ""
+    failures: int | None = None
+    since: datetime | None = None
+    error: str = ""
+    run_id: int | None = None
+    next_run: datetime | None = None
 
     @property
     def key(self) -> str:
@@ -84,38 +84,22 @@ def text(notice: Notice) -> str:
     return printable(_sentence(notice))
 
 
+OF_TASK = ("task_id", "task_name", "function", "owner_type", "owner_id", "subject")
+
+
 def data(notice: Notice) -> dict[str, Any]:
-    """Returns the notice as JSON data: the body of a webhook request, and the argument of an entry point."""
-    return {
-        "id": notice.id,
-        "what": notice.what,
-        "at": _instant(notice.at),
-        "task": {
-            "id": notice.task_id,
-            "name": notice.task_name,
-            "function": notice.function,
-            "owner_type": notice.owner_type,
-            "owner_id": notice.owner_id,
-            "subject": notice.subject,
-        },
-        "text": text(notice),
-        "words": notice.words,
-        "failures": notice.failures,
-        "since": _instant(notice.since),
-        "error": notice.error,
-        "run_id": notice.run_id,
-        "next_run": _instant(notice.next_run),
-        "host": notice.host,
-        "schema": notice.schema,
-    }
+    """Returns the notice as JSON data: the body of a webhook request, and the argument of an entry point.
+
+    Times are ISO 8601 in UTC with microseconds and a Z, as in the `--json` output of every command.
+    """
+    facts = {name: _instant(value) if isinstance(value, datetime) else value for name, value in asdict(notice).items()}
+    task = {name.removeprefix("task_"): facts.pop(name) for name in OF_TASK}
+    return {**facts, "task": task, "text": text(notice)}
 
 
 def trial(at: datetime, host: str, schema: str) -> Notice:
     """Returns the test notice, which belongs to no task."""
-    return Notice(
-        id=0, what=TEST, at=at, task_id=0, task_name="", function="", owner_type="", owner_id="", subject="",
-        words="a test notice", failures=None, since=None, error="", run_id=None, next_run=None, host=host, schema=schema,
-    )  # fmt: skip
+    return Notice(id=0, what=TEST, at=at, words="a test notice", host=host, schema=schema)
 
 
 def printable(line: str, at_most: int = 1000) -> str:
@@ -168,8 +152,5 @@ def _moment(instant: datetime, reference: datetime) -> str:
     return instant.strftime("%H:%M UTC" if instant.date() == reference.date() else "%Y-%m-%d %H:%M UTC")
 
 
-def _instant(instant: datetime | None) -> str | None:
-    """Returns the instant as ISO 8601 in UTC with microseconds and a Z, like the `--json` output of every command."""
-    if instant is None:
-        return None
+def _instant(instant: datetime) -> str:
     return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -4,7 +4,7 @@ Three families of events decide whether a task is pushed at all: those about pau
 owner. Between two events, the earlier one applies. Before the first event, its opposite applies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -30,17 +30,28 @@ SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for l
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Events of one sort: those that stop a task, and the one that resumes it."""
+    """Events of one sort: those that stop a task, and the one that resumes it. `is_stopped`: whether a task is now."""
 
     name: str
     stops: frozenset[EventKind]
     resumes: EventKind
+    is_stopped: Callable[[Task], bool]
 
 
 FAMILIES = (
-    Family("paused", frozenset({EventKind.PAUSED, EventKind.AUTO_PAUSED}), EventKind.RESUMED),
-    Family("disabled", frozenset({EventKind.DISABLED}), EventKind.ENABLED),
-    Family("its owner was inactive", frozenset({EventKind.OWNER_INACTIVE}), EventKind.OWNER_ACTIVE),
+    Family(
+        "paused",
+        frozenset({EventKind.PAUSED, EventKind.AUTO_PAUSED}),
+        EventKind.RESUMED,
+        lambda task: task.paused_by is not None,
+    ),
+    Family("disabled", frozenset({EventKind.DISABLED}), EventKind.ENABLED, lambda task: not task.enabled),
+    Family(
+        "its owner was inactive",
+        frozenset({EventKind.OWNER_INACTIVE}),
+        EventKind.OWNER_ACTIVE,
+        lambda task: not task.owner_active,
+    ),
 )
 
 
@@ -49,7 +60,7 @@ FAMILIES = (
 
 def stopped(task: Task | None, events: Sequence[Event], at: datetime) -> list[str]:
     """Returns one sentence for each cause that kept the task from being pushed. `events` are the task's, oldest first."""
-    sentences = (stopped_by(family, is_stopped_now(family, task), events, at) for family in FAMILIES)
+    sentences = (stopped_by(family, task is not None and family.is_stopped(task), events, at) for family in FAMILIES)
     return [sentence for sentence in sentences if sentence]
 
 
@@ -64,12 +75,6 @@ def stopped_by(family: Family, now: bool, events: Sequence[Event], at: datetime)
     until = f" to {time_of_day(end.at, at)}" if end else ""
     why = event_words(before[-1]) if before else ""
     return f"{family.name}{since}{until}" + (f" {why}" if why.startswith("by ") else f": {why}" if why else "")
-
-
-def is_stopped_now(family: Family, task: Task | None) -> bool:
-    if task is None:
-        return False
-    return {"paused": task.paused_by is not None, "disabled": not task.enabled}.get(family.name, not task.owner_active)
 
 
 def then(

@@ -83,7 +83,7 @@ def last_failure(last: "RunRecord | None") -> str:
 
 def full_data(full: "FullRun") -> dict[str, Any]:
     texts = {"output": full.output, "error_output": full.error_output}
-    return plain_data(full.run) | plain_data({**texts, "attempts": full.attempts, "made": full.pieces})
+    return {**plain_data(full.run), **plain_data({**texts, "attempts": full.attempts, "made": full.pieces})}
 
 
 def planned_data(planned: "Sequence[Row]") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 The page's first screen, `ticker top` and the statistics of the HTTP API show this state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -56,13 +56,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The state at `now`, by the database's clock. `drops` are those of the last hour, counted by reason."""
+    """The state at `now`, by the database's clock. `drops` are those of the last hour, counted by reason. `failures` has
+    the last failure of each failing task, by the task's id.
+    """
 
     now: datetime
     counts: Counts
     next: tuple[Task, ...]
     late: tuple[Task, ...]
     failing: tuple[Task, ...]
+    failures: Mapping[int, RunRecord]
     running: tuple[RunRecord, ...]
     drops: tuple[Drops, ...]
     tickers: tuple[TickerStatus, ...]
@@ -101,17 +104,15 @@ class Function:
 def overview(*, limit: int = 10) -> Steps[Overview]:
     """Reads the current state, with up to `limit` entries in each list. Nothing is written or locked."""
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
-    late = {"late_ms": late_ms()}
-    return Overview(
-        now,
-        (yield from counts.steps()),
-        next=(yield from read("next_tasks", **late, limit=most)),
-        late=(yield from read("late_tasks", **late, most=COUNTED_AT_MOST, limit=most)),
-        failing=(yield from read("failing_tasks", limit=most)),
-        running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
-        drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
-        tickers=tuple((yield from read_tasks.tickers.steps())),
-    )
+    total = yield from counts.steps()
+    coming = yield from read("next_tasks", late_ms=late_ms(), limit=most)
+    late = yield from read("late_tasks", late_ms=late_ms(), most=COUNTED_AT_MOST, limit=most)
+    failing = yield from read("failing_tasks", limit=most)
+    failures = yield from last_ends.steps(task for task in failing if task.last_outcome not in NO_FAILURE)
+    running = yield from read_tasks.runs_by_id((yield query("running_runs", limit=most)))
+    dropped = yield from journal.drops.steps(since=now - HOUR, limit=most)
+    tickers = yield from read_tasks.tickers.steps()
+    return Overview(now, total, coming, late, failing, failures, tuple(running), tuple(dropped), tuple(tickers))
 
 
 def read(name: str, **parameters: Any) -> Steps[tuple[Task, ...]]:
@@ -151,13 +152,6 @@ def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
         by_task[row["task_id"]].insert(0, OccurrenceStatus(row["id"], row["state"], outcome, row["reason"], row["due"]))
     return by_task
-
-
-@reads
-def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
-    """Returns the last failed run of each task, by task id. Omits tasks whose last end was not a failure."""
-    ended: dict[int, RunRecord] = yield from last_ends.steps(t for t in tasks if t.last_outcome not in NO_FAILURE)
-    return ended
 
 
 @reads

@@ -4,11 +4,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from ticker.db import json_text
-from ticker.engine import timing
 from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
 from ticker.model import (
@@ -33,6 +33,16 @@ Check = Callable[[str, object], Any]
 """Takes a field's name and value, and returns the value for its column. Raises BadInput."""
 
 
+def _text(field: str, value: object, *, least: int, most: int) -> str:
+    if not isinstance(value, str):
+        raise BadInput(field, value, "is not a string")
+    if not least <= len(value) <= most:
+        raise BadInput(field, value, f"has {len(value)} characters; {least} to {most} are allowed")
+    if not value.isprintable():
+        raise BadInput(field, value, "has characters that cannot be printed")
+    return value
+
+
 def plain(field: str, value: object) -> str:
     """Checks a name: printable text of 1 to 200 characters, not only blanks."""
     text = _text(field, value, least=1, most=NAME_AT_MOST)
@@ -41,9 +51,11 @@ def plain(field: str, value: object) -> str:
     return text
 
 
-def prose(field: str, value: object) -> str:
-    """Checks a text for people: printable, up to 2,000 characters."""
-    return _text(field, value, least=0, most=TEXT_AT_MOST)
+prose = partial(_text, least=0, most=TEXT_AT_MOST)
+"""Checks a text for people: printable, up to 2,000 characters."""
+
+label = partial(_text, least=0, most=NAME_AT_MOST)
+"""Accepts a name or an empty text."""
 
 
 def author(by: str | None) -> str | None:
@@ -75,24 +87,10 @@ def arguments(field: str, value: object) -> dict[str, Any]:
     return checked
 
 
-def _text(field: str, value: object, *, least: int, most: int) -> str:
-    if not isinstance(value, str):
-        raise BadInput(field, value, "is not a string")
-    if not least <= len(value) <= most:
-        raise BadInput(field, value, f"has {len(value)} characters; {least} to {most} are allowed")
-    if not value.isprintable():
-        raise BadInput(field, value, "has characters that cannot be printed")
-    return value
-
-
 def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise BadInput(field, value, "is neither True nor False")
     return value
-
-
-def box(field: str, value: object) -> int:
-    return milliseconds(field, value, least=timing.SHORTEST_BOX)
 
 
 def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,20 +102,15 @@ def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
     if len(names) > 1:
         raise BadInput(names[-1], given[names[-1]], f"cannot be combined with {names[0]}; a task has one schedule")
     zone = zones.zone("zone", given["zone"]) if "zone" in given else None
-    if not names:
-        return {} if zone is None else {"zone": zone.key}
-    return _interval(given, zone) if names == ["every"] else _times(names[0], given[names[0]], zone)
+    named = {} if zone is None else {"zone": zone.key}
+    if names in ([], ["every"]):
+        return named | (_interval(given["every"]) if names else {})
+    return _times(names[0], given[names[0]], zone)
 
 
-def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
-    every = interval.parse("every", given["every"])
-    return {
-        "kind": Kind.INTERVAL,
-        "expression": "",
-        "every_ms": every.every_ms,
-        "every_most_ms": every.most_ms,
-        **({} if zone is None else {"zone": zone.key}),
-    }
+def _interval(value: object) -> dict[str, Any]:
+    every = interval.parse("every", value)
+    return {"kind": Kind.INTERVAL, "expression": "", "every_ms": every.every_ms, "every_most_ms": every.most_ms}
 
 
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
@@ -183,11 +176,6 @@ def span_or_none(least: int) -> Check:
 def backoff(field: str, value: object) -> str:
     """Accepts a back-off and returns its shortest form: `10s`, or `10s..5m`."""
     return Backoff.parse(field, value).text
-
-
-def label(field: str, value: object) -> str:
-    """Accepts a name or an empty text."""
-    return _text(field, value, least=0, most=NAME_AT_MOST)
 
 
 def key(field: str, value: object, *, pattern: bool = False) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import FrozenInstanceError
 from datetime import datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Unpack
 
@@ -37,7 +38,7 @@ class Wanted(SimpleNamespace):
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _wanted, (vars(self),)
+        return partial(Wanted, **vars(self)), ()
 
     def task_name(self) -> str:
         """Returns the name, which defaults to the function's."""
@@ -48,10 +49,6 @@ class Wanted(SimpleNamespace):
         limit.
         """
         return fields.check({name: value for name, value in vars(self).items() if name != "name" and value is not None})
-
-
-def _wanted(values: dict[str, Any]) -> Wanted:
-    return Wanted(**values)
 
 
 def applied(

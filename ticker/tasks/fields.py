@@ -9,9 +9,11 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 from uuid import UUID
 
+from ticker.engine import timing
 from ticker.engine.timing import Backoff
 from ticker.errors import BadInput, did_you_mean
 from ticker.model import (
@@ -89,7 +91,7 @@ class TaskFields(TypedDict, total=False):
         Sort(sorts.DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than its interval a run may start.",
         column="tolerance_ms", default=0)]
     box: Annotated[Duration | None, Field(
-        Sort(sorts.DURATION, "DURATION", checks.box), "Time box", HOW,
+        Sort(sorts.DURATION, "DURATION", partial(milliseconds, least=timing.SHORTEST_BOX)), "Time box", HOW,
         "The time limit of a run; defaults to half the interval, or half the shortest gap and at most 5m.",
         column="box_ms", default=0)]
     overlap: Annotated[str | None, Field(

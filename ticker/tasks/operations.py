@@ -103,9 +103,10 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
         raise BadInput("wanted", sorted(item.task_name() for item in items), "has two tasks with the same name")
     rows = {row["name"]: row for row in (yield from _select(None, who))}
     for name, item in by_name.items():
-        values = yield from task_rows.applied(item.given(), rows.get(name))
-        if name not in rows:
-            yield from task_rows.first_time(values)
+        if name in rows:
+            yield from task_rows.applied(task_rows.news(item.given(), rows[name]), rows[name])
+        else:
+            yield from task_rows.first_time((yield from task_rows.applied(item.given(), None)))
     unwanted = [row for name, row in rows.items() if name not in by_name]
     yield from task_rows.written("delete_tasks", by=by, ids=_ids(unwanted))
     if keys := [key for item in items for key in item.given().get("limits") or ()]:

@@ -71,11 +71,7 @@ def _install(db: Any, schema: str, old: str, new: str) -> None:
     table = here["relation"]
     if new not in (here["table_name"], table):
         raise BadInput("new", new, f"is not the name of the table of {old}, {table}; rename the table first")
-    keys = [_unquoted(column) for column in KEY_COLUMN.findall(here["definition"])]
+    keys = [owner_triggers.unquoted(column) for column in KEY_COLUMN.findall(here["definition"])]
     condition = here["condition"] and partial(owner_triggers.deparsed, here["condition"])
     for statement in owner_triggers.installation(new, here["quoted"], keys, condition, schema):
         db.execute(statement)
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -310,7 +310,11 @@ def deparsed(condition: str, row: str) -> str:
 def _is_column(name: str, columns: frozenset[str] | None) -> bool:
     if columns is None:
         return name.lower() not in KEYWORDS
-    return (name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()) in columns
+    return unquoted(name) in columns
+
+
+def unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
 def _checked(condition: object) -> str:

@@ -150,16 +150,8 @@ def placed(row: Row) -> Steps[Row]:
 
 
 def applied(given: definition.Given, row: Row | None) -> Steps[dict[str, Any]]:
-    """Returns all columns as a registration would write them to this row, or to a new one if `row` is None."""
-    if row is None:
-        return (yield from fitted(given, None))
-    return (yield from fitted(news(given, row), task_from(row), row["registered"]))
-
-
-def fitted(
-    given: definition.Given, before: Task | None, registered: Mapping[str, Any] = definition.NOTHING
-) -> Steps[dict[str, Any]]:
-    """Returns the result of `definition.applied`, to which it passes the time if needed."""
+    """Returns all columns of this row, or of a new one if `row` is None, after the given fields were written to it."""
+    before, registered = (None, definition.NOTHING) if row is None else (task_from(row), row["registered"])
     now = (yield from instant()) if definition.needs_now(given, before) else None
     return definition.applied(given, before, registered, now)
 
@@ -242,8 +234,7 @@ def registered(row: Row) -> dict[str, Any]:
 
 def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any], bool, datetime | None]]:
     """Returns the columns after a change, whether the task gets a new due time, and that time. Raises BadInput."""
-    before = task_from(row)
-    values = yield from fitted(given, before, row["registered"])
+    before, values = task_from(row), (yield from applied(given, row))
     again = is_due_anew(before, values)
     return values, again, (yield from next_time(before, values)) if again else None
 

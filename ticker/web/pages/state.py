@@ -16,7 +16,7 @@ from ticker.read import entries, health, journal, tasks, why
 from ticker.read import overview as read_overview
 from ticker.read.gates import KeyUser, has_tasks, list_limits, users_of_keys
 from ticker.read.journal import Wanted
-from ticker.read.overview import last_failures, overview
+from ticker.read.overview import overview
 from ticker.tasks.identity import Owner
 from ticker.web.api import handlers as api
 from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, integer, one_of, text_in
@@ -45,14 +45,13 @@ STATES = ("failing", "late", "paused")
 def now(here: Site, _: None, __: Request) -> Shown:
     with here.database.reading() as db:
         tables, snapshot = of_all(db), overview(db)
-        failures = last_failures(db, snapshot.failing)
         deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
     look = here.look()  # it waits for other servers
     late = [
         (task, tasks.late_since(task, snapshot.now) or task.next_run, health.cause(task, look))
         for task in snapshot.late
     ]
-    failing = [(task, failures.get(task.id)) for task in snapshot.failing]
+    failing = [(task, snapshot.failures.get(task.id)) for task in snapshot.failing]
     return tables | {
         "overview": snapshot, "late": late, "failing": failing,
         "problems": look.problems, "deleted": deleted,

@@ -12,6 +12,7 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, on_task
 from ticker.cli.fit import row
+from ticker.db.steps import run
 from ticker.errors import DatabaseUnavailable
 from ticker.read import formatting
 from ticker.read import journal as read_journal
@@ -37,7 +38,7 @@ def print_journal(
     with on_task(task, owner if task is not None else None) as (db, named):
         wanted = read_journal.select(db, task=named, owner=owner, **filters)
         tail = read_journal.Tail(wanted)
-        lines = tail.begin(db, since, until, limit)
+        lines = run(db, tail.begin(since, until, limit))
     show(lines)
     if follow:
         with suppress(KeyboardInterrupt):
@@ -65,7 +66,7 @@ def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
             with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
                 while True:
                     pause.wait(EVERY)
-                    yield tail.more(db)
+                    yield run(db, tail.more())
                     reported = False
         except DatabaseUnavailable as error:
             if not reported:

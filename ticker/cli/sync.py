@@ -49,24 +49,12 @@ def sync(texts: tuple[str, ...], plan: bool, prune: bool) -> None:
         render.warn([sentence])
     sys.path.insert(0, str(Path.cwd()))  # as `ticker worker` does
     registry.load(named)
+    functions, limits = registry.functions().values(), registry.limits()
+    declared = [Declared(f.name, f.module, f.declared) for f in functions if f.declared]
+    scope = [*named, *(function.module for function in functions), *(module for module, _ in limits.values())]
     with database() as db, db.transaction():
-        steps = declarations.sync(db, declared(), registry.limits(), [*named, *modules()], dry=plan, prune=prune)
+        steps = declarations.sync(db, declared, limits, scope, dry=plan, prune=prune)
     show(steps, plan)
-
-
-def declared() -> list[Declared]:
-    """Returns the declared tasks of the loaded modules, ordered by name."""
-    from wrappers.pipeline import registry
-
-    functions = sorted(registry.functions().values(), key=lambda function: function.name)
-    return [Declared(f.name, f.module, f.declared) for f in functions if f.declared]
-
-
-def modules() -> set[str]:
-    from wrappers.pipeline import registry
-
-    functions, limits = registry.functions().values(), registry.limits().values()
-    return {function.module for function in functions} | {module for module, _ in limits}
 
 
 def show(steps: Sequence[Step], plan: bool) -> None:

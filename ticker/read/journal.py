@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ticker.db.steps import Database, Steps, reads, run
+from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, Outcome, Reason
 from ticker.read import tasks
@@ -305,13 +305,7 @@ class Tail:
         self._since: datetime | None = None
         self._returned: set[Key] = set()
 
-    def begin(self, db: Database, since: Past, until: Past, limit: int) -> list[JournalEntry]:
-        return run(db, self._begin(since, until, limit))
-
-    def more(self, db: Database) -> list[JournalEntry]:
-        return run(db, self._more())
-
-    def _begin(self, since: Past, until: Past, limit: int) -> Steps[list[JournalEntry]]:
+    def begin(self, since: Past, until: Past, limit: int) -> Steps[list[JournalEntry]]:
         now = yield from instant.steps()
         begin, end = between(since, until, now)
         self._since = now - LATE
@@ -320,7 +314,7 @@ class Tail:
         self._returned = {*recent, *first}
         return (yield from lines(first, now))
 
-    def _more(self) -> Steps[list[JournalEntry]]:
+    def more(self) -> Steps[list[JournalEntry]]:
         now = yield from instant.steps()
         recent = yield from keys(self._wanted, self._since, MOST_AT_ONCE)
         new = [key for key in recent if key not in self._returned]

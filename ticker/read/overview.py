@@ -6,18 +6,18 @@ The page's first screen, `ticker top` and the statistics of the HTTP API show th
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import cast
 
 from ticker.db.steps import Steps, reads
 from ticker.errors import not_announced
 from ticker.model import NO_FAILURE, Outcome
-from ticker.read import gates, journal
+from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
 from ticker.read.tasks import RunRecord, TickerStatus, late_ms
 from ticker.tasks.fields import Task
-from ticker.tasks.rows import query, tasks_from
+from ticker.tasks.rows import query
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)
@@ -62,13 +62,13 @@ class Overview:
 
     now: datetime
     counts: Counts
-    next: tuple[Task, ...]
-    late: tuple[Task, ...]
-    failing: tuple[Task, ...]
+    next: list[Task]
+    late: list[Task]
+    failing: list[Task]
     failures: Mapping[int, RunRecord]
-    running: tuple[RunRecord, ...]
-    drops: tuple[Drops, ...]
-    tickers: tuple[TickerStatus, ...]
+    running: list[RunRecord]
+    drops: list[Drops]
+    tickers: list[TickerStatus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,14 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     """Reads the current state, with up to `limit` entries in each list. Nothing is written or locked."""
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
     total = yield from counts.steps()
-    coming = yield from read("next_tasks", late_ms=late_ms(), limit=most)
-    late = yield from read("late_tasks", late_ms=late_ms(), most=COUNTED_AT_MOST, limit=most)
-    failing = yield from read("failing_tasks", limit=most)
+    coming = yield from read_tasks.found("next_tasks", late_ms=late_ms(), limit=most)
+    late = yield from read_tasks.found("late_tasks", late_ms=late_ms(), most=COUNTED_AT_MOST, limit=most)
+    failing = yield from read_tasks.found("failing_tasks", limit=most)
     failures = yield from last_ends.steps(task for task in failing if task.last_outcome not in NO_FAILURE)
     running = yield from read_tasks.runs_by_id((yield query("running_runs", limit=most)))
     dropped = yield from journal.drops.steps(since=now - HOUR, limit=most)
     tickers = yield from read_tasks.tickers.steps()
-    return Overview(now, total, coming, late, failing, failures, tuple(running), tuple(dropped), tuple(tickers))
-
-
-def read(name: str, **parameters: Any) -> Steps[tuple[Task, ...]]:
-    return tuple((yield from gates.explained(tasks_from((yield query(name, **parameters))))))
+    return Overview(now, total, coming, late, failing, failures, running, dropped, tickers)
 
 
 @reads

@@ -150,7 +150,7 @@ def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
     """Returns one task, by its id or by name and owner. Raises UnknownTask."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        matching = yield from gates.explained(tasks_from((yield query("read_task", id=ref))))
+        matching = yield from found("read_task", id=ref)
     elif isinstance(ref, str):
         matching = yield from list_tasks.steps(name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
@@ -189,7 +189,9 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[T
     states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
     """
     wanted = yield from _wanted(**filters)
-    beyond = (yield query("task_behind", after=after, count=SEARCHED)) if _is_search(wanted) else []
+    has_index = wanted["owner_id"] is not None or wanted["state"] is not None
+    is_search = not has_index and any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
+    beyond = (yield query("task_behind", after=after, count=SEARCHED)) if is_search else []
     before = beyond[0]["id"] if beyond else None
     most = limited(limit)
     listed = yield from _listed(wanted, after=after, before=before, limit=most + 1)
@@ -208,35 +210,30 @@ def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | Non
     wanted: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
-    is_walk = state not in (None, "running") and (named is not None or (yield from _is_crowded(state)))
-    return wanted | {"crowded" if is_walk else "state": state}
-
-
-def _is_crowded(state: str | None) -> Steps[bool]:
-    [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
-    return bool(row["is_crowded"])
-
-
-def _is_search(wanted: dict[str, Any]) -> bool:
-    """Returns whether no index serves these filters."""
-    if wanted["owner_id"] is not None or wanted["state"] is not None:
-        return False
-    return any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
+    is_walk = named is not None
+    if state not in (None, "running") and not is_walk:
+        [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
+        is_walk = row["is_crowded"]
+    return wanted | {"crowded" if is_walk and state != "running" else "state": state}
 
 
 def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: int) -> Steps[list[Task]]:
     is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
-    rows = yield query(
+    return (yield from found(
         "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
         late_ms=late_ms(),
-    )  # fmt: skip
-    return (yield from gates.explained(tasks_from(rows)))
+    ))  # fmt: skip
+
+
+def found(name: str, **parameters: Any) -> Steps[list[Task]]:
+    """Returns the tasks that a statement finds, with what they wait for."""
+    return (yield from gates.explained(tasks_from((yield query(name, **parameters)))))
 
 
 @reads
 def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
     """Returns the tasks that a tick would push now, oldest first. Nothing is locked or changed."""
-    return (yield from gates.explained(tasks_from((yield query("due_tasks", limit=limited(limit))))))
+    return (yield from found("due_tasks", limit=limited(limit)))
 
 
 @reads

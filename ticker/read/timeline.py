@@ -5,7 +5,7 @@ it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
@@ -15,6 +15,7 @@ from ticker.read import explain, formatting
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
 from ticker.read.why import Why, due_of
+from ticker.schedules.once import EPOCH
 from ticker.tasks import preview
 from ticker.tasks.fields import Task
 
@@ -129,7 +130,6 @@ STEPS = [
     *(HOUR * hours for hours in (1, 2, 3, 6, 12)),
     *(DAY * days for days in (1, 2, 4, 7, 14, 30, 60)),
 ]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AXIS = 'class="tl-axis" stroke="currentColor"'
 TEXT = 'class="tl-text" fill="currentColor"'
 HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" class="tl" width="{WIDTH}" height="{{height}}" viewBox="0 0 {WIDTH} \

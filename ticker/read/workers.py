@@ -75,12 +75,9 @@ class Need:
         )
         if self.listening is None:
             return text
-        shared = f" ({self.available:.1f} after subtracting their share for other queues)" if self._is_shared else ""
+        is_shared = self.available is not None and self.available + 0.05 < self.listening
+        shared = f" ({self.available:.1f} after subtracting their share for other queues)" if is_shared else ""
         return f"{text}; {self.listening or 'none'} {'listens' if self.listening < 2 else 'listen'}{shared}"
-
-    @property
-    def _is_shared(self) -> bool:
-        return self.available is not None and self.listening is not None and self.available + 0.05 < self.listening
 
     @property
     def why_unknown(self) -> str:

@@ -13,7 +13,7 @@ from ticker.model import DueTask, Kind
 from ticker.schedules import hours, kinds, zones
 from ticker.schedules.calendar import Calendar
 from ticker.schedules.cron import Cron
-from ticker.schedules.duration import words
+from ticker.schedules.duration import whole, words
 from ticker.schedules.hours import InHours
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
@@ -75,8 +75,7 @@ def in_hours(schedule: Schedule, zone: str, during: str) -> Schedule:
 
 def of(schedule: Schedule, start: datetime, count: int, tick_ms: int | None = None) -> Preview:
     """Returns the preview of a parsed schedule."""
-    if not 1 <= count <= MOST_TIMES:
-        raise BadInput("count", count, f"is not a whole number from 1 to {MOST_TIMES}")
+    count = whole("count", count, 1, MOST_TIMES)
     return Preview(
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
         tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start, tick_ms or settings.current().tick_ms)),

@@ -3,8 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -133,23 +132,18 @@ class Kit:
                 "until", f"{end:%Y-%m-%d %H:%M:%S%z}", f"is before the kit's time {self.now:%Y-%m-%d %H:%M:%S%z}"
             )
         given = self._settings.tick_ms if tick is None else milliseconds("tick", tick, least=SECOND // 10, most=HOUR)
-        with self._ticking(timedelta(milliseconds=given)):
-            self._work(raises, until=end)
-            while self._next_tick <= end:
-                self.move(to=self._next_tick)
-                self._work(raises, until=end)
-        self._set(max(end, self.now))
-        return self._ended()
-
-    @contextmanager
-    def _ticking(self, period: timedelta) -> Iterator[None]:
-        """Makes `move` tick once per period within the block, which begins with a tick."""
-        self._period, self._next_tick = period, self.now + period
+        self._period = timedelta(milliseconds=given)
+        self._next_tick = self.now + self._period
         try:
             self.tick()
-            yield
+            self._work(raises, until=end)
+            while self._next_tick <= end:  # `move` ticks then
+                self.move(to=self._next_tick)
+                self._work(raises, until=end)
         finally:
             self._period = None
+        self._set(max(end, self.now))
+        return self._ended()
 
     def _work(self, raises: bool, at_most: float = math.inf, until: datetime = END) -> None:
         """Runs waiting jobs. Begins none after `until`: functions that take longer than their interval would never be
@@ -159,11 +153,9 @@ class Kit:
         while done < at_most and self.now <= until and (job := self._queues.take()) is not None:
             done += 1
             error = perform(job)
-            if error is not None and (raises or not self._is_recorded(job.id)):
+            recorded = {run.job_id for run in list_runs(self.db, limit=AT_MOST) if run.outcome} if error else ()
+            if error is not None and (raises or job.id not in recorded):
                 raise error
-
-    def _is_recorded(self, job_id: str) -> bool:
-        return any(run.job_id == job_id and run.outcome for run in list_runs(self.db, limit=AT_MOST))
 
     def _ended(self) -> list[RunRecord]:
         """Returns the ended runs that no earlier call has returned, in the order of their ends."""

@@ -8,13 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NoReturn, get_type_hints
 from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 
 from ticker import model
+from ticker.engine import jobs
 from ticker.errors import BadInput, did_you_mean, quoted
 from ticker.read.journal import Key
 from ticker.read.owners import OwnerStatus
@@ -266,9 +267,6 @@ def id_in(text: str) -> int | None:
 
 # ---------------------------------------------------------------------------------------- where a page of a list begins
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-
 
 def bookmark(pattern: str) -> Schema:
     """Returns the schema of an opaque text. It encodes the end of a page, and the next request passes it back."""
@@ -286,11 +284,11 @@ AFTER_ID, BEFORE_KEY, AFTER_OWNER = (
 def of_key(key: Key) -> str:
     """Returns the entry's time in microseconds since 1970, its sort and its id, as one string."""
     at, sort, id_ = key
-    return f"{(at - EPOCH) // MICROSECOND}-{sort}-{id_}"
+    return f"{jobs.micros(at)}-{sort}-{id_}"
 
 
 def key_before(at: str, sort: str, id_: str) -> Key:
-    return EPOCH + int(at) * MICROSECOND, sort, int(id_)
+    return jobs.instant(int(at)), sort, int(id_)
 
 
 def of_owner(owner: OwnerStatus) -> str:

@@ -65,11 +65,26 @@ def run(
         queue = observer.queue if observer else RedisQueue.from_settings(settings)
         tick_job = TickJob(store, queue, settings, stopping, observer)
         with serving_probes(*health, tick_job.live, tick_job.ready):
-            _tick(tick_job, settings, asked, stopping, systemd)
+            notifiers = notify.start(settings, stopping)
+            start_threads(tick_job, settings, stopping, asked)
+            logging.getLogger("apscheduler").setLevel(logging.ERROR)
+            scheduler = BackgroundScheduler(timezone="UTC", daemon=True)
+            every = EveryTick(timedelta(milliseconds=settings.tick_ms))
+            job = scheduler.add_job(tick_job, every, misfire_grace_time=None)
+            period = settings.tick_ms / 1000
+            log.info("ticker started pid=%s tick=%gs", os.getpid(), period, extra={"event": "ticker_started"})
+            scheduler.start()
+            systemd.begun()
+            while not asked.wait(min(tick_job.patience(), report(systemd, tick_job))):
+                watch(tick_job, period, job)
+            systemd.ends()
+            stopping.set()
+            notify.stop(notifiers, LAST_NOTICE)
+            stop(scheduler, tick_job)
 
 
-def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threading.Event, systemd: Systemd) -> None:
-    notifiers = notify.start(settings, stopping)
+def start_threads(tick_job: TickJob, settings: Settings, stopping: threading.Event, asked: Noted) -> None:
+    """Starts what works next to the ticks, each in its own thread."""
     listener = Listener(settings.require_listen(), settings.schema, stopping, asked.end_wait) if settings.wake else None
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
@@ -81,16 +96,6 @@ def _tick(tick_job: TickJob, settings: Settings, asked: Noted, stopping: threadi
         threads.append(Exporter)
     for thread in threads:
         thread(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
-    scheduler, job = _scheduled(tick_job, settings)
-    log.info("ticker started pid=%s tick=%gs", os.getpid(), settings.tick_ms / 1000, extra={"event": "ticker_started"})
-    scheduler.start()
-    systemd.begun()
-    while not asked.wait(min(tick_job.patience(), report(systemd, tick_job))):
-        watch(tick_job, settings.tick_ms / 1000, job)
-    systemd.ends()
-    stopping.set()
-    notify.stop(notifiers, LAST_NOTICE)
-    stop(scheduler, tick_job)
 
 
 def report(systemd: Systemd, tick_job: TickJob) -> float:
@@ -131,16 +136,3 @@ def stop(scheduler: Any, tick_job: TickJob) -> None:
     deregister.start()
     deregister.join(max(0.0, min(DEREGISTERED_WITHIN, until - clock.monotonic())))
     log.info("ticker stopped", extra={"event": "ticker_stopped"})
-
-
-def _scheduled(tick_job: Callable[[], None], settings: Settings) -> tuple[Any, Any]:
-    logging.getLogger("apscheduler").setLevel(logging.ERROR)
-    scheduler = BackgroundScheduler(timezone="UTC", daemon=True)
-    job = scheduler.add_job(
-        tick_job,
-        EveryTick(timedelta(milliseconds=settings.tick_ms)),
-        coalesce=True,
-        max_instances=1,
-        misfire_grace_time=None,
-    )
-    return scheduler, job

@@ -142,7 +142,10 @@ class TickJob:
             self._beat(list(unattended))
             self.failures, done = 0, report
         except TickerError as error:
-            self._failed(error)
+            self.failures += 1
+            sentence = "tick failed: %s; next attempt in %.0f s"
+            self.last_line = sentence % (error, self.pause())
+            log.error(sentence, error, self.pause(), extra={"event": "tick_failed"})
         except Exception:
             self.last_line = "tick failed on an internal error; the next tick tries again"
             log.exception(self.last_line, extra={"event": "tick_failed"})
@@ -200,13 +203,16 @@ class TickJob:
         return self.last_line if self.failures or not self._passes else ""
 
     def _pass(self) -> Report:
-        settings = self._settings
+        settings, last, self._last_pass = self._settings, self._last_pass, clock.monotonic()
+        came_late = (
+            self._last_pass - last
+        ) * 1000 > settings.tick_ms * interval.JITTER  # after a start, or a long pass
         options = TickOptions(
             look_ahead=timing.LOOK_AHEAD,
             batch=settings.batch,
             stop=self._stopping.is_set,
             period=settings.tick_ms,
-            beat=self._rhythm(),
+            beat=0 if came_late else settings.tick_ms,
             depths=settings.queue_depth,
             waiting_jobs=settings.waiting_jobs,
             ahead=LOOK_AHEAD // timedelta(milliseconds=1) if self.alarm else 0,
@@ -217,21 +223,11 @@ class TickJob:
         done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
         self._store.heartbeat(self._id, self._host, os.getpid(), report.now, done, settings.tick_ms)
         if self.alarm is not None:
-            next_due = self._store.next_due(report.now) if settings.wake else None
-            times = [] if next_due is None else [next_due]
             took = clock.monotonic() - self.began
-            if report.look_at is not None:
-                times.append((report.look_at - report.now).total_seconds() - took)
-            self.alarm.served(min(times, default=None), took)
+            next_due = self._store.next_due(report.now) if settings.wake else None
+            look = None if report.look_at is None else (report.look_at - report.now).total_seconds() - took
+            self.alarm.served(min((at for at in (next_due, look) if at is not None), default=None), took)
         return report
-
-    def _rhythm(self) -> int:
-        """Returns the milliseconds between two ticks, or 0 if this tick came later: after a start, or after a long
-        pass.
-        """
-        last, self._last_pass = self._last_pass, clock.monotonic()
-        tick_ms = self._settings.tick_ms
-        return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * interval.JITTER else 0
 
     def _log(self, report: Report) -> None:
         fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
@@ -242,12 +238,6 @@ class TickJob:
         log.info(
             self.last_line, extra={"event": "tick", "fields": {**counts(report), "left": report.left, "took": took}}
         )
-
-    def _failed(self, error: Exception) -> None:
-        self.failures += 1
-        sentence = "tick failed: %s; next attempt in %.0f s"
-        self.last_line = sentence % (error, self.pause())
-        log.error(sentence, error, self.pause(), extra={"event": "tick_failed"})
 
     def _observe(self, done: Report | None) -> None:
         try:

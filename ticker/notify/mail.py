@@ -52,16 +52,13 @@ class Mail:
 
     @contextmanager
     def _client(self) -> Iterator[smtplib.SMTP]:
-        with wire.connected(self._host, self._port) as (line, _):
-            if self._tls_at_once:
-                line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
-            with line:
-                client = _Client(line, self._host, self._port)
-                try:
-                    self._log_in(client)
-                    yield client
-                finally:
-                    client.close()
+        with wire.connected(self._host, self._port, secure=self._tls_at_once) as (line, _):
+            client = _Client(line, self._host, self._port)
+            try:
+                self._log_in(client)
+                yield client
+            finally:
+                client.close()
 
     def _log_in(self, client: smtplib.SMTP) -> None:
         client.ehlo()

@@ -5,7 +5,6 @@ followed.
 import hashlib
 import hmac
 import json
-import ssl
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPSConnection
@@ -52,18 +51,15 @@ class Webhook:
 
     def request(self, method: str, body: bytes, headers: Mapping[str, str]) -> int:
         """Returns the status of the answer, without reading its body."""
-        with wire.connected(self._host, self._port) as (line, late):
-            if self._secure:
-                line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
-            kind = HTTPSConnection if self._secure else HTTPConnection
-            with line:
-                connection = kind(self._host, self._port)
-                connection.sock = line
-                connection.request(method, self._target, body, headers)
-                status = connection.getresponse().status
-                if late.is_set():  # http.client treats truncated headers as complete ones
-                    raise TimeoutError
-                return status
+        with wire.connected(self._host, self._port, secure=self._secure) as (line, late):
+            kind = HTTPSConnection if self._secure else HTTPConnection  # its default port is not in the header Host
+            connection = kind(self._host, self._port)
+            connection.sock = line
+            connection.request(method, self._target, body, headers)
+            status = connection.getresponse().status
+            if late.is_set():  # http.client treats truncated headers as complete ones
+                raise TimeoutError
+            return status
 
 
 def signature(key: str, timestamp: str, body: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +13,9 @@ SECONDS = 5.0  # for one delivery: connecting, TLS, and both directions together
 
 
 @contextmanager
-def connected(host: str, port: int) -> Iterator[tuple[socket.socket, threading.Event]]:
-    """Yields a TCP connection for SECONDS, and an event that is set when the time is up. Errors then become
-    TimeoutError.
+def connected(host: str, port: int, *, secure: bool = False) -> Iterator[tuple[socket.socket, threading.Event]]:
+    """Yields a connection for SECONDS, with TLS if `secure`, and an event that is set when the time is up. Errors then
+    become TimeoutError.
 
     A socket's own timeout starts again with each byte, so only a timer cuts the connection: two deadlines would race.
     The last read may return half an answer, as if the other side had hung up. Resolving the host's name is not bounded
@@ -28,7 +29,10 @@ def connected(host: str, port: int) -> Iterator[tuple[socket.socket, threading.E
         timer.daemon = True
         timer.start()
         try:
-            yield wire, late
+            if secure:
+                wire = ssl.create_default_context().wrap_socket(wire, server_hostname=host)
+            with wire:
+                yield wire, late
         except Exception as error:
             if late.is_set() or isinstance(error, TimeoutError):
                 raise TimeoutError(f"no answer within {SECONDS:g} s") from None

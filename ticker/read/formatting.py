@@ -58,15 +58,14 @@ def task_data(task: Task, ends: Mapping[int, "RunRecord"]) -> dict[str, Any]:
     """Returns a task as JSON data. `ends` has the records of the last ends of tasks, by their ids
     (`overview.last_ends`).
     """
+    last = None
+    if end := ends.get(task.id):
+        names = ("outcome", "reason", "worker", "host", "started_at", "ended_at", "result")
+        last = {"run_id": end.id, **{name: plain_data(getattr(end, name)) for name in names}}
     return {
         **plain_data(task), "owner": task.owner, "state": state(task), "schedule": schedule(task), "in_words": in_words(task),
-        "last_end": end_data(ends[task.id]) if task.id in ends else None,
+        "last_end": last,
     }  # fmt: skip
-
-
-def end_data(run: "RunRecord") -> dict[str, Any]:
-    names = ("outcome", "reason", "worker", "host", "started_at", "ended_at", "result")
-    return {"run_id": run.id, **{name: plain_data(getattr(run, name)) for name in names}}
 
 
 def last_failure(last: "RunRecord | None") -> str:

@@ -165,14 +165,9 @@ def check_no_hours(during: str | None) -> None:
 def _fit_times(
     values: dict[str, Any], given: Given, explicit: Collection[str], before: Task | None, now: datetime
 ) -> None:
-    if given.get("tolerance_ms"):
-        raise BadInput(
-            "tolerance", words(given["tolerance_ms"]), "applies only to intervals; other tasks run at their times"
-        )
-    if values["stretch_ms"] is not None:
-        raise BadInput(
-            "stretch", words(values["stretch_ms"]), "applies only to intervals; other tasks run at their times"
-        )
+    for field, value in (("tolerance", given.get("tolerance_ms")), ("stretch", values["stretch_ms"])):
+        if value:
+            raise BadInput(field, words(value), "applies only to intervals; other tasks run at their times")
     check_no_hours(given.get("during"))
     values["during"] = ""
     _fit_window(values, now)

@@ -185,9 +185,14 @@ def plan_runs(task: Ref = None, *, owner: Any = None, once_within: Duration | No
     within = None if once_within is None else milliseconds("once_within", once_within, least=SECOND, most=HOUR)
     ids = _ids(_switched_on((yield from _known(task, owner))))
     asking, since = at_work.get() or (None, None)
+    traceparent = None
+    if settings.current().otel:
+        from ticker import tracing  # its library is an extra
+
+        traceparent = tracing.traceparent()
     planned = yield query(
-        "plan_runs", ids=ids, within_ms=within, asking=asking, asking_since=since, traceparent=_traceparent()
-    )  # fmt: skip
+        "plan_runs", ids=ids, within_ms=within, asking=asking, asking_since=since, traceparent=traceparent
+    )
     yield from task_rows.wake_up()
     return planned
 
@@ -211,15 +216,6 @@ def stop(run: int, *, by: str | None = None) -> Steps[None]:
             "run", ref, f"has already ended ({found[0]['outcome']}); only a run that has not ended can be stopped"
         )
     yield from task_rows.wake_up()
-
-
-def _traceparent() -> str | None:
-    """Returns the trace context of the caller, if traces are on and it has one."""
-    if not settings.current().otel:
-        return None
-    from ticker import tracing  # its library is an extra
-
-    return tracing.traceparent()
 
 
 def _register(wanted: Wanted, who: Owner, first: datetime | None, by: str | None) -> Steps[Task]:

@@ -40,7 +40,11 @@ def _problems(db: Any, schema: str) -> Iterator[tuple[str, str]]:
             if known["is_table"] or (guard and (guard["rows"] or guard["is_table"])):
                 yield type_, f"table {type_} {has_no_trigger(type_)}"
             elif guard:
-                yield type_, _without_table(type_)
+                remove = f"ticker owners --type {shlex.quote(type_)} --orphans --remove"
+                problem = (
+                    f"the table of {type_} is gone, and nothing deletes the tasks of its owners; delete them: {remove}"
+                )
+                yield type_, f"{problem}, and remove the functions: owners.drop_triggers({json.dumps(type_)}) {HOW}"
             elif known["has_defaults"]:
                 problem = f"no owner gets the default tasks of {type_}, because no table of that name has triggers"
                 yield type_, f"{problem}; if the table was renamed, {_rename(type_)}"
@@ -96,14 +100,6 @@ def outlived(db: Any, schema: str, *, partitioned: bool = False) -> Iterator[str
 def is_followed(execute: Execute, schema: str, type_: str) -> bool:
     """Returns whether a trigger deletes the tasks of deleted owners of this type."""
     return bool(execute("trigger_source", name=trigger_name(schema, "deleted", type_))[0]["source"])
-
-
-def _without_table(type_: str) -> str:
-    remove = f"ticker owners --type {shlex.quote(type_)} --orphans --remove"
-    return (
-        f"the table of {type_} is gone, and nothing deletes the tasks of its owners; delete them: {remove}, and remove the "
-        f"functions: owners.drop_triggers({json.dumps(type_)}) {HOW}"
-    )
 
 
 def without_owner(db: Any, schema: str, type_: str | None = None) -> Iterator[tuple[str, str]]:

@@ -137,17 +137,14 @@ def _changes(schedule: Cron | Calendar, start: datetime) -> Iterator[str]:
         low, high = min(before, after), max(before, after)
         named = takewhile(lambda shown, end=high: shown < end, schedule.shown_after(low - zones.SECOND))  # type: ignore[misc]
         shown = next(named, None)
-        if shown is not None and is_gap not in seen:
-            seen.add(is_gap)
-            yield (
-                _passed_over(schedule, shown, change)
-                if is_gap
-                else (f"clocks in {schedule.zone.key} show {shown:%Y-%m-%d %H:%M} twice: it runs the first time only")
-            )
-
-
-def _passed_over(schedule: Cron | Calendar, shown: datetime, change: datetime) -> str:
-    warning = f"clocks in {schedule.zone.key} skip {shown:%Y-%m-%d %H:%M}"
-    if isinstance(schedule, Calendar):
-        return f"{warning}: as with systemd, it does not run then"
-    return f"{warning}: it runs at {zones.wall(change, schedule.zone):%H:%M}, {change.astimezone(UTC):%H:%M} UTC"
+        if shown is None or is_gap in seen:
+            continue
+        seen.add(is_gap)
+        when = f"{shown:%Y-%m-%d %H:%M}"
+        if not is_gap:
+            yield f"clocks in {schedule.zone.key} show {when} twice: it runs the first time only"
+        elif isinstance(schedule, Calendar):
+            yield f"clocks in {schedule.zone.key} skip {when}: as with systemd, it does not run then"
+        else:
+            runs = f"{zones.wall(change, schedule.zone):%H:%M}, {change.astimezone(UTC):%H:%M} UTC"
+            yield f"clocks in {schedule.zone.key} skip {when}: it runs at {runs}"

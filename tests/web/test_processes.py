@@ -120,15 +120,13 @@ def test_a_silence_is_kept_by_its_application_alone_and_not_for_long(serve, db, 
 
 def test_a_server_that_refuses_at_once_is_asked_each_time():
     breaker, asked = CircuitBreaker(), []
-
-    def refused():
-        asked.append(1)
-        raise Unavailable("no")
-
     for _ in range(2):
-        with pytest.raises(Unavailable, match=r"^no$"):
-            breaker.ask("one", refused)
-    assert len(asked) == 2 and breaker.ask("one", lambda: "yes") == "yes"
+        with pytest.raises(Unavailable, match=r"^no$"), breaker.asking("one"):
+            asked.append(1)
+            raise Unavailable("no")
+    with breaker.asking("one"):
+        asked.append(1)
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("path", ["/processes", "/readyz"])

@@ -55,6 +55,11 @@ class Diagnosis:
             self.notes.append((WELL, name, ""))
 
 
+def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
+    with diagnosis.servers.asking(health.POSTGRESQL):
+        return migrations.problems(config.database_url, config.schema)
+
+
 def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
     look = health.look(config, breaker=diagnosis.servers)
     return *look.problems, *look.warnings
@@ -125,8 +130,7 @@ def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
 
 
 CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
-    "tables": lambda diagnosis, config: diagnosis.servers.ask(  # first: a later error may follow from what it finds
-        health.POSTGRESQL, lambda: migrations.problems(config.database_url, config.schema)),
+    "tables": unfit,  # first: a later error may follow from what it finds
     "health": working, "tasks": unable, "postgresql": postgresql, "redis": redis, "owners": ownerless,
     "packages": untried,
 }  # fmt: skip

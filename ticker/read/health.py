@@ -4,11 +4,11 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from ticker import clock
 from ticker.db import connections, installation, sql
@@ -23,8 +23,6 @@ from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
-
-T = TypeVar("T")
 
 MAX_AGE = 90 * SECOND
 """Milliseconds: three default ticks."""
@@ -41,14 +39,12 @@ class CircuitBreaker:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, float, str]] = {}
 
-    def ask(self, server: str, question: Callable[[], T]) -> T:
-        """Returns the server's answer. Raises Unavailable if it does not answer, or kept a caller waiting a moment ago."""
-        with self.asking(server):
-            return question()
-
     @contextmanager
     def asking(self, server: str) -> Iterator[None]:
-        """Does the same for a `with` block. An error that the server itself returned is not remembered."""
+        """Wraps the questions to a server. Raises Unavailable if it kept a caller waiting a moment ago.
+
+        An error that the server itself returned is not remembered.
+        """
         began = clock.monotonic()
         asked, until, error = self._kept.get(server, (0.0, -math.inf, ""))
         if began < until:
@@ -144,9 +140,8 @@ def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitB
     breaker = breaker or CircuitBreaker()
     redis_error, unattended, holders = _redis(settings, breaker)
     try:
-        return breaker.ask(
-            POSTGRESQL, lambda: _database(settings, unattended, holders, redis_error=redis_error, max_age_ms=max_age_ms)
-        )
+        with breaker.asking(POSTGRESQL):
+            return _database(settings, unattended, holders, redis_error=redis_error, max_age_ms=max_age_ms)
     except Unavailable as error:
         return Health(str(error), redis_error, max_age_ms=max_age_ms)
 
@@ -225,15 +220,11 @@ def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, 
     holders.
     """
     try:
-        return "", *breaker.ask(REDIS, lambda: _queues(settings.require_redis()))
+        with breaker.asking(REDIS), closing(RedisQueue(rq.connect(settings.require_redis(), retries=0))) as queue:
+            queue.check()
+            return "", queue.unattended(), queue.all_holders()
     except (Unavailable, ConfigurationError) as error:
         return str(error), {}, {}
-
-
-def _queues(url: str) -> tuple[dict[str, int], dict[str, str]]:
-    with closing(RedisQueue(rq.connect(url, retries=0))) as queue:
-        queue.check()
-        return queue.unattended(), queue.all_holders()
 
 
 def _ahead(db: Any) -> timedelta:

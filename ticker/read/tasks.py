@@ -13,7 +13,7 @@ from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import TASK_STATES, Outcome, Reason, RunKind
 from ticker.read import gates
-from ticker.schedules.duration import SECOND, whole
+from ticker.schedules.duration import SECOND
 from ticker.tasks import identity
 from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
@@ -295,7 +295,9 @@ def run_from(row: Row) -> RunRecord:
 
 def limited(limit: int) -> int:
     """Returns the number of rows that an answer may have, checked. Raises BadInput."""
-    return whole("limit", limit, 1, AT_MOST)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
+        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
+    return limit
 
 
 # ---------------------------------------------------------------------------------------------------------- lateness

@@ -79,7 +79,10 @@ class Site:
         if not is_dataclass(value):
             return value
         hidden = OF_TASKS if isinstance(value, Task) else OF_RUNS
-        shown = {name: None if name in hidden else self.hide(one) for name, one in _fields(value)}
+        shown = {
+            field.name: None if field.name in hidden else self.hide(getattr(value, field.name))
+            for field in fields(value)
+        }
         if isinstance(value, JournalEntry) and value.run:
             piece = f"piece {explain.item(value.run)} of run"  # its item is hidden, too
             shown["words"] = value.words.replace(piece, "a piece of run", 1)
@@ -113,7 +116,3 @@ class Site:
 def site(request: Request, by: str) -> Site:
     """Returns the application as this request sees it."""
     return replace(cast(Site, request.app.state.site), root=request.scope.get("root_path", ""), by=by)
-
-
-def _fields(row: Any) -> Iterator[tuple[str, Any]]:
-    return ((field.name, getattr(row, field.name)) for field in fields(row))

@@ -85,7 +85,8 @@ def attending(here: Site) -> Shown:
     """Returns queues and workers as RQ knows them. `unknown` explains why they are not known, or is empty."""
     try:
         url = here.settings.require_redis()
-        return {"attendance": here.breaker.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}
+        with here.breaker.asking(health.REDIS):
+            return {"attendance": inspect.look(url), "unknown": ""}
     except (Unavailable, ConfigurationError) as error:
         return {"attendance": Attendance(), "unknown": str(error)}
 

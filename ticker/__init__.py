@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from ticker.tasks.fields import Task
     from ticker.tasks.gates import Limit, limit, pause_all, release, resume_all, unlimit
     from ticker.tasks.identity import Owner
+    from ticker.tasks.many import Registered, register_many
     from ticker.tasks.operations import edit, pause, reconcile, register, resume, run_now, stop, unregister
     from ticker.tasks.preview import Preview, validate
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
+    "register", "register_many", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_pauses", "list_runs", "get_run", "why", "journal", "drops", "validate",
-    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
+    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Registered", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
     "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
@@ -58,6 +59,7 @@ _HOMES = {
     "tasks.fields": ("Task",),
     "tasks.gates": ("Limit", "limit", "pause_all", "release", "resume_all", "unlimit"),
     "tasks.identity": ("Owner",),
+    "tasks.many": ("Registered", "register_many"),
     "tasks.operations": ("edit", "pause", "reconcile", "register", "resume", "run_now", "stop", "unregister"),
     "tasks.preview": ("Preview", "validate"),
 }

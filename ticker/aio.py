@@ -8,6 +8,7 @@ import ticker
 from ticker.db.steps import asynchronous
 
 register = asynchronous(ticker.register)
+register_many = asynchronous(ticker.register_many)
 unregister = asynchronous(ticker.unregister)
 reconcile = asynchronous(ticker.reconcile)
 edit = asynchronous(ticker.edit)

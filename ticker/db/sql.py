@@ -26,7 +26,7 @@ def statements(schema: str, lists: tuple[tuple[str, str], ...] = ()) -> Mapping[
     """
     named, rules = _document(schema)
     rules = {**rules, **dict(lists)}
-    return {name: _filled(text, rules) for name, text in named.items() if _rules_in(text) <= rules.keys()}
+    return {name: _filled(text, rules) for name, text in named.items() if _rules_in(text, rules) <= rules.keys()}
 
 
 @cache
@@ -55,8 +55,10 @@ def _filled(text: str, rules: Mapping[str, str]) -> str:
     return _RULE.sub(lambda named: _for_table(_filled(rules[named[1]], rules), named[2]), text)
 
 
-def _rules_in(text: str) -> set[str]:
-    return {match[1] for match in _RULE.finditer(text)}
+def _rules_in(text: str, rules: Mapping[str, str]) -> set[str]:
+    """Returns the rules that a statement uses, also within other rules."""
+    used = {match[1] for match in _RULE.finditer(text)}
+    return used.union(*(_rules_in(rules[name], rules) for name in used & rules.keys()))
 
 
 def listed(names: Iterable[str], alias: str = "") -> str:

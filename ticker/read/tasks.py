@@ -225,7 +225,7 @@ def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: in
     ))  # fmt: skip
 
 
-def found(name: str, **parameters: Any) -> Steps[list[Task]]:
+def found(name: str, /, **parameters: Any) -> Steps[list[Task]]:
     """Returns the tasks that a statement finds, with what they wait for."""
     return (yield from gates.explained(tasks_from((yield query(name, **parameters)))))
 

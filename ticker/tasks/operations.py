@@ -17,7 +17,7 @@ from ticker.model import at_work
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
 from ticker.tasks import checks, fields, identity, owner_types
 from ticker.tasks import rows as task_rows
-from ticker.tasks.definition import Wanted
+from ticker.tasks.definition import Given, Wanted
 from ticker.tasks.fields import Changes, Task, TaskFields
 from ticker.tasks.identity import NOBODY, Owner, Ref, id_or_name, run_id
 from ticker.tasks.rows import query
@@ -71,7 +71,8 @@ def register(
     """
     fields.check_names("register", settings, fields.SETTINGS)
     wanted = Wanted(function=function, name=name, **settings)
-    return (yield from _register(wanted, identity.identify(owner), _aware("first", first), by))
+    who, first = identity.identify(owner), aware("first", first)
+    return (yield from registered(who, wanted.task_name(), wanted.given(), first, by))
 
 
 @writes
@@ -111,10 +112,10 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     yield from task_rows.written("delete_tasks", by=by, ids=_ids(unwanted))
     if keys := [key for item in items for key in item.given().get("limits") or ()]:
         yield query("name_keys", keys=keys)
-    registered = {}
+    made = {}
     for name in sorted(by_name):  # the same order in every process, against deadlocks
-        registered[name] = yield from _register(by_name[name], who, None, by)
-    return [registered[name] for name in by_name]
+        made[name] = yield from registered(who, name, by_name[name].given(), None, by)
+    return [made[name] for name in by_name]
 
 
 @writes
@@ -218,8 +219,8 @@ def stop(run: int, *, by: str | None = None) -> Steps[None]:
     yield from task_rows.wake_up()
 
 
-def _register(wanted: Wanted, who: Owner, first: datetime | None, by: str | None) -> Steps[Task]:
-    name, given = wanted.task_name(), wanted.given()
+def registered(who: Owner, name: str, given: Given, first: datetime | None, by: str | None) -> Steps[Task]:
+    """Makes sure that the owner has this task, whose fields were checked. Raises UnknownOwner."""
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
     if (found := (yield query("look_up_task", **key))) and not task_rows.news(given, found[0]):
         return task_rows.task_from(found[0])
@@ -295,14 +296,14 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 
 def pausing(by: str | None, reason: str, until: datetime | None) -> Steps[dict[str, Any]]:
     """Checks the arguments of a pause, whose end must be in the future, by the database's clock. Raises BadInput."""
-    checked = {"by": checks.author(by), "reason": checks.prose("reason", reason), "until": _aware("until", until)}
+    checked = {"by": checks.author(by), "reason": checks.prose("reason", reason), "until": aware("until", until)}
     if until is not None and until <= (now := (yield from task_rows.instant())):
         problem = f"has already passed: it is now {now.isoformat()}; pass a later time, or None"
         raise BadInput("until", until.isoformat(), problem)
     return checked
 
 
-def _aware(field: str, value: datetime | None) -> datetime | None:
+def aware(field: str, value: datetime | None) -> datetime | None:
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         raise BadInput(field, value, "is not a time with a zone; write datetime(..., tzinfo=UTC)")
     if value is not None and not _EARLIEST <= value <= _LATEST:

@@ -5,7 +5,7 @@ All of it runs in the caller's transaction.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -33,15 +33,23 @@ def _column(name: str) -> str:
     return COMPUTED.get(name, f"t.{name}::text" if name in JSON_COLUMNS else f"t.{name}")
 
 
+OWN = {"kwargs": "jsonb", "limits": "text[]", "subject": "text", "description": "text", "metadata": "jsonb"}
+"""The columns, with their types, in which tasks that are registered together differ. They share the others."""
+
 _OF_TASK = (*_COLUMNS, "registered", "declared_in", "tick_ms")
 
 LISTS = (
     ("settings", sql.listed(DEFAULTS, "t")),
+    (
+        "settings_of_each",
+        ", ".join(f"coalesce(o.{name}, n.{name})" if name in OWN else f"n.{name}" for name in DEFAULTS),
+    ),
+    ("own_columns", ", ".join(f"{name} {type_}" for name, type_ in OWN.items())),
     ("task", ", ".join(f"{_column(name)} AS {name}" for name in _OF_TASK)),
     ("restored", drivers.RESTORED),
 )
-"""Lists of columns: the fields that `ticker.tasks.fields` declares, those of a `Task`, and one that restores the
-search_path.
+"""Lists of columns: the fields that `ticker.tasks.fields` declares, also of tasks that share a definition, those of a `Task`, and
+one that restores the search_path.
 """
 
 
@@ -68,24 +76,74 @@ def written(name: str, *, by: str | None, **parameters: Any) -> Steps[list[Row]]
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A definition that fits together: the columns that were given, all columns, and when a new task is first due."""
+
+    given: definition.Given
+    values: Mapping[str, Any]
+    begin: datetime | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Returns whether it is an interval without hours: its first time needs no schedule."""
+        return self.values["kind"] == Kind.INTERVAL and not self.values["during"]
+
+
+def fit(given: definition.Given) -> Steps[Fitted]:
+    """Returns the definition of a new task. Raises BadInput."""
+    values = yield from applied(given, None)
+    return Fitted(given, values, (yield from first_time(values)))
+
+
 def insert(
     key: Mapping[str, str], given: definition.Given, first: datetime | None, declared_in: str = ""
 ) -> Steps[Task | None]:
     """Inserts a task. Returns None if another process was faster, or the owner is gone."""
-    values = yield from applied(given, None)
-    begin = yield from first_time(values)
-    if first is not None:
-        definition.check_first(first, values)
-        begin = first
-    parameters = parameters_of(values, given)
-    new = yield query("insert_task", **key, declared_in=declared_in, first=begin, **parameters)
-    if not new:
+    fitted = yield from fit(given)
+    new = New(tuple(key.values()), fitted, {}, first)
+    if not (inserted := (yield insertion("insert_task", [new], declared_in))):
         return None
-    row = new[0] if first is not None else (yield from placed(new[0]))
-    if (known := REGISTERED.get(values["function"])) and known.batch > 1:
+    [row] = inserted if first is not None else (yield from placed(inserted))
+    yield from announce([fitted])
+    return (yield from unknown(row))
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A task to insert: owner type, owner id and name, its definition, the columns that are its own, and its first time."""
+
+    key: tuple[str, ...]
+    fitted: Fitted
+    own: Mapping[str, Any]
+    first: datetime | None
+
+    def __post_init__(self) -> None:
+        if self.first is not None:
+            definition.check_first(self.first, self.fitted.values)
+
+
+def insertion(name: str, new: Sequence[New], declared_in: str = "") -> Query:
+    """Returns the statement that inserts these tasks. Definitions are compared by identity."""
+    definitions = {id(item.fitted): item.fitted for item in new}
+    numbers = {id_: number for number, id_ in enumerate(definitions, 1)}
+    parameters = [parameters_of(fitted.values, fitted.given) for fitted in definitions.values()]
+    owner_types, owner_ids, names = (list(column) for column in zip(*(item.key for item in new), strict=True))
+    return query(
+        name, owner_types=owner_types, owner_ids=owner_ids, names=names, declared_in=declared_in,
+        which=[numbers[id(item.fitted)] for item in new],
+        owns=[json.dumps(item.own, ensure_ascii=False) if item.own else "{}" for item in new],
+        firsts=[item.fitted.begin if item.first is None else item.first for item in new],
+        definitions=[one["settings"] for one in parameters], registrations=[one["registered"] for one in parameters],
+    )  # fmt: skip
+
+
+def announce(inserted: Iterable[Fitted]) -> Steps[None]:
+    """Lets the tickers know of new tasks, and of functions that run in batches."""
+    known = (REGISTERED.get(fitted.values["function"]) for fitted in inserted)
+    if any(function.batch > 1 for function in known if function):
         yield from declare_functions(replaces=False)
     yield from wake_up()
-    return (yield from unknown(row))
 
 
 def declare_functions(replaces: bool) -> Steps[None]:
@@ -128,25 +186,32 @@ def change(
     if is_moved or any(
         values[column] != row[column] for column in ("every_ms", "spread", "within_ms", "during", "zone")
     ):
-        changed = [(yield from placed(changed[0]))]
+        changed = yield from placed(changed)
     yield from wake_up()
     return (yield from unknown(changed[0]))
 
 
-def placed(row: Row) -> Steps[Row]:
-    """Makes the task due in phase, if it has one, and in its hours from now on. Returns the row."""
-    task = task_from(row)
-    if task.next_run is None or task.kind is Kind.ONCE:
-        return row
-    if task.kind is Kind.INTERVAL:
-        in_phase = (yield query("next_in_phase", ids=[task.id])) if task.spread else []
-        first = task_from({**row, **(in_phase or [row])[0]}).next_run
-    else:
-        first = kinds.bounded(task, kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at))
-    if first is None or first == row["next_run"]:
-        return row
-    yield query("set_next_runs", ids=[task.id], next_runs=[first])
-    return {**row, "next_run": first}
+def placed(rows: Sequence[Row]) -> Steps[list[Row]]:
+    """Makes these tasks due in phase, if they have one, and in their hours from now on. Returns the rows.
+
+    A row of an interval task without hours may hold no more than id, kind, during, spread and next_run.
+    """
+    spread = [row["id"] for row in rows if row["spread"] and row["kind"] == Kind.INTERVAL and row["next_run"]]
+    found = (yield query("next_in_phase", ids=spread)) if spread else []
+    in_phase = {row["id"]: row["next_run"] for row in found}
+    firsts: dict[int, datetime] = {}
+    for row in rows:
+        first = in_phase.get(row["id"], row["next_run"])
+        if row["kind"] in (Kind.CRON, Kind.CALENDAR) and first is not None:
+            task = task_from(row)
+            first = kinds.bounded(task, kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at))
+        elif row["during"]:
+            first = task_from({**row, "next_run": first}).next_run
+        if first is not None and first != row["next_run"]:
+            firsts[row["id"]] = first
+    if firsts:
+        yield query("set_next_runs", ids=list(firsts), next_runs=list(firsts.values()))
+    return [{**row, "next_run": firsts.get(row["id"], row["next_run"])} for row in rows]
 
 
 def applied(given: definition.Given, row: Row | None) -> Steps[dict[str, Any]]:

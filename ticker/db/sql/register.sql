@@ -26,17 +26,41 @@ SELECT set_config('ticker.by', %(by)s, true)
 -- Names the keys of all tasks that this transaction is about to write (`use_keys`).
 SELECT set_config('ticker.keys', array_to_string(%(keys)s::text[], ','), true)
 
+-- name: look_up_tasks
+-- Reads the same of many rows, as far as a registration compares it. `number` is the place in the lists.
+SELECT w.number::int AS number, t.id, t.registered::text AS registered, t.kind, t.during
+FROM unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[])
+    WITH ORDINALITY AS w (owner_type, owner_id, name, number)
+JOIN {schema}.tasks t ON t.owner_type = w.owner_type AND t.owner_id = w.owner_id AND t.name = w.name
+
+-- rule: inserted
+-- Inserts tasks, due at once unless `firsts` says otherwise. Leaves out those that another process has inserted, and those whose
+-- owner is gone. Many tasks share a definition (`definitions`, `registrations`) but for the few columns in `owns`. `{settings}`
+-- stands for a list of columns (`ticker.tasks.rows`).
+definitions AS MATERIALIZED (
+    SELECT d.number, d.registered::jsonb AS said, n.* FROM unnest(%(definitions)s::text[], %(registrations)s::text[])
+        WITH ORDINALITY AS d (settings, registered, number), jsonb_populate_record(NULL::{schema}.tasks, d.settings::jsonb) n
+), inserted AS (
+    INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
+    SELECT w.owner_type, w.owner_id, w.name, n.said || w.own::jsonb, %(declared_in)s, {settings_of_each}, n.grace_ms,
+        CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
+    FROM unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[], %(which)s::int[], %(owns)s::text[],
+            %(firsts)s::timestamptz[]) WITH ORDINALITY AS w (owner_type, owner_id, name, which, own, first, number)
+        JOIN definitions n ON n.number = w.which,
+        jsonb_to_record(w.own::jsonb) o ({own_columns}), LATERAL (SELECT coalesce(w.first, {now}) AS due OFFSET 0) i
+    ORDER BY w.number
+    ON CONFLICT (owner_type, owner_id, name) DO NOTHING
+    RETURNING *
+)
+
 -- name: insert_task
--- Inserts a task, due at once unless `first` is given. Returns no row if another process was faster, or the owner is
--- gone. `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.rows`), `{settings n}` for those of the
--- alias n.
-INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
-SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::text::jsonb, %(declared_in)s, {settings n}, n.grace_ms,
-    CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
-FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n,
-    (SELECT coalesce(%(first)s::timestamptz, {now}) AS due OFFSET 0) i
-ON CONFLICT (owner_type, owner_id, name) DO NOTHING
-RETURNING {task}, {unknown_queue} AS unknown_queue
+WITH {inserted} SELECT {task t}, {unknown_queue t} AS unknown_queue FROM inserted t
+
+-- name: insert_tasks
+WITH {inserted} SELECT owner_type, owner_id, name, id, kind, during, spread, next_run FROM inserted
+
+-- name: tasks_with_ids
+SELECT {task}, {unknown_queue} AS unknown_queue FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[])
 
 -- rule: kept_pace
 -- The interval in force of the task t within its new bounds n.

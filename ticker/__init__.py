@@ -14,6 +14,7 @@ from ticker.errors import (
     QueueUnavailable,
     RowLocked,
     TickerError,
+    TickerWarning,
     Unavailable,
     UnknownOwner,
     UnknownRun,
@@ -43,7 +44,7 @@ __all__ = [
     "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Registered", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
     "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
-    "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
+    "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable", "TickerWarning",
 ]  # fmt: skip
 
 _HOMES = {

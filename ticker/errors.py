@@ -69,6 +69,10 @@ def start_worker(queue: str) -> str:
     return f"ticker worker --tasks ... {queue}"
 
 
+class TickerWarning(UserWarning):
+    """A task was registered with a value that is allowed, but perhaps not what was meant."""
+
+
 class TickerError(Exception):
     """The root of the tree: catch this to catch everything that ticker raises on purpose."""
 

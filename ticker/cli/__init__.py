@@ -3,9 +3,13 @@
 A command's module is imported when the command is called. Large dependencies are imported in function bodies.
 """
 
+import logging
+import warnings
+
 import click
 
 from ticker.cli.exits import Commands, LazyCommand
+from ticker.errors import TickerWarning
 
 GROUPS = {
     "Processes": {
@@ -61,6 +65,8 @@ def main() -> None:
     DATABASE_URL and REDIS_URL name the servers. TASK is a task's id or name; if the task has an owner, its name needs
     --owner. Durations are written as 90, 90s, 5m, 1h30m, 1d or PT5M, and times as 2026-07-01T12:00:00Z.
     """
+    warnings.simplefilter("ignore", TickerWarning)  # commands print what a task's `warnings` say
+    logging.getLogger("ticker.tasks").addHandler(logging.NullHandler())
 
 
 for title, commands in GROUPS.items():

@@ -10,7 +10,7 @@ from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
 from ticker.tasks import fields, identity, owner_types, rows
 from ticker.tasks.definition import Wanted
-from ticker.tasks.operations import aware, registered
+from ticker.tasks.operations import aware, registered, tell
 from ticker.tasks.rows import Fitted, New, query
 
 AT_ONCE = 1000
@@ -120,7 +120,9 @@ class Done:
         by_key = {new.key: new for new in missing}
         for type_ in sorted({new.key[0] for new in missing} - self.types):
             self.types.add(type_)
-            self.warnings |= dict.fromkeys((yield from owner_types.warnings(type_)))
+            of_owner = yield from owner_types.warnings(type_)
+            tell(missing[0].fitted.values["function"], of_owner)
+            self.warnings |= dict.fromkeys(of_owner)
         inserted = yield rows.insertion("insert_tasks", missing)
         found = [(by_key[row["owner_type"], row["owner_id"], row["name"]], row) for row in inserted]
         self.ids |= {new.key: row["id"] for new, row in found}
@@ -134,7 +136,9 @@ class Done:
         fresh = {id(new.fitted): row["id"] for new, row in found if id(new.fitted) not in self.definitions}
         self.definitions |= fresh.keys()
         for row in (yield query("tasks_with_ids", ids=list(fresh.values()))) if fresh else []:
-            self.warnings |= dict.fromkeys((yield from rows.unknown(row)).warnings)
+            task = yield from rows.unknown(row)
+            tell(task.function, task.warnings)
+            self.warnings |= dict.fromkeys(task.warnings)
 
 
 def _parts(news: Iterable[New]) -> Iterator[list[New]]:

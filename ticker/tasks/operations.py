@@ -4,7 +4,10 @@ The first argument of each, `db`, is a connection of SQLAlchemy (or a Session), 
 `Task`, an id, or a name together with `owner`. `owner` alone stands for all of its tasks.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Unpack
@@ -12,7 +15,7 @@ from typing import Any, Unpack
 from ticker import settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, writes
-from ticker.errors import BadInput, UnknownOwner, UnknownRun, UnknownTask
+from ticker.errors import BadInput, TickerWarning, UnknownOwner, UnknownRun, UnknownTask
 from ticker.model import at_work
 from ticker.schedules.duration import HOUR, SECOND, Duration, milliseconds
 from ticker.tasks import checks, fields, identity, owner_types
@@ -22,9 +25,12 @@ from ticker.tasks.fields import Changes, Task, TaskFields
 from ticker.tasks.identity import NOBODY, Owner, Ref, id_or_name, run_id
 from ticker.tasks.rows import query
 
+log = logging.getLogger("ticker.tasks")
+
 ATTEMPTS = 10  # to find or insert a task that others insert and delete at the same time
 
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # as the tables' CHECKs
+_told: set[tuple[str, str]] = set()  # functions, and kinds of warnings
 
 
 @writes
@@ -68,11 +74,16 @@ def register(
     undo what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or
     the setting `ticker.by` of the transaction, or the database user. Raises BadInput, which names the field, its value
     and the limit, or UnknownOwner if the owner's row does not exist. In both cases nothing is written.
+
+    A value that is allowed but unusual, such as a function that no worker has announced, is a sentence in `warnings` of the
+    task, a line of the log and a TickerWarning.
     """
     fields.check_names("register", settings, fields.SETTINGS)
     wanted = Wanted(function=function, name=name, **settings)
     who, first = identity.identify(owner), aware("first", first)
-    return (yield from registered(who, wanted.task_name(), wanted.given(), first, by))
+    task = yield from registered(who, wanted.task_name(), wanted.given(), first, by)
+    tell(task.function, task.warnings)
+    return task
 
 
 @writes
@@ -115,6 +126,7 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     made = {}
     for name in sorted(by_name):  # the same order in every process, against deadlocks
         made[name] = yield from registered(who, name, by_name[name].given(), None, by)
+        tell(made[name].function, made[name].warnings)
     return [made[name] for name in by_name]
 
 
@@ -219,12 +231,24 @@ def stop(run: int, *, by: str | None = None) -> Steps[None]:
     yield from task_rows.wake_up()
 
 
+def tell(function: str, sentences: Iterable[str]) -> None:
+    """Logs warnings and issues them as Python's, each kind of them once for each function."""
+    for sentence in sentences:
+        if (kind := (function, sentence.split()[0])) not in _told:
+            _told.add(kind)
+            log.warning("a task of %s was registered: %s", function, sentence, extra={"event": "task_warning"})
+            frame, level = sys._getframe(), 1
+            while frame.f_back is not None and frame.f_globals["__name__"].startswith("ticker."):
+                frame, level = frame.f_back, level + 1
+            warnings.warn(sentence, TickerWarning, stacklevel=level)
+
+
 def registered(who: Owner, name: str, given: Given, first: datetime | None, by: str | None) -> Steps[Task]:
     """Makes sure that the owner has this task, whose fields were checked. Raises UnknownOwner."""
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
     if (found := (yield query("look_up_task", **key))) and not task_rows.news(given, found[0]):
         return task_rows.task_from(found[0])
-    warnings = () if found else (yield from owner_types.warnings(who.type))
+    of_owner = () if found else (yield from owner_types.warnings(who.type))
     for _ in range(ATTEMPTS):
         if found := (yield query("find_task", **key)):
             [row] = found
@@ -232,7 +256,7 @@ def registered(who: Owner, name: str, given: Given, first: datetime | None, by: 
                 return (yield from task_rows.change(row, news, {**task_rows.registered(row), **given}, by=by))
             return task_rows.task_from(row)
         if new := (yield from task_rows.insert(key, given, first)):
-            return replace(new, warnings=(*new.warnings, *warnings))
+            return replace(new, warnings=(*new.warnings, *of_owner))
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 

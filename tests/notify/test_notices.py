@@ -220,24 +220,38 @@ def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passe
     assert [notice.id for notice in kept.got] == [event]
 
 
-def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db, notifier, caplog):
+def test_a_notice_that_arrived_while_the_tables_went_away_is_not_sent_again(db, notifier, caplog):
     now = datetime.now(UTC)
     happens(db, "failed", at=now)
+
+    class Hides(Kept):
+        def deliver(self, notice: Notice) -> str:
+            db.execute("ALTER TABLE ticker.notices RENAME TO hidden")
+            return super().deliver(notice)
+
+    channel = Hides()
+    one = notifier(channel)
+    assert one.try_round() == deliver.WITHOUT_DATABASE
+    assert sentence("errors.run_the_upgrade", remedy="ticker db upgrade").within(caplog.messages[0])
+    db.execute("ALTER TABLE ticker.hidden RENAME TO notices")
+    one.round(now + timedelta(days=1))
+    assert (len(channel.got), notices(db)) == (1, [])
+
+
+@pytest.mark.slow
+def test_a_connection_that_was_cut_during_a_delivery_is_replaced(db, notifier):
+    happens(db, "failed")
 
     class Cuts(Kept):
         def deliver(self, notice: Notice) -> str:
             db.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                 " WHERE application_name = 'ticker notices' AND datname = current_database()"
             )
             return super().deliver(notice)
 
     channel = Cuts()
-    one = notifier(channel)
-    assert one.try_round() == deliver.WITHOUT_DATABASE
-    assert sentence("logs.notices_wait", channel="kept", setting="DATABASE_URL").within(caplog.messages[0])
-    one.round(now + timedelta(days=1))
-    assert (len(channel.got), notices(db)) == (1, [])
+    assert (notifier(channel).round(NOW), len(channel.got), notices(db)) == (IDLE, 1, [])
 
 
 @pytest.mark.slow

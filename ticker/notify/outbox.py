@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-import psycopg
-
-from ticker.db import connections, sql
+from ticker.db import sql
+from ticker.db.connections import Pool
 from ticker.notify.message import NOTIFIED, Notice
 
 BATCH = 1000  # events examined at a time
@@ -39,9 +38,8 @@ class Outbox:
     """Runs each statement in a short transaction, on the outbox's own connection."""
 
     def __init__(self, url: str, schema: str) -> None:
-        self._url, self._schema = url, schema
+        self._pool, self._schema = Pool(url, name="ticker notices"), schema
         self._host = socket.gethostname()
-        self._connection: psycopg.Connection[Any] | None = None
 
     def fill(self, channels: Sequence[str]) -> bool:
         """Turns each new event younger than `GIVEN_UP` into a notice per channel. Returns whether there may be more."""
@@ -71,20 +69,11 @@ class Outbox:
         return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        self._pool.close()
 
     def _execute(self, statement: str, **values: Any) -> list[sql.Row]:
-        with connections.translated():
-            if self._connection is None or self._connection.closed:
-                self._connection = connections.connect(self._url, name="ticker notices")
-            try:
-                with self._connection.transaction():
-                    return sql.on(self._connection, self._schema)(statement, **values)
-            except psycopg.Error:
-                self.close()
-                raise
+        with self._pool.connection() as connection:
+            return sql.on(connection, self._schema)(statement, **values)
 
 
 def waiting(db: Any, schema: str, limit: int) -> list[dict[str, Any]]:

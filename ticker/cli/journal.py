@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -58,21 +58,18 @@ def count_drops(by: str, since: str | None, until: str | None, limit: int) -> No
 
 def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
     """Yields new entries every second. Retries if the server goes away."""
-    from ticker.db import connections
+    from ticker.db.connections import Pool
 
-    url, pause, reported = configured().require_database(), threading.Event(), False
-    while True:
+    pool, reported = Pool(configured().require_database(), name="ticker-cli"), False
+    while not threading.Event().wait(EVERY):
         try:
-            with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
-                while True:
-                    pause.wait(EVERY)
-                    yield run(db, tail.more())
-                    reported = False
+            with pool.connection() as db:
+                yield run(db, tail.more())
+            reported = False
         except DatabaseUnavailable as error:
             if not reported:
                 render.say(f"{error}; retrying every second", err=True)
             reported = True
-            pause.wait(EVERY)
 
 
 # ----------------------------------------------------------------------------------------------------------- output

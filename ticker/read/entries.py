@@ -107,11 +107,10 @@ def pieces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, Pieces]]:
 
 def look_up(task: Ref, owner: Any) -> Steps[tuple[int, Task | None]]:
     """Returns the task's id, and the task, or None if it was deleted."""
-    ref = id_or_name(task)
-    if not isinstance(ref, int):
-        named = yield from tasks.get.steps(task, owner=owner)
-        return named.id, named
     try:
-        return ref, (yield from tasks.get.steps(ref))
+        found = yield from tasks.get.steps(task, owner=owner)
     except UnknownTask:
-        return ref, None
+        if isinstance(ref := id_or_name(task), int):
+            return ref, None
+        raise
+    return found.id, found

@@ -17,6 +17,7 @@ from tests.running import ROOT, until
 from tests.sentences import sentence
 from ticker.cli import journal
 from ticker.db import connections
+from ticker.db.steps import run
 from ticker.errors import BadInput
 from ticker.read import journal as read_journal
 from ticker.read.journal import past
@@ -205,7 +206,7 @@ def test_a_follower_keeps_its_connection(monkeypatch, db, drop):
         connections, "connect", lambda *given, **options: opened.append(1) or connect(*given, **options)
     )
     tail = read_journal.Tail(read_journal.select(db))
-    tail.begin(db, None, None, 1)
+    run(db, tail.begin(None, None, 1))
     looks = journal.new_lines(tail)
     assert [next(looks) for _ in range(3)] == [[], [], []] and len(opened) == 1
     looks.close()

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
@@ -60,16 +60,17 @@ def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
     """Yields new entries every second. Retries if the server goes away."""
     from ticker.db.connections import Pool
 
-    pool, reported = Pool(configured().require_database(), name="ticker-cli"), False
-    while not threading.Event().wait(EVERY):
-        try:
-            with pool.connection() as db:
-                yield run(db, tail.more())
-            reported = False
-        except DatabaseUnavailable as error:
-            if not reported:
-                render.say(f"{error}; retrying every second", err=True)
-            reported = True
+    reported = False
+    with closing(Pool(configured().require_database(), name="ticker-cli")) as pool:
+        while not threading.Event().wait(EVERY):
+            try:
+                with pool.connection() as db:
+                    yield run(db, tail.more())
+                reported = False
+            except DatabaseUnavailable as error:
+                if not reported:
+                    render.say(f"{error}; retrying every second", err=True)
+                reported = True
 
 
 # ----------------------------------------------------------------------------------------------------------- output

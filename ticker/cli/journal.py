@@ -58,19 +58,21 @@ def count_drops(by: str, since: str | None, until: str | None, limit: int) -> No
 
 def new_lines(tail: Tail) -> Iterator[list[JournalEntry]]:
     """Yields new entries every second. Retries if the server goes away."""
-    from ticker.db.connections import Pool
+    from ticker.db import connections
 
-    reported = False
-    with closing(Pool(configured().require_database(), name="ticker-cli")) as pool:
-        while not threading.Event().wait(EVERY):
-            try:
-                with pool.connection() as db:
+    url, pause, reported = configured().require_database(), threading.Event(), False
+    while True:
+        try:
+            with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
+                while True:
+                    pause.wait(EVERY)
                     yield run(db, tail.more())
-                reported = False
-            except DatabaseUnavailable as error:
-                if not reported:
-                    render.say(f"{error}; retrying every second", err=True)
-                reported = True
+                    reported = False
+        except DatabaseUnavailable as error:
+            if not reported:
+                render.say(f"{error}; retrying every second", err=True)
+            reported = True
+            pause.wait(EVERY)
 
 
 # ----------------------------------------------------------------------------------------------------------- output

@@ -15,6 +15,7 @@ from tests.plans import indexes, plan
 from tests.sentences import sentence
 from tests.timing_tables import BASE, Replay, tables
 from ticker import clock
+from ticker.db.steps import run
 from ticker.engine.tick import tick
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import Reason
@@ -636,14 +637,14 @@ def test_a_journal_of_what_is_nothing_is_refused(db):
 def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db, history, frozen):
     task, _ = history
     tail = journal.Tail(journal.select(db))
-    assert len(tail.begin(db, None, None, 2)) == 2
-    assert tail.more(db) == []
+    assert len(run(db, tail.begin(None, None, 2))) == 2
+    assert run(db, tail.more()) == []
     a_run(db, task, ended_at=NINE - 20 * SECOND)  # its transaction took so long
     frozen.tick(5)
     an_event(db, task, "paused", NINE + 5 * SECOND)
-    assert [line.what for line in tail.more(db)] == ["succeeded", "paused"]
+    assert [line.what for line in run(db, tail.more())] == ["succeeded", "paused"]
     frozen.tick(1)
-    assert tail.more(db) == []
+    assert run(db, tail.more()) == []
 
 
 # ------------------------------------------------------------------------------------------------------------ drops

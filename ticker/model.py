@@ -296,7 +296,7 @@ class WaitingTask:
     batch: int = 1  # how many tasks of its function one job may carry when it is pushed again
     concurrency: int = 1  # how many of them run at the same time
     apart: str = ""
-    is_paused: bool = False  # by itself, or by a pause of many tasks
+    is_closed: bool = False  # it is disabled or paused, by itself or with others, or its owner is inactive
 
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""

@@ -760,13 +760,15 @@ def test_a_pause_that_a_tick_has_ended_stays_ended_if_the_clock_is_set_back(tabl
     assert due(store, NOW) == [id_]
 
 
-def test_of_waiting_tasks_those_that_are_paused_are_known(tables, store):
+def test_of_waiting_tasks_those_that_may_not_start_are_known(tables, store):
     tables.add_task(waiting=(NOW,), paused_by="ann")
     tables.add_task(waiting=(NOW,), group_name="mail")
+    tables.add_task(waiting=(NOW,), enabled=False)
+    tables.add_task(waiting=(NOW,), owner_active=False)
     tables.add_task(waiting=(NOW,))
     tables.add_pause("group", "mail")
     with store.batch() as rows:
-        assert [task.is_paused for task in rows.claim_waiting(MANY, NOW)] == [True, True, False]
+        assert [task.is_closed for task in rows.claim_waiting(MANY, NOW)] == [True, True, True, True, False]
 
 
 PLANNED_RUNS = [

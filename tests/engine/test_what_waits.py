@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 
 TABLE = """
 mechanism                    | a due task             | its job                | its older job          | its lost job
-it is disabled               | due again              | dropped: paused        | dropped: paused        | pushed again
-its inactive owner           | due again              | dropped: paused        | dropped: paused        | pushed again
+it is disabled               | due again              | dropped: paused        | dropped: paused        | waits
+its inactive owner           | due again              | dropped: paused        | dropped: paused        | waits
 it is paused                 | due again              | superseded, due again  | dropped: superseded    | waits
 all are paused               | waits                  | waits: postponed       | dropped: superseded    | waits
 its group is paused          | waits                  | waits: postponed       | dropped: superseded    | waits
@@ -46,7 +46,7 @@ it is not its turn           | waits                  | starts                 |
 # one record.
 # differs: what is disabled drops its jobs; what is paused keeps them. Hours, depths and turns let jobs in the queue
 # start.
-# differs: the sweep looks only at pauses. Behind any other gate, it pushes a lost job again.
+# differs: behind a gate with places or a rate, hours, a depth, turns or an unknown function, the sweep pushes a lost job again.
 
 mechanism                    | its times | its only time | no catch up | clock set back
 it is disabled               | no run    | late run      | no run      | in an interval

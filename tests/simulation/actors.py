@@ -149,7 +149,7 @@ class People:
             spec = self.tasks[row.task_id if name in PLANNED else row.id]
             kind = kind_of(self._world, row.id) if name in PLANNED else RunKind.SCHEDULED
             own = spec.is_paused(self._world, now) and kind is not RunKind.MANUAL
-            if (own or self.pauses.stops(spec, kind, now)) and not getattr(row, "is_paused", False):
+            if (own or self.pauses.stops(spec, kind, now)) and not getattr(row, "is_closed", False):
                 self._world.history.complain("S6", f"{name} took {row}, and {spec} is paused: {self.pauses.in_force()}")
             if name in DUE and self.pauses.skips_its_turn(spec, row, now, withheld):
                 self._world.history.complain("budget", f"{name} took {row}, which was not let go: {self.pauses.over()}")

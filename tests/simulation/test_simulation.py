@@ -130,7 +130,7 @@ def ends_the_own_pause(self, now, limit, right=MemoryBatch.let_go):
 
 
 def claims_as_if_nothing_were_paused(self, *args, right=MemoryBatch.claim_waiting):
-    return [replace(task, is_paused=False) for task in right(self, *args)]
+    return [replace(task, is_closed=False) for task in right(self, *args)]
 
 
 def takes_off(self, occurrences):

@@ -42,7 +42,7 @@ class Swept(Counts):
     """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push
     errors.
 
-    `returned` occurrences of paused tasks are next runs again, because their jobs are gone.
+    `returned` occurrences of tasks that may not start are next runs again, because their jobs are gone.
     """
 
     overdue: int = 0

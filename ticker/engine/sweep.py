@@ -125,11 +125,11 @@ class JobVerdict(Enum):
 def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
     """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    A dead job is pushed again for ten minutes. While the task is paused, nothing is pushed: the occurrence goes back to
-    the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
+    A dead job is pushed again for ten minutes. While the task may not start, nothing is pushed: the occurrence goes back
+    to the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
     be queued before the tasks that are due now, only to be dropped.
     """
-    newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_paused else JobVerdict.AGAIN
+    newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_closed else JobVerdict.AGAIN
     if state is JobState.TAKEN:
         return JobVerdict.WAITS
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):

@@ -302,7 +302,7 @@ WITH looked_at AS MATERIALIZED (
 )
 SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
     ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto,
-    {in_groups t}, {kept_waiting t} AS is_paused
+    {in_groups t}, {inactive t} OR {kept_waiting t} AS is_closed
 FROM {schema}.tasks t {announced t}
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.doubles import NOW, MemoryQueue, MemoryStore, job_id, planned_id
 from ticker.engine.key_limits import LimitedTask, choose
 from ticker.engine.tick import TickOptions, tick
+from ticker.model import Kind
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 
@@ -204,6 +205,18 @@ def test_what_waited_for_its_key_has_not_missed_its_time_but_what_no_tick_saw_ha
     monkeypatch.setattr(rows, "watched", lambda *_: watched)
     rows.add_task(limits=("imap",), next_run=NOW - 2 * HOUR, every_ms=60_000, catch_up="none")
     assert tick(rows, MemoryQueue(), NOW).due.missed == missed
+
+
+@pytest.mark.parametrize(("catch_up", "pushed"), [("one", {1}), ("none", {3})])
+def test_a_cron_task_that_has_waited_for_its_key_makes_a_late_run_only_if_it_catches_up(catch_up, pushed, rows):
+    """The room of what was missed goes to others in the same pass."""
+    rows.add_limit("imap", 1)
+    for age in (2 * HOUR, HOUR, SECOND):
+        fields = {"kind": Kind.CRON, "expression": "*/5 * * * *", "every_ms": 0, "catch_up": catch_up}
+        rows.add_task(limits=("imap",), next_run=NOW - age, **fields)
+    report = tick(rows, MemoryQueue(), NOW, TickOptions(period=30_000))
+    assert {id_ for id_, row in rows.tasks.items() if row.waiting} == pushed
+    assert (report.due.enqueued, report.due.missed) == (1, 2 * (catch_up == "none"))
 
 
 def test_a_pass_keeps_to_the_depth_of_a_queue(rows):

@@ -57,17 +57,16 @@ its group is paused          | late run  | late run      | missed      | in an i
 its function is paused       |           |               |             |
 its queue is paused          |           |               |             |
 its owner type is paused     |           |               |             |
-its key is paused            | late run  | late run      | late run    | in an interval
-its key has no place         | late run  | late run      | late run    | in an interval
-its key has no start left    | late run  | late run      | late run    | later
-a hold of its key            | late run  | late run      | late run    | in an interval
+its key is paused            | late run  | late run      | missed      | in an interval
+its key has no place         | late run  | late run      | missed      | in an interval
+its key has no start left    | late run  | late run      | missed      | later
+a hold of its key            | late run  | late run      | missed      | in an interval
 its hours are over           |           |               |             | in an interval
 its queue is full            | late run  | late run      | missed      | in an interval
 no worker knows its function | late run  | late run      | missed      | in an interval
 a run of it is at work       | late run  | late run      | missed      | in an interval
 it is not its turn           | late run  | late run      | missed      | in an interval
 # differs: a time passes without a record while the task is disabled, but not while its owner is inactive.
-# differs: catch_up "none" drops what has waited as missed, unless the task has limits and ticks have gone on.
 # (The last two are opened after less than ten minutes. After ten, a turn lets its task go, and an unknown function
 # drops it. The triggers of owners read the server's clock, which a play cannot set back.)
 

@@ -37,7 +37,7 @@ SINGLE_PASS = TickOptions()
 LISTED_AT_MOST = 20
 """How many batches of tasks with limits are listed at once. Each list costs the room of all of its keys."""
 STEPS_IN_VAIN = 20
-"""How many batches of tasks that need no budget are handled at most. The next tick continues."""
+"""How many batches of tasks that need no budget, or no room, are handled at most. The next tick continues."""
 
 
 def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickOptions = SINGLE_PASS) -> Report:
@@ -180,7 +180,7 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
     """Pushes planned runs and due tasks with limits, as far as their keys and the queues with `depths` have room."""
     now, options, left = work.now, work.options, dict(depths)
     planned, due, looks = Pushed(), Pushed(), list[datetime | None]()
-    full, after, listed = set[str](), None, options.batch
+    full, after, listed, in_vain = set[str](), None, options.batch, 0
     while True:
         without = [name for name, room in left.items() if room <= 0]
         found, more = work.store.limited_due(
@@ -192,6 +192,9 @@ def push_keyed(work: Pass, depths: Mapping[str, int]) -> Keyed:
         left.update((task.queue, left[task.queue] - 1) for task in choice.tasks if task.queue in left)
         passed = max(((task.next_run, task.id) for task in found if not task.is_planned), default=None)
         is_stuck = passed is None and not of_runs.due and choice.full <= full
+        if of_tasks.missed and in_vain < STEPS_IN_VAIN and not options.stop():
+            in_vain += 1  # what was missed has left its room to others: they are listed again
+            continue
         if not more or is_stuck or options.stop():
             return Keyed(planned, due, key_limits.soonest(looks))
         full, after, listed = full | choice.full, passed or after, min(4 * listed, LISTED_AT_MOST * options.batch)
@@ -203,13 +206,13 @@ def push_chosen(work: Pass, chosen: Sequence[LimitedTask]) -> tuple[Pushed, Push
     """
     now, options = work.now, work.options
     batches = batched([one.id for one in chosen if not one.is_planned], options.batch)
-    late = max(options.late, work.store.watched(now, options.period)) if chosen else options.late
+    watched = work.store.watched(now, options.period) if chosen else options.late
 
     def push() -> list[Pushed]:
         def claim(ids: Sequence[int]) -> Callable[[Batch], Sequence[DueTask]]:
             return lambda rows: rows.claim_chosen(now, options.look_ahead, ids)
 
-        return [push_due(work, claim(ids), late) for ids in batches if not options.stop()]
+        return [push_due(work, claim(ids), watched) for ids in batches if not options.stop()]
 
     def push_runs(ids: Sequence[int]) -> Pushed:
         return push_planned(work, lambda rows: rows.claim_chosen_planned(ids, now))
@@ -254,18 +257,19 @@ def fill(work: Pass, name: str) -> list[Pushed]:
     return in_turns(planned, due, options=work.options, left=lambda: work.queue.left[name])
 
 
-def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], late: timedelta | None = None) -> Pushed:
+def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], watched: timedelta = timedelta(0)) -> Pushed:
     """Pushes one batch of due tasks: lock, push, advance, commit.
 
-    What is later than `late` may have been missed. Tasks that waited for their keys while ticks went on have missed
-    nothing.
+    What ticks alone cannot have delayed so long may have been missed. An interval task that waited for its keys while
+    ticks went on (`watched`) has missed nothing: without its place in the order, later tasks would overtake it forever.
     """
-    now, late = work.now, work.options.late if late is None else late
+    now, late = work.now, work.options.late
+    lateness = {Kind.INTERVAL: max(late, watched)}
     with work.store.batch() as rows:
         tasks = claim(rows)
         claimed = [task for task in tasks if not must_wait(task)]
         plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
-        passed_over, plans = parted(plans, lambda task: was_missed(task, now, late))
+        passed_over, plans = parted(plans, lambda task: was_missed(task, now, lateness.get(task.kind, late)))
         unpushed, plans = parted(plans, lambda task: has_enough_jobs(task, work.options.waiting_jobs))
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
         receipts = work.queue.push([job.spec for job in packed])

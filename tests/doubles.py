@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from tests.elastic import is_asked, longest_again, soonest_due
+from tests.elastic import due_when_resumed, is_asked, longest_again
 from tests.pauses import (
     LEAST_BUDGET,
     Pause,
@@ -775,11 +775,7 @@ class MemoryBatch:
     def end_pauses(self, now: datetime, limit: int) -> None:
         over = [task for task in self._tasks.free() if task.paused_until is not None and task.paused_until <= now]
         for task in sorted(over, key=lambda t: t.paused_until or now)[:limit]:
-            next_run = task.next_run
-            if task.kind is Kind.INTERVAL and next_run is not None:
-                spaced = task.last_run and soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
-                soonest = max(now, spaced or now)
-                next_run = min(next_run, soonest) if next_run > now else soonest
+            next_run = due_when_resumed(task, now)
             resumed_at = now if task.enabled and task.owner_active else task.resumed_at
             self._tasks.change(
                 task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run, resumed_at=resumed_at

@@ -1,14 +1,14 @@
-"""Elastic intervals in Python: the rules `pace`, `paced`, `longest_again` and `kept_pace` of ticker/db/sql.
+"""Elastic intervals in Python: the rules `pace`, `paced`, `longest_again`, `kept_pace` and `resumed` of ticker/db/sql.
 
 The double, the simulation and `python -m tests.bench elastic` use them. The state machine in `tests/db/test_state_machine.py`
 holds them to the statements, row by row.
 """
 
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from ticker.engine import timing
-from ticker.model import Outcome, RunKind
+from ticker.model import Kind, Outcome, RunKind
 
 WORK = (Outcome.SUCCEEDED, Outcome.PARTIAL)
 LONGEST_AGAIN = 86_400_000  # of a fixed interval
@@ -76,6 +76,17 @@ def longest_again(row: Row) -> int:
 def kept_pace(now: int | None, every: int, most: int | None) -> int | None:
     """Returns the interval in force within new bounds."""
     return min(now, most) if most is not None and now is not None and now > every else None
+
+
+def due_when_resumed(row: Any, now: datetime) -> datetime | None:
+    """As the rule `resumed`: a time that has passed is kept. Otherwise, an interval task is due as soon as it may run."""
+    if row.kind is not Kind.INTERVAL or row.next_run is None:
+        return row.next_run  # type: ignore[no-any-return]
+    spaced = row.last_run and soonest_due(row.last_run, row.every_ms, row.tolerance_ms)
+    soonest = max(now, spaced or now)
+    if max(row.next_run, soonest) <= now:
+        return row.next_run  # type: ignore[no-any-return]
+    return min(row.next_run, soonest) if row.next_run > now else soonest
 
 
 def soonest_due(last_run: datetime, every: int, tolerance: int) -> datetime:

@@ -1,6 +1,7 @@
 """Pauses of many tasks, tick by tick: what is due waits for the end of the pause, and then goes within a budget."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -219,6 +220,25 @@ def test_cron_and_once_make_one_late_run_after_a_pause(kind, met, own, play):
     assert [run.occurrence for run in play.runs()] == [task.next_run]
     after = ticker.get(play.db, task).next_run
     assert after is None if kind == "once" else after > play.now
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", ["many", "own", "enabled"])
+def test_an_interval_task_that_came_due_meanwhile_keeps_its_time_whatever_was_closed(gate, play, task):
+    close, open_ = {
+        "many": (ticker.pause_all, ticker.resume_all),
+        "own": (partial(ticker.pause, task=task), partial(ticker.resume, task=task)),
+        "enabled": [partial(ticker.edit, task=task, enabled=enabled) for enabled in (False, True)],
+    }[gate]
+    operation(play, 0, close)
+    for seconds in (0, 300):
+        play.at(seconds)
+        play.tick()
+    operation(play, 600, open_)
+    play.tick()
+    assert [(taken.refusal, taken.started_at) for taken in play.take()] == [(None, play.now)]
+    assert [run.occurrence for run in play.runs()] == [task.next_run]
+    assert ticker.get(play.db, task).next_run == play.now + MINUTE
 
 
 # ------------------------------------------------------------------------------------------ a pass that would be idle

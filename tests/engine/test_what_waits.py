@@ -24,9 +24,9 @@ pytestmark = pytest.mark.slow
 
 TABLE = """
 mechanism                    | a due task             | its job                | its older job          | its lost job
-it is disabled               | due again              | dropped: paused        | dropped: paused        | waits
+it is disabled               | waits                  | dropped: paused        | dropped: paused        | waits
 its inactive owner           | due again              | dropped: paused        | dropped: paused        | waits
-it is paused                 | due again              | superseded, due again  | dropped: superseded    | waits
+it is paused                 | waits                  | waits: postponed       | dropped: superseded    | waits
 all are paused               | waits                  | waits: postponed       | dropped: superseded    | waits
 its group is paused          | waits                  | waits: postponed       | dropped: superseded    | waits
 its function is paused       | waits                  | waits: postponed       |                        |
@@ -41,9 +41,7 @@ its queue is full            | waits                  | starts                 |
 no worker knows its function | waits: unknown_here    | waits: unknown_here    | dropped: superseded    | pushed again
 a run of it is at work       | dropped: still_running | dropped: still_running | dropped: still_running | pushed again
 it is not its turn           | waits                  | starts                 | starts                 | pushed again
-# differs: at the end of its own pause, of `enabled` or of its owner, the task is due at another time. A job that met
-# its own pause is recorded as superseded then. Pauses of many, limits and unknown functions keep the time, and leave
-# one record.
+# (The triggers of owners read the server's clock, which lies before a play: there, the time has not passed yet.)
 # differs: what is disabled drops its jobs; what is paused keeps them. Hours, depths and turns let jobs in the queue
 # start.
 # differs: behind a gate with places or a rate, hours, a depth, turns or an unknown function, the sweep pushes a lost job again.

@@ -40,7 +40,6 @@ from tests.simulation.rows import (
     judged_by,
     leaves_its_pause,
     running,
-    timing_of_resumed,
     verdict,
 )
 from tests.simulation.verdict import Job, Verdict
@@ -101,7 +100,7 @@ class MemoryTables:
         row = self._unlocked(task_id)
         if row.paused_by is not None:
             self._put(
-                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now),
+                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=elastic.due_when_resumed(row, now),
                 resumed_at=now if row.enabled else row.resumed_at,
             )  # fmt: skip
 
@@ -180,7 +179,7 @@ class MemoryTables:
         values = columns(definition.applied(given, before, self._registered[id_]))
         every, kept = values["every_ms"], elastic.kept_pace(row.pace_ms, values["every_ms"], values["every_most_ms"])
         if row.next_run is not None and values["enabled"] and not row.enabled and every == row.every_ms:
-            values["next_run"] = max(row.next_run, now)
+            values["next_run"] = elastic.due_when_resumed(row, now)
         elif row.next_run is not None and (every, kept) != (row.every_ms, row.pace_ms):
             values["next_run"] = min(row.next_run, now + timing.span(kept or every))
         pause = self.rows.pauses.get(row.pause_id or 0)

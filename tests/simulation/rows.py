@@ -39,15 +39,6 @@ def columns(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def timing_of_resumed(row: TaskRow, now: datetime) -> datetime | None:
-    """An interval task is due as soon as its spacing allows, and never later than it was."""
-    if row.kind is not Kind.INTERVAL or row.next_run is None:
-        return row.next_run
-    spaced = row.last_run and elastic.soonest_due(row.last_run, row.every_ms, row.tolerance_ms)
-    soonest = max(now, spaced or now)
-    return min(row.next_run, soonest) if row.next_run > now else soonest
-
-
 def is_paused(row: TaskRow, now: datetime) -> bool:
     return row.paused_by is not None and (row.paused_until is None or now < row.paused_until)
 

@@ -68,8 +68,8 @@ CASE WHEN n.every_most_ms IS NOT NULL AND t.pace_ms > n.every_ms THEN least(t.pa
 
 -- name: change_task
 -- Writes new values of the columns that people define. A changed interval may bring the next run nearer, but never
--- delays it. An interval task that is enabled again, and became due meanwhile, is due now. With `again`, more of the
--- schedule has changed, and `next_run` is the new due time. The next push decides whether an earlier push error is mended.
+-- delays it. An interval task that is enabled again is due as after a pause. With `again`, more of the schedule has
+-- changed, and `next_run` is the new due time. The next push decides whether an earlier push error is mended.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
     registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
@@ -77,13 +77,12 @@ UPDATE {schema}.tasks t SET
     pace_ms = {kept_pace t},
     alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE {now} END,
     next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
-        WHEN n.enabled AND NOT t.enabled AND t.every_ms = n.every_ms AND t.kind = 'interval' AND t.next_run IS NOT NULL
-        THEN greatest(t.next_run, {now})
+        WHEN n.enabled AND NOT t.enabled AND t.every_ms = n.every_ms THEN {resumed t}
         WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run ELSE
         greatest(n.starts_at, least(t.next_run, {now} + coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond')) END,
     push_errors = 0, push_error = '', push_after = NULL,
     updated_at = {now}
-FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
+FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n, (SELECT {now} AS now) i
 WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
 RETURNING {task t}, {unknown_queue t} AS unknown_queue
 

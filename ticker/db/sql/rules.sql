@@ -258,11 +258,12 @@ CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR t.next_run IS NOT DIS
                     least(0, -floor(1000 * extract(epoch FROM t.next_run - e.ended_at)))::bigint) AS ms) d) m) n) END
 
 -- rule: resumed
--- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than
--- before. (A daily task that is due at once, without regard to its spacing, would be dropped as too early and wait
--- another day.) The result is never after the last time that the tables' CHECK accepts, even if a `last_run` was edited
--- by hand.
-CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now > t.ends_at THEN NULL ELSE
+-- When a task is due if its pause ends at i.now, or if it is enabled then. A time that has passed is kept, as after a pause of many
+-- tasks. Otherwise, an interval task is due as soon as it may run, and never later than before. (A daily task that is due
+-- at once, without regard to its spacing, would be dropped as too early and wait another day.) The result is never after
+-- the last time that the tables' CHECK accepts, even if a `last_run` was edited by hand.
+CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now > t.ends_at THEN NULL
+        WHEN greatest(t.next_run, {soonest_due t}) <= i.now THEN t.next_run ELSE
         greatest(t.starts_at, least(CASE WHEN t.next_run > i.now THEN t.next_run END, '9999-12-31T00:00:00Z',
             greatest(i.now, {soonest_due t}))) END
 

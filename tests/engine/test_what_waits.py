@@ -236,6 +236,23 @@ def test_a_worker_may_hold_a_key_off_but_pause_nothing(role, may_hold_off, may_p
         assert is_allowed(ticker.pause_all, connection, queue="polling") == may_pause
 
 
+def test_a_task_that_came_due_after_the_last_tick_says_that_its_queue_was_full_then(play, monkeypatch):
+    stage = Stage(play, "its queue is full", monkeypatch)
+    stage.close()
+    neighbour = stage.neighbour()
+    stage.register(35)
+    stage.tick(30)
+    play.at(40)
+    said = [ticker.why(play.db, task).next[-1].partition("it waits because ")[2] for task in (neighbour, stage.task)]
+    assert said[0] == said[1] != ""
+    ticker.edit(play.db, neighbour, enabled=False)
+    stage.tick(41)
+    play.at(50)
+    assert "which left 1 due task" in ticker.why(play.db, stage.task).next[-1]
+    stage.started_after(60)
+    assert "the queue" not in " ".join(ticker.why(play.db, stage.task).next[2:])
+
+
 def test_a_drain_is_over_when_the_last_run_has_ended(play, monkeypatch):
     monkeypatch.setattr(pauses, "LATEST_START", 0.0)
     stage = Stage(play, "all are paused", monkeypatch)

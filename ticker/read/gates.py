@@ -198,8 +198,8 @@ def gates_now(tasks: Sequence[Task], now: datetime, in_full: bool) -> Steps[Gate
     oldest = yield from oldest_runs([use.key for use in uses if use.is_full] if in_full else [])
     suspects = [task.id for task in tasks if task.waits_for == "waits_for_its_turn"]
     in_turn = (yield query("wait_for_turn", ids=suspects, now=now)) if suspects else []
-    tickers = (yield query("tickers")) if any(task.waits_for == "queue_full" for task in tasks) else []
-    left = {queue: count for one in tickers[::-1] for queue, count in (one["last_report"].get("left") or {}).items()}
+    asks_queues = tasks and (in_full or any(task.waits_for == "queue_full" for task in tasks))
+    left = {row["queue"]: int(row["count"]) for row in (yield query("left"))} if asks_queues else {}
     return GatesNow(now, {use.key: use for use in uses}, oldest, [row["id"] for row in in_turn], left, in_full)
 
 
@@ -214,7 +214,8 @@ def wait(task: Task, gates: GatesNow) -> Task:
     elif closed := hours_after(task, gates.now):
         word = "outside_hours"
         because = f"outside its hours {closed[0]}, which begin at {time_of_day(closed[1], gates.now)}"
-    elif word == "queue_full" and (left := gates.left.get(task.queue)):
+    elif (word == "queue_full" or gates.in_full) and (left := gates.left.get(task.queue)):
+        word = "queue_full"
         full = f"the queue {task.queue} had no room at the last tick (TICKER_QUEUE_DEPTH)"
         because = f"{full}, which left {counted(left, 'due task')}; the next tick looks again"
     elif task.id in gates.in_turn:

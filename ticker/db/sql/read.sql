@@ -237,6 +237,10 @@ FROM i, {schema}.limited_keys k LEFT JOIN jobs j ON j.key = k.key, LATERAL (
         FROM {schema}.slots WHERE key = k.key AND until > i.now) s
 WHERE k.key = ANY (%(keys)s::text[])
 
+-- name: left
+-- Returns how many due tasks the last tick left in full queues.
+SELECT key AS queue, value AS count FROM jsonb_each_text({left})
+
 -- name: wait_for_turn
 -- Returns which of these tasks wait for their turn.
 SELECT id FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {waits_for_turn t}

@@ -119,10 +119,14 @@ t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resume
 -- The task t was due at the last tick, which has not pushed it.
 {runnable t} AND t.push_errors = 0 AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers)
 
+-- rule: left
+-- How many due tasks the last tick left in each queue, because it is full. Empty if no ticker is alive.
+coalesce((SELECT CASE jsonb_typeof(a.last_report->'left') WHEN 'object' THEN a.last_report->'left' END FROM {schema}.tickers a
+    WHERE {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1), '{}')
+
 -- rule: in_full_queue
 -- The last tick left due tasks of its queue, which is full.
-t.queue = ANY (ARRAY(SELECT jsonb_object_keys(a.last_report->'left') FROM {schema}.tickers a
-        WHERE {silent_at a} > clock_timestamp() AND jsonb_typeof(a.last_report->'left') = 'object'))
+{left} ? t.queue
 
 -- rule: is_alone
 -- It was a suspect at the last tick.

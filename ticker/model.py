@@ -7,7 +7,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-TASK_STATES = ("failing", "late", "limited", "paused", "inactive", "unknown_function", "running", "waiting")
+TASK_STATES = (
+    "failing", "late", "limited", "queue_full", "waits_for_its_turn", "outside_hours", "paused", "inactive",
+    "unknown_function", "running", "waiting",
+)  # fmt: skip
 """The states by which lists of tasks are filtered. A task may be in several."""
 
 LARGEST_ID = 2**63 - 1  # of a row: a bigint that PostgreSQL counts up from 1

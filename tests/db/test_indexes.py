@@ -132,6 +132,15 @@ def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_ticker
     } <= indexes(found)
 
 
+@pytest.mark.parametrize(
+    ("state", "expected"), [("queue_full", {"tasks_due", "tasks_due_limited"}), ("waits_for_its_turn", {"tasks_alone"})]
+)
+def test_tasks_in_a_state_are_found_by_indexes(state, expected, crowd):
+    """Those outside their hours are not: a walk finds them."""
+    found = plan(crowd, "is_crowded", state=state, most=100, now=NOW, late_ms=30_000)
+    assert expected <= indexes(found) and read_whole(found) <= FEW
+
+
 def test_the_record_of_an_occurrence_is_found_by_its_index(db):
     """What the start asks of a function, so that it sees what was committed while it waited."""
     [(text,)] = db.execute("SELECT pg_get_function_sqlbody('ticker.record_of'::regproc)")

@@ -248,7 +248,7 @@ def what_people_read(stage: Stage) -> str:
     stage.tick(30)
     stage.play.at(40)
     states = [name for name in TASK_STATES if stage.task.id in [t.id for t in ticker.list_tasks(stage.db, state=name)]]
-    assert all(getattr(overview.counts(stage.db), name) for name in states)
+    assert all(getattr(overview.counts(stage.db), name) for name in states if name != "outside_hours")
     answer = ticker.why(stage.db, stage.task, at=stage.play.now - 20 * SECOND)
     said = {
         "page": formatting.state_in_words(stage.now()),

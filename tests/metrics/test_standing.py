@@ -44,6 +44,16 @@ def test_tasks_are_counted_by_their_state(environ, db, asked):
     assert 7 <= found['ticker_queue_oldest_waiting_seconds{queue="polling"}'] < 67
 
 
+def test_tasks_that_a_full_queue_has_kept_waiting_are_counted_as_they_are_listed(environ, db, asked):
+    owner = ("mail", "1")
+    for name in ("polling", "reports"):
+        ticker.register(db, "poll", name=name, owner=owner, every="1h", queue=name)
+    ticked(db, ago=timedelta(0), left={"reports": 1})
+    listed = [ticker.list_tasks(db, state="queue_full"), ticker.list_tasks(db, state="queue_full", owner=owner)]
+    assert [[(task.name, task.waits_for) for task in tasks] for tasks in listed] == [[("reports", "queue_full")]] * 2
+    assert scraped(asked)["ticker_tasks_queue_full"] == 1
+
+
 def test_a_declared_limit_is_measured_over_all_its_keys(environ, db, asked):
     ticked(db)
     ticker.limit(db, "imap.*", concurrency=3, rate="2/1m", burst=2)

@@ -118,7 +118,19 @@ def silent(tickers: Iterable[TickerStatus], most: int) -> str:
 
 def counted(counts: Counts) -> str:
     """Returns the counts of tasks and runs by state. Omits states with a count of 0."""
-    states = ("late", "limited", "failing", "paused", "inactive", "unknown_function", "waiting", "running", "planned")
+    states = (
+        "late",
+        "limited",
+        "queue_full",
+        "waits_for_its_turn",
+        "failing",
+        "paused",
+        "inactive",
+        "unknown_function",
+        "waiting",
+        "running",
+        "planned",
+    )
     parts = [f"{counts.said(state)} {state.replace('_', ' ')}" for state in states if getattr(counts, state)]
     return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 

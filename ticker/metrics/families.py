@@ -80,6 +80,8 @@ OF_THE_DATABASE = (
     Family("ticker_tasks", "Tasks; an estimate above 100,000."),
     Family("ticker_tasks_late", "Tasks that have been due for longer than a tick (at least 30 s) and their tolerance, and have not started."),
     Family("ticker_tasks_limited", "Due tasks that the last tick did not push because a key has no room. They are not late."),
+    Family("ticker_tasks_queue_full", "Due tasks that the last tick did not push because their queue is full (`TICKER_QUEUE_DEPTH`)."),
+    Family("ticker_tasks_waits_for_its_turn", "Due tasks that the last tick did not push because suspected tasks take turns."),
     Family("ticker_tasks_failing", "Tasks whose last run failed."),
     Family("ticker_tasks_paused", "Tasks with a pause of their own, and due tasks that wait for a pause of many tasks."),
     Family("ticker_pauses", "Pauses of many tasks that are in force."),

@@ -231,11 +231,17 @@ def wait(task: Task, gates: GatesNow) -> Task:
 
 def hours_after(task: Task, instant: datetime) -> tuple[str, datetime] | None:
     """Returns the hours of the task and when they begin, if `instant` is outside them."""
+    begins = begins_again(task.during, task.zone, instant)
+    return (f"{task.during}{'' if task.zone == 'UTC' else f' {task.zone}'}", begins) if begins else None
+
+
+def begins_again(during: str, zone: str, instant: datetime) -> datetime | None:
+    """Returns when these hours begin, if `instant` is outside them."""
     try:
-        begins = hours.span(task.during, task.zone, instant).begins if task.during else instant
+        begins = hours.span(during, zone, instant).begins if during else instant
     except BadInput:  # a row edited by hand: the push reports the error
         return None
-    return (f"{task.during}{'' if task.zone == 'UTC' else f' {task.zone}'}", begins) if instant < begins else None
+    return begins if instant < begins else None
 
 
 def then(task: Task | None, instant: datetime, now: datetime) -> Steps[list[str]]:

@@ -29,12 +29,15 @@ class Counts:
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at
     least 30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: due tasks
-    with limits that the last tick has not pushed. `late` does not count them.
+    with limits that the last tick has not pushed. `late` does not count them. Tasks outside their hours are not
+    counted: no index finds them.
     """
 
     tasks: int
     late: int
     limited: int
+    queue_full: int
+    waits_for_its_turn: int
     failing: int
     paused: int
     inactive: int

@@ -17,7 +17,7 @@ from ticker.schedules.duration import SECOND
 from ticker.tasks import identity
 from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
-from ticker.tasks.rows import query, tasks_from
+from ticker.tasks.rows import instant, query, tasks_from
 
 AT_MOST = 10_000  # rows of one answer
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
@@ -171,7 +171,7 @@ def list_tasks(
     """Returns up to `limit` tasks with ids over `after`, by id.
 
     `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not
-    started. A task that waits for room under its limits is `limited` instead. `search` is a part of the name, the
+    started. A task that waits for room under its limits is `limited` instead. `outside_hours` has no index. `search` is a part of the name, the
     function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
@@ -185,8 +185,8 @@ def list_tasks(
 def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[TaskPage]:
     """Returns the tasks of `list_tasks` page by page, each page in a bounded time.
 
-    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, and
-    states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
+    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, the
+    state `outside_hours`, and states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
     """
     wanted = yield from _wanted(**filters)
     has_index = wanted["owner_id"] is not None or wanted["state"] is not None
@@ -210,7 +210,7 @@ def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | Non
     wanted: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
-    is_walk = named is not None
+    is_walk = state == "outside_hours" or named is not None
     if state not in (None, "running") and not is_walk:
         [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
         is_walk = row["is_crowded"]
@@ -219,15 +219,23 @@ def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | Non
 
 def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: int) -> Steps[list[Task]]:
     is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
+    closed = (yield from _closed_hours(after, before)) if wanted["crowded"] == "outside_hours" else []
     return (yield from found(
         "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
-        late_ms=late_ms(),
+        durings=[during for during, _ in closed], zones=[zone for _, zone in closed], late_ms=late_ms(),
     ))  # fmt: skip
 
 
 def found(name: str, /, **parameters: Any) -> Steps[list[Task]]:
     """Returns the tasks that a statement finds, with what they wait for."""
     return (yield from gates.explained(tasks_from((yield query(name, **parameters)))))
+
+
+def _closed_hours(after: int, before: int | None) -> Steps[list[tuple[str, str]]]:
+    """Returns those hours of the tasks between these ids that are over now, each with its zone."""
+    now = yield from instant()
+    found = [(row["during"], row["zone"]) for row in (yield query("hours", after=after, before=before))]
+    return [one for one in found if gates.begins_again(*one, now)]
 
 
 @reads

@@ -6,6 +6,10 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     (SELECT id FROM {schema}.tasks t WHERE %(state)s::text = 'limited' AND {held_back t} ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
+    SELECT id FROM {in_full_queues t} t WHERE %(state)s::text = 'queue_full'
+    UNION ALL
+    SELECT id FROM {in_turns t} t WHERE %(state)s::text = 'waits_for_its_turn'
+    UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND {is_paused}
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
@@ -15,6 +19,16 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
+
+-- rule: in_full_queues
+-- Up to twice %(most)s tasks that wait for a full queue, oldest first.
+((SELECT id FROM {schema}.tasks t WHERE {unlimited t} AND {for_queue t} ORDER BY next_run LIMIT %(most)s + 1)
+        UNION ALL
+        (SELECT id FROM {schema}.tasks t WHERE {limited t} AND {for_queue t} ORDER BY next_run LIMIT %(most)s + 1))
+
+-- rule: in_turns
+-- Up to %(most)s suspected tasks that wait for their turn.
+(SELECT id FROM {schema}.tasks t WHERE {for_turn t} ORDER BY alone_until LIMIT %(most)s + 1)
 
 -- rule: state_of_wait
 -- The state of a task that the last tick has left, by what has kept it. Empty for all others.
@@ -44,11 +58,19 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
        WHEN 'late' THEN {late t} WHEN 'limited' THEN {held_back t}
+       WHEN 'queue_full' THEN {for_queue t} WHEN 'waits_for_its_turn' THEN {for_turn t}
+       WHEN 'outside_hours' THEN {runnable t} AND next_run IS NOT NULL
+            AND (during, zone) IN (SELECT * FROM unnest(%(durings)s::text[], %(zones)s::text[]))
        WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive}
        WHEN 'unknown_function' THEN {unknown_function} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
 LIMIT %(limit)s
+
+-- name: hours
+-- Lists the hours of the tasks with ids from `after` to `before`.
+SELECT DISTINCT during, zone FROM {schema}.tasks
+WHERE during <> '' AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 
 -- name: is_crowded
 -- Returns whether more than `most` tasks are in a state.
@@ -115,6 +137,8 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
     {count_of_late t} AS late,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {held_back t} ORDER BY next_run LIMIT %(most)s) t) AS limited,
+    (SELECT least(count(*), %(most)s) FROM {in_full_queues t} t) AS queue_full,
+    (SELECT least(count(*), %(most)s) FROM {in_turns t} t) AS waits_for_its_turn,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,

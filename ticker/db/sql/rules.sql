@@ -128,6 +128,14 @@ coalesce((SELECT CASE jsonb_typeof(a.last_report->'left') WHEN 'object' THEN a.l
 -- The last tick left due tasks of its queue, which is full.
 {left} ? t.queue
 
+-- rule: for_queue
+-- The task t was due at the last tick, which left it because its queue is full. (The first condition is asked once for all tasks.)
+(SELECT {left} <> '{}') AND {unpushed t} AND {in_full_queue t}
+
+-- rule: for_turn
+-- The last tick left the task t because suspected tasks take turns.
+{suspected t} AND {unpushed t} AND {is_alone t} AND NOT ({in_full_queue t}) AND {waits_for_turn t}
+
 -- rule: is_alone
 -- It was a suspect at the last tick.
 coalesce(t.alone_until > (SELECT max(last_tick_at) FROM {schema}.tickers), false)

@@ -56,8 +56,6 @@ def start(
     while True:
         sets = of_one(asked, "task_id", "occurrence", "token", "job_id")
         [verdict] = sql.on(db, "ticker")("start", **sets)
-        if verdict["refusal"] == "undecided":
-            [verdict] = sql.on(db, "ticker")("start_limited", **sets)
         if verdict["refusal"] != "locked":
             return verdict
 
@@ -66,8 +64,6 @@ def start_planned(db: Db, task: Task | int, run_id: int, now: datetime | None = 
     """Asks whether a planned run may start: a retry, a piece, or a run by hand."""
     asked = {"task_id": id_of(task), "run_id": run_id, "token": str(uuid4()), "now": now, **WORKER, **given}
     [verdict] = sql.on(db, "ticker")("start_planned", **asked)
-    if verdict["refusal"] == "undecided":
-        [verdict] = sql.on(db, "ticker")("start_planned_limited", **asked)
     return verdict
 
 

@@ -80,7 +80,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         (
             "start",
             {"task_ids": [7], "occurrences": [NOW], "functions": ["poll"], "tokens": [uuid4()], "now": NOW, "worker": "",
-             "host": "", "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1},
+             "host": "", "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1, "waits": True, "back": None},
             "runs_running_token",
         ),
         ("stop_runs", {"now": NOW, "limit": 1000}, "runs_to_stop"),

@@ -116,7 +116,7 @@ def test_a_task_that_waits_for_its_other_key_keeps_out_none_that_can_start(db, l
     given = {**WORKER, "waits": True, "now": NOW + 2 * SECOND, "job_ids": ["j", "j"]}
     given.pop("job_id")
     answers = sql.on(db, "ticker")(
-        "start_limited", task_ids=[blocked.id, free.id], occurrences=[NOW, NOW + SECOND],
+        "start", task_ids=[blocked.id, free.id], occurrences=[NOW, NOW + SECOND],
         tokens=[str(uuid4()), str(uuid4())], **given,
     )  # fmt: skip
     assert {answer["name"]: (answer["refusal"], answer["full_key"]) for answer in answers} == {
@@ -189,7 +189,7 @@ def test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row(ta
             f"SELECT FROM ticker.{table} WHERE id = %s FOR NO KEY UPDATE", [(task.id, planned)[table == "runs"]]
         )
         db.execute("SET lock_timeout = '5s'")
-        assert [row["refusal"] for row in sql.on(db, "ticker")("start_planned_limited", **asked)] == ["locked"]
+        assert [row["refusal"] for row in sql.on(db, "ticker")("start_planned", **asked)] == ["locked"]
         hold_off(third, "host", started)
     assert [run.state for run in ticker.list_runs(db, task=task)] == ["planned"]
     assert start_planned(db, task, planned)["refusal"] == "limited"
@@ -290,8 +290,6 @@ def test_a_statement_for_many_starts_the_oldest_of_each_key_that_have_room(db, l
     tasks = [poll("host") for _ in range(5)] + [poll("other"), ticker.register(db, "poll", name="free", every="1m")]
     asked, tokens = asked_together(db, tasks)
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
-    assert [refusals[token] for token in tokens] == ["undecided"] * 6 + [None]
-    refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start_limited", **asked)}
     assert [refusals[token] for token in tokens] == ["limited", "limited", None, None, None, None, None]
 
 
@@ -299,7 +297,7 @@ def test_of_many_a_task_that_is_late_for_one_key_takes_no_slot_of_the_other(db, 
     limit("account", concurrency=2)
     limit("host", concurrency=1)
     asked, tokens = asked_together(db, [poll("account", "host") for _ in range(2)])
-    refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start_limited", **asked)}
+    refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
     assert [refusals[token] for token in tokens] == ["limited", None]
     assert len(rooms(db, "account")) == len(rooms(db, "host")) == 1
 
@@ -373,9 +371,7 @@ def test_what_a_group_gives_back_goes_back_to_its_row_unless_it_must_not_start(c
     task = ticker.register(db, "poll", every="1m")
     put(db, task, **{"waiting": [NOW], "next_run": NOW + 2 * MINUTE} | columns)
     given = {**WORKER, "now": NOW + SECOND, "back": "no_slot", "job_ids": ["j"]}
-    [verdict] = sql.on(db, "ticker")(
-        "start_limited", task_ids=[task.id], occurrences=[NOW], tokens=[str(uuid4())], **given
-    )
+    [verdict] = sql.on(db, "ticker")("start", task_ids=[task.id], occurrences=[NOW], tokens=[str(uuid4())], **given)
     assert verdict["refusal"] == refusal
     reason, next_run, token = row(db, task, "wait_reason", "next_run", "run_token")
     assert (reason, next_run == NOW, token) == (waits, waits is not None, None)

@@ -151,11 +151,8 @@ def test_of_many_jobs_in_one_statement_only_those_of_paused_tasks_wait(db, poll)
     given.pop("job_id")
     given |= {"task_ids": [paused.id, free.id], "occurrences": [NOW] * 2, "tokens": [str(uuid4()), str(uuid4())]}
 
-    def verdicts(statement, **more):
-        return {row["name"]: row["refusal"] for row in sql.on(db, "ticker")(statement, **given | more)}
-
-    assert verdicts("start") == {"paused": "undecided", "free": "undecided"}
-    assert verdicts("start_limited", waits=False) == {"paused": "postponed", "free": None}
+    verdicts = {row["name"]: row["refusal"] for row in sql.on(db, "ticker")("start", **given)}
+    assert verdicts == {"paused": "postponed", "free": None}
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -43,11 +43,10 @@ Db = psycopg.Connection[Any]
 
 START = {
     "task_ids": [7], "occurrences": [plans.NOW], "functions": ["poll"], "tokens": [uuid4()], "now": None, "worker": "", "host": "",
-    "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1,
+    "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1, "waits": False, "back": None,
 }  # fmt: skip
 PLANNED: dict[str, dict[str, Any]] = {
     "start": START,
-    "start_limited": START | {"waits": False, "back": None},
     "finish": {
         "task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None], "tracebacks": [""],
         "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "suspect_counts": [0], "now": None,
@@ -139,7 +138,7 @@ def test_a_process_without_descriptors_may_try_again_to_connect(database_url: st
     assert "Too many open files" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("statement", ["start", "start_limited", "finish"])
+@pytest.mark.parametrize("statement", ["start", "finish"])
 def test_a_worker_keeps_no_plan_that_reads_all_runs_though_it_made_it_when_there_were_none(
     statement: str, db: Db
 ) -> None:

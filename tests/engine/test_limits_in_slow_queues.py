@@ -67,7 +67,7 @@ class Line:
         token, given = str(uuid4()), {**WORKER, "now": now, "waits": now < give_up_at}
         given.pop("job_id")
         [verdict] = self._start(
-            "start_limited", task_ids=[task], occurrences=[occurrence], tokens=[token], job_ids=["j"], **given
+            "start", task_ids=[task], occurrences=[occurrence], tokens=[token], job_ids=["j"], **given
         )
         if verdict["refusal"] is None:
             self.started.append(now)

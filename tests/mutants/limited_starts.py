@@ -3,15 +3,16 @@
 from tests.mutants.mutant import Mutant
 
 SQL = "ticker/db/sql/start.sql"
+SLOTS = "ticker/migrations/versions/0001_tables/6_limits.sql"
 END = "ticker/db/sql/end.sql"
 TESTS = "tests/db/test_limited_starts.py::"
 KEYS = "tests/tasks/test_limits.py::"
-FIRST = "AND s.n BETWEEN w.first AND w.most\n                       ORDER BY s.n LIMIT w.wanted"
+FIRST = "ORDER BY s.n LIMIT 1"
 
 LIMITED_STARTS = (
     Mutant(
         "slot-read-without-a-lock",
-        SQL,
+        SLOTS,
         f"{FIRST} FOR NO KEY UPDATE SKIP LOCKED",
         FIRST,
         "Never more runs of a key at once than its limit. Counting without a lock would let two racers take the same slot.",
@@ -19,7 +20,7 @@ LIMITED_STARTS = (
     ),
     Mutant(
         "start-waits-for-a-slot",
-        SQL,
+        SLOTS,
         f"{FIRST} FOR NO KEY UPDATE SKIP LOCKED",
         f"{FIRST} FOR NO KEY UPDATE",
         "A start waits for no slot, so two keys in different orders cannot deadlock.",
@@ -27,23 +28,23 @@ LIMITED_STARTS = (
     ),
     Mutant(
         "one-key-of-two",
-        SQL,
-        "CROSS JOIN unnest(j.limits) AS u (key)",
-        "CROSS JOIN unnest(j.limits[:1]) AS u (key)",
+        SLOTS,
+        "FROM unnest(keys) AS u (key)",
+        "FROM unnest(keys[:1]) AS u (key)",
         "A run needs a slot of each of its keys.",
         (f"{TESTS}test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other",),
     ),
     Mutant(
         "slot-of-the-other-key-taken",
-        SQL,
-        "JOIN ruled r ON r.id = n.id AND r.refusal IS NULL",
-        "JOIN ruled r ON r.id = n.id",
+        SLOTS,
+        " AND NOT EXISTS (SELECT FROM found WHERE n IS NULL)",
+        "",
         "What has no room for one of its keys takes no slot of the other.",
         (f"{TESTS}test_of_many_a_task_that_is_late_for_one_key_takes_no_slot_of_the_other",),
     ),
     Mutant(
         "token-free-too-soon",
-        SQL,
+        SLOTS,
         "k.token_us * interval '1 microsecond')) AS s",
         "k.token_us / 2 * interval '1 microsecond')) AS s",
         "Never more starts of a key in any window than its rate and its burst.",
@@ -51,24 +52,24 @@ LIMITED_STARTS = (
     ),
     Mutant(
         "slot-by-the-clock-alone",
-        SQL,
-        "r.state = 'running' AND r.boot = %(boot)s::text\n        AND (",
-        "r.state = 'running' AND r.boot <> %(boot)s::text\n        AND (",
+        SLOTS,
+        "AND r.boot = take_slots.boot",
+        "AND r.boot <> take_slots.boot",
         "After the clock was set forward, a run on this host keeps its slot.",
         (f"{TESTS}test_after_the_clock_was_set_forward_a_slot_is_held_by_the_uptime_of_its_host",),
     ),
     Mutant(
         "older-occurrence-goes-back",
         SQL,
-        "WHEN NOT %(waits)s::boolean AND {outlived j}",
-        "WHEN false AND {outlived j}",
+        "WHEN g.goes_back AND {outlived j}",
+        "WHEN g.goes_back AND answer <> 'limited' AND {outlived j}",
         "Of the occurrences without room, only the newest goes back to the table.",
         (f"{TESTS}test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded",),
     ),
     Mutant(
         "held-key-starts",
-        SQL,
-        "CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most",
+        SLOTS,
+        "CASE WHEN k.held_until > at THEN 0 ELSE s.most END AS most",
         "s.most",
         "Nothing of a key starts before its hold ends.",
         (f"{TESTS}test_nothing_of_a_key_starts_before_its_hold_ends_and_a_longer_hold_wins",),

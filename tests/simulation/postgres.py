@@ -168,8 +168,6 @@ class PostgresTables:
             )
         with translated():
             [row] = self._execute(name, **which, **common)
-            if row["refusal"] == "undecided":
-                [row] = self._execute(f"{name}_limited", **which, **common)
             refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT}, limits=tuple(row["limits"] or ()))
 

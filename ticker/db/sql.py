@@ -14,7 +14,7 @@ from ticker.settings import schema_name
 Execute = Callable[..., list[Row]]
 """`execute(name, **parameters) -> rows` runs one named statement on one connection."""
 
-_PART = re.compile(r"^-- (name|rule): (\w+)\n", re.MULTILINE)
+_PART = re.compile(r"^-- (name|rule|constant): (\w+)\n", re.MULTILINE)
 _RULE = re.compile(r"\{(\w+)(?: (\w+))?\}")
 
 
@@ -31,9 +31,10 @@ def statements(schema: str, lists: tuple[tuple[str, str], ...] = ()) -> Mapping[
 
 @cache
 def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Returns the statements and the rules of the folder, without comments, for this schema."""
+    """Returns the statements and the rules of the folder, without comments, for this schema. Constants count as rules."""
     quoted = f'"{schema_name("schema", schema)}"'
-    parts = {"name": dict[str, str](), "rule": dict[str, str]()}
+    named, rules = dict[str, str](), dict[str, str]()
+    parts = {"name": named, "rule": rules, "constant": rules}
     folder = files("ticker.db").joinpath("sql")
     for file in (file for file in folder.iterdir() if file.name.endswith(".sql")):
         _, *texts = _PART.split(file.read_text(encoding="utf-8").replace("{schema}", quoted))
@@ -41,7 +42,7 @@ def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
             if name in parts[kind]:
                 raise ValueError(f"{kind} {name} appears twice in ticker/db/sql")
             parts[kind][name] = re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip()
-    return parts["name"], parts["rule"]
+    return named, rules
 
 
 def rule(name: str, schema: str, alias: str) -> str:

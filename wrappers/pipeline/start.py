@@ -35,7 +35,6 @@ LOOK_AGAIN = 0.05  # seconds, if it is unknown when there is room
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
-_limited: set[str] = set()  # functions of which this process has met a task with limits
 _SAME_NAMES = {field.name for field in fields(Start)} - {"token", "kind", "piece", "limits"}
 
 
@@ -231,8 +230,6 @@ def decide_planned(call: Call, token: str, common: Mapping[str, Any], *, waits: 
         "job_id": call.job_id[:TEXT_AT_MOST],
     }
     [verdict] = call.database.execute("start_planned", **planned, **common, waits=waits)
-    if verdict["refusal"] == "undecided":
-        [verdict] = call.database.execute("start_planned_limited", **planned, **common, waits=waits)
     return {**verdict, "token": token}
 
 
@@ -247,27 +244,19 @@ def decide_all(
     its row. With `back`, all that may start go back for this reason.
     """
 
-    def sets(asked: Sequence[tuple[Call, str]]) -> dict[str, Any]:
-        return common | {
+    asked = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is None]
+    planned = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is not None]
+    if asked:
+        request, common = _asked(calls[0], [token for _, token in asked], first)
+        sets = {
             "task_ids": [call.task_id for call, _ in asked],
             "occurrences": [call.occurrence for call, _ in asked],
             "tokens": [token for _, token in asked],
             "job_ids": [call.job_id[:TEXT_AT_MOST] for call, _ in asked],
         }
-
-    asked = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is None]
-    planned = [(call, token) for call, token in zip(calls, tokens, strict=True) if call.planned is not None]
-    if asked:
-        execute = calls[0].database.execute
-        request, common = _asked(calls[0], [token for _, token in asked], first)
-        is_limited = back is not None or any(call.function in _limited for call, _ in asked)
-        rows = [] if is_limited else execute("start", **sets(asked))
-        left = {str(row["token"]): bool(row["limits"]) for row in rows if row["refusal"] == "undecided"}
-        yield from _answers([row for row in rows if str(row["token"]) not in left], request, first)
-        if left or is_limited:
-            asked = [(call, token) for call, token in asked if is_limited or token in left]
-            _limited.update(call.function for call, token in asked if call.function and left.get(token))
-            yield from _answers(execute("start_limited", **sets(asked), waits=waits, back=back), request, first)
+        yield from _answers(
+            calls[0].database.execute("start", **sets, **common, waits=waits, back=back), request, first
+        )
     for call, token in planned:
         request, common = _asked(call, [token], first)
         yield from _answers([decide_planned(call, token, common, waits=waits)], request, first)

@@ -1,5 +1,5 @@
 -- Limits by key, as people declare and see them. Triggers apply them to the keys in use. Starts take their slots (`take_slots` in
--- start.sql).
+-- 6_limits.sql).
 
 -- name: lock_limits
 -- Taken before limits change. Two transactions that change limits and then use new keys would wait for each other.

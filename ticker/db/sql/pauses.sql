@@ -161,7 +161,7 @@ UPDATE {schema}.tasks t SET pause_id = NULL FROM chosen c WHERE t.id = c.task_id
 -- The task is due, active and not paused itself, and its last push did not just fail.
 t.next_run <= %(now)s AND NOT {inactive t} AND t.paused_by IS NULL AND (t.push_after IS NULL OR t.push_after <= %(now)s)
 
--- rule: longest_unknown
+-- constant: longest_unknown
 -- After so long without a start, what waits for a worker that knows its function is dropped.
 interval '10 minutes'
 

@@ -1,5 +1,6 @@
 -- Rules that several statements share, each written once. In a statement, `{runnable}` stands for the rule of that name over
--- the columns of the only table, and `{runnable t}` over those of the table with the alias t. A rule may use other rules.
+-- the columns of the only table, and `{runnable t}` over those of the table with the alias t. A rule is a whole expression or a whole
+-- CTE. It may use rules that use no others. A constant is the same for all rows of a statement.
 --
 -- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are
 -- psycopg's, %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with
@@ -11,7 +12,7 @@
 -- statement (`boot`), `uptime` gives the time for which the run has held its task. Spacing is measured only by the
 -- database's clock.
 
--- rule: now
+-- constant: now
 coalesce(%(now)s::timestamptz, clock_timestamp())
 
 -- rule: tick_ms
@@ -60,7 +61,7 @@ ARRAY['all', 'group ' || t.group_name, 'function ' || t.function, 'queue ' || t.
 
 -- rule: gated
 -- A worker of its queue did not know the function of the task, and no run of it has started there since.
-({gate t} = ANY (ARRAY(SELECT p.mark FROM {schema}.pauses p WHERE p.scope = 'unknown' AND p.resumed_at IS NULL)))
+(t.queue, t.function) IN (SELECT p.of_queue, p.value FROM {schema}.pauses p WHERE p.scope = 'unknown' AND p.resumed_at IS NULL)
 
 -- rule: waits_for_worker
 -- The task waits for a worker that knows its function.
@@ -78,7 +79,8 @@ EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unk
 -- A pause of many tasks that is in force is for the task. The pauses are read once for all tasks.
 ((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {in_force p}))
         AND ({marks t} && ARRAY(SELECT p.mark FROM {schema}.pauses p WHERE {in_force p})
-            OR t.limits IS NOT NULL AND EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'limit' AND {in_force p} AND {covers t})))
+            OR EXISTS (SELECT FROM unnest(t.limits) AS u (key) JOIN {schema}.pauses p ON {schema}.is_limit_of(p.value, u.key)
+                WHERE p.scope = 'limit' AND {in_force p})))
 
 -- rule: kept_waiting
 -- A pause, of the task itself or of many, keeps it waiting.
@@ -88,11 +90,6 @@ EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unk
 -- All tasks are paused: no run starts, whatever its kind.
 (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.scope = 'all' AND {in_force p}))
 
--- rule: any_paused
--- There may be a pause of many tasks that is in force, or a start may end the wait for a worker that knows the function.
-((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.resumed_at IS NULL))
-        AND ((SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE p.resumed_at IS NULL AND p.scope <> 'unknown')) OR {gated t}))
-
 -- rule: unlimited
 -- The runnable tasks without limits. Limited tasks have an index of their own, so that those that are blocked delay nothing else.
 {runnable t} AND t.limits IS NULL
@@ -100,7 +97,7 @@ EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unk
 -- rule: limited
 {runnable t} AND t.next_run IS NOT NULL AND t.limits IS NOT NULL
 
--- rule: late_bound
+-- constant: late_bound
 -- A task that was due before this may be late, whatever its tolerance. (Indexes need a bound without columns.)
 (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
 
@@ -186,7 +183,7 @@ coalesce(t.stretched_ms, t.pace_ms, t.every_ms)
 -- How many runs of the key t may be active at the same time. After a hold, these are fewer than its limit.
 least(t.concurrency, t.allowed)
 
--- rule: slow_start_most
+-- constant: slow_start_most
 -- After a hold, so many runs of a key without a concurrency limit are active before it is unlimited again.
 64
 
@@ -322,7 +319,7 @@ t.alone_until > (SELECT {now})
 -- A run of the task was killed or lost within the last hour, and no other run was the cause.
 {suspected t} AND t.alone_until < {open_end}
 
--- rule: open_end
+-- constant: open_end
 -- The `alone_until` of a suspect: a run of it was interrupted or lost, and the cause is unknown. Suspects of one death share jobs of
 -- `share` tasks, about the square root of their number. The members of a job that dies again run alone: their `share` is 1. A
 -- suspect is cleared when one of its runs has ended. It keeps its `share` until a further run has ended.
@@ -351,7 +348,7 @@ coalesce({suspected t} AND {grouped t} AND ((t.queue, t.function) IN (SELECT g.q
             g.running_until > (SELECT {now}) OR {has_good g} AND (SELECT r.started_at + 10 * greatest(r.ended_at - r.started_at, interval '1 s')
                 FROM {schema}.runs r WHERE r.id = g.last_run_id AND r.started_at <= (SELECT {now})) > (SELECT {now})))), false)
 
--- rule: recently
+-- constant: recently
 BETWEEN (SELECT {now}) - interval '10 minutes' AND (SELECT {now}) + interval '10 minutes'
 
 -- rule: too_large
@@ -382,14 +379,14 @@ WITH RECURSIVE parents AS (
     FROM parents p WHERE p.id IS NOT NULL
 )
 
--- rule: good_outcomes
+-- constant: good_outcomes
 ('succeeded', 'partial', 'nothing_to_do')
 
--- rule: work_outcomes
+-- constant: work_outcomes
 -- The good outcomes that count as work.
 ('succeeded', 'partial')
 
--- rule: bad_outcomes
+-- constant: bad_outcomes
 ('failed', 'timed_out', 'killed', 'lost')
 
 -- rule: run

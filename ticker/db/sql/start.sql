@@ -1,215 +1,12 @@
--- rule: found_slots
--- The slots that the tasks which may start need: of which key and kind, how many there are (`most`), and for how long a start
--- takes one. A key that is held off has none.
-), needed AS MATERIALIZED (
-    SELECT j.id, j.occurrence, j.now, k.key, k.held_until, s.kind, s.span, CASE WHEN k.held_until > j.now THEN 0 ELSE s.most END AS most
-    FROM judged j CROSS JOIN unnest(j.limits) AS u (key),
-        LATERAL (SELECT * FROM {schema}.limited_keys k WHERE k.key = u.key OFFSET 0) k, LATERAL (VALUES
-        ('run', {places k}::integer, j.hold),
-        ('start', k.burst::integer, k.token_us * interval '1 microsecond')) AS s (kind, most, span)
-    WHERE j.verdict IS NULL
--- Locks free slots, up to as many as are `needed` of each key and kind, beginning at a random one. Slots that are locked are
--- skipped: another start is about to take them. A slot whose time has passed is not free if the clock was set forward: by the
--- uptime of this host, its run goes on.
-), free AS MATERIALIZED (
-    SELECT w.key, w.kind, f.n, row_number() OVER (PARTITION BY w.key, w.kind) AS turn
-    FROM (SELECT key, kind, most, now, count(*) AS wanted, 1 + floor(random() * most)::integer AS first
-          FROM needed WHERE most > 0 GROUP BY key, kind, most, now) w, LATERAL (
-        SELECT n FROM (SELECT s.n FROM {schema}.slots s WHERE {free s} AND s.n BETWEEN w.first AND w.most
-                       ORDER BY s.n LIMIT w.wanted FOR NO KEY UPDATE SKIP LOCKED) above
-        UNION ALL
-        SELECT n FROM (SELECT s.n FROM {schema}.slots s WHERE {free s} AND s.n < w.first
-                       ORDER BY s.n LIMIT w.wanted FOR NO KEY UPDATE SKIP LOCKED) below
-        LIMIT w.wanted) f
--- Numbers the tasks of each key off, oldest first. A task that cannot get a slot of another key takes no turn: otherwise it
--- would keep out a task that could start.
-), numbered AS MATERIALIZED (
-    SELECT n.*, EXISTS (SELECT FROM free f WHERE f.key = n.key AND f.kind = n.kind) AS has_room,
-        CASE WHEN NOT b.is_blocked THEN row_number() OVER (PARTITION BY n.key, n.kind, b.is_blocked ORDER BY n.occurrence, n.id) END AS turn
-    FROM needed n, LATERAL (SELECT EXISTS (SELECT FROM needed o WHERE o.id = n.id AND o.most IS NOT NULL
-        AND NOT EXISTS (SELECT FROM free f WHERE f.key = o.key AND f.kind = o.kind)) AS is_blocked) b
--- The tasks that have not got all of their slots: for each, a key that was full, and when a token of it falls due or its hold
--- ends, if that is known. It is unknown while the limit allows more slots than the others have taken.
-), short AS MATERIALIZED (
-    SELECT DISTINCT ON (n.id) n.id, n.key AS full_key,
-        coalesce(CASE WHEN n.held_until > n.now THEN n.held_until END, (SELECT min(s.until) FROM {schema}.slots s
-            WHERE s.key = n.key AND s.kind = n.kind AND s.kind = 'start' AND s.n <= n.most AND s.until > n.now
-            HAVING n.most <= count(*))) AS retry_at
-    FROM numbered n LEFT JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
-    WHERE n.most IS NOT NULL AND f.n IS NULL
-    ORDER BY n.id, n.has_room, retry_at DESC NULLS LAST
--- If no slot is free, doubles the number of slots, up to the limit, for the next request of a start. A limit that was declared for
--- more than 1,000 keys at once has none at first, and gets 10. All transactions make slots in the same order.
-), grown AS (
-    INSERT INTO {schema}.slots (key, kind, n)
-    SELECT w.key, w.kind, g.n FROM (SELECT DISTINCT key, kind, most, (
-            SELECT max(s.n) FROM {schema}.slots s WHERE s.key = n.key AND s.kind = n.kind) AS made
-        FROM numbered n WHERE NOT has_room AND most > 0) w, generate_series(coalesce(made, 0) + 1, least(greatest(2 * made, 10), most)) AS g (n)
-    ORDER BY w.key, w.kind, g.n ON CONFLICT DO NOTHING
-
--- rule: free
-t.key = w.key AND t.kind = w.kind AND (t.until IS NULL OR t.until <= w.now AND NOT EXISTS (
-        SELECT FROM {schema}.runs r WHERE r.token = t.token AND r.state = 'running' AND r.boot = %(boot)s::text
-        AND (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' BETWEEN interval '0' AND r.until - r.started_at OFFSET 0))
-
--- rule: take_slots
-UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN r.token END, until = n.now + n.span
-    FROM numbered n JOIN free f ON (f.key, f.kind, f.turn) = (n.key, n.kind, n.turn)
-        JOIN ruled r ON r.id = n.id AND r.refusal IS NULL
-    WHERE (s.key, s.kind, s.n) = (f.key, f.kind, f.n)
-
--- rule: unrecorded
--- The refusals that leave no record.
-('locked', 'gone', 'begun', 'redelivered', 'stale', 'undecided', 'limited', 'waits', 'postponed', 'unknown_here', 'no_slot')
-
--- rule: goes_back
--- The refusals after which an occurrence or a planned run goes back to its row, with this reason: it is pushed again.
-('limited', 'postponed', 'unknown_here', 'no_slot')
-
--- rule: occurrence_goes_back
--- The same for the decision t on a scheduled run. A time that meets the run at work starts after it. An interval has its next run soon.
-(t.refusal IN {goes_back} OR t.kind <> 'interval' AND t.refusal = 'still_running')
-
--- rule: plan_goes_back
--- The same for the decision t on a planned run. One that meets the run at work starts after it.
-(t.refusal IN {goes_back} OR t.refusal = 'still_running')
-
 -- rule: outlived
 -- The occurrence can wait no longer: a newer one is due, or waits. Or the clock was set back, and the task is due before an
 -- occurrence from ahead. (Cron and calendar come to that time again.)
-(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)
-        OR t.kind = 'interval' AND t.next_run < t.occurrence)
+(t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < t.newest OR t.kind = 'interval' AND t.next_run < t.occurrence)
 
--- rule: undecided
--- The limited statement decides: on limits and pauses, and on a function that this worker does not know.
-(t.own_verdict IS NULL AND (t.limits IS NOT NULL OR {any_paused t}) OR t.own_verdict = 'unknown_function')
-
--- rule: noted_workers
--- If this worker does not know a function, its tasks in the queue wait for one that does. The first start ends that. Later refusals,
--- as from an old worker next to a new one, are no cause to wait again, for ten minutes. A tick ends a wait without a start.
-unknown AS (
-    INSERT INTO {schema}.pauses (scope, value, of_queue, by, reason, paused_at)
-    SELECT DISTINCT 'unknown', j.function, j.queue, left(%(worker)s, 200), 'a worker did not know it', j.now FROM ruled j
-    WHERE j.own_verdict = 'unknown_function' AND NOT EXISTS (SELECT FROM {schema}.pauses p
-        WHERE p.mark = {gate j} AND p.resumed_by <> 'ticker' AND p.resumed_at BETWEEN j.now - {longest_unknown} AND j.now)
-    ORDER BY j.function, j.queue ON CONFLICT DO NOTHING
-), known AS (
-    UPDATE {schema}.pauses p SET resumed_at = o.now, resumed_by = left(%(worker)s, 200) FROM (
-        SELECT p.id, j.now FROM {schema}.pauses p JOIN ruled j ON j.refusal IS NULL AND p.mark = {gate j}
-        WHERE p.scope = 'unknown' AND p.resumed_at IS NULL FOR NO KEY UPDATE OF p SKIP LOCKED) o
-    WHERE p.id = o.id
-
--- rule: put_off
--- The refusal of a start that a pause keeps waiting: only the newest occurrence waits.
-CASE WHEN {outlived t} THEN 'superseded' ELSE 'postponed' END
-
--- rule: judged_starts
-WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest(%(task_ids)s::bigint[], %(occurrences)s::timestamptz[], %(tokens)s::uuid[], %(job_ids)s::text[])
-        AS a (task_id, occurrence, token, job_id)
-), locked AS MATERIALIZED (
-    SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
-        owner_active, queue, group_name, paused_by, paused_until, next_run, returned, wait_reason, waiting, batch_jobs, last_run, last_occurrence, run_token,
-        running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
-    FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
-), instant AS MATERIALIZED (
-    SELECT {now} AS now, count(id) AS found FROM locked
-), measured AS MATERIALIZED (
-    SELECT i.now, a.*, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
-        l.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
-    FROM asked a CROSS JOIN instant i LEFT JOIN locked l ON l.id = a.task_id LEFT JOIN LATERAL (
-        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
-            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
-                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
-        FROM {schema}.runs r WHERE {holder l}) h ON true
-), identified AS MATERIALIZED (
-    SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
-        {schema}.record_of(m.task_id, m.occurrence) AS record,
-        m.occurrence = ANY (m.waiting) OR m.occurrence IS NOT DISTINCT FROM m.next_run AS is_expected
-    FROM measured m
-), judged_alone AS MATERIALIZED (
-    SELECT l.*, CASE
-        WHEN l.is_locked THEN 'locked'
-        WHEN l.id IS NULL THEN 'gone'
-        WHEN l.run_token = l.token THEN 'begun'
-        WHEN l.record IS NOT NULL THEN 'redelivered'
-        WHEN NOT l.is_expected THEN 'stale'
-        WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
-        WHEN {inactive l} THEN 'paused'
-        WHEN l.started >= l.max_runs THEN 'done'
-        WHEN l.last_run > l.now THEN 'clock'
-        WHEN l.occurrence < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
-             AND l.occurrence < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
-        WHEN l.occurrence <= l.last_occurrence THEN 'duplicate'
-        WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
-             THEN CASE WHEN l.kind <> 'interval' AND {outlived l} THEN 'superseded' ELSE 'still_running' END
-        WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
-        WHEN {paused_itself l} THEN {put_off l}
-        END AS own_verdict
-    FROM identified l
-
--- rule: decided_starts
-), changed AS (
-    UPDATE {schema}.tasks t SET
-        waiting = array_remove(j.waiting, j.occurrence),
-        batch_jobs = CASE WHEN j.waiting = ARRAY[j.occurrence] THEN j.batch_jobs
-                          ELSE nullif(j.batch_jobs - {schema}.micros(j.occurrence), '{}') END,
-        started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
-        dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
-        next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
-        returned = CASE WHEN {occurrence_goes_back j} THEN j.occurrence ELSE j.returned END,
-        wait_reason = CASE WHEN {occurrence_goes_back j} THEN j.refusal ELSE j.wait_reason END,
-        last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
-        last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
-                               WHEN j.refusal IS NULL THEN j.occurrence
-                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.now THEN j.now
-                               ELSE j.last_occurrence END,
-        run_token = CASE WHEN j.refusal IS NULL THEN j.token ELSE j.run_token END,
-        running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
-                             WHEN j.refusal = 'clock' AND j.run_token IS NOT NULL
-                                  AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
-                             THEN j.now + j.hold_left ELSE j.running_until END
-    FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-        WHEN {occurrence_goes_back j} THEN least(j.next_run, j.occurrence)
-        WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
-        WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
-        THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
-    WHERE t.id = j.id AND (j.refusal IS NULL
-        OR j.refusal NOT IN ('begun', 'stale', 'undecided', 'waits'))
-), recorded AS (
-    INSERT INTO {schema}.runs (
-        task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
-        started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
-        tolerance_ms, worker, host, pid, job_id, queue)
-    SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', j.occurrence,
-        CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
-        CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
-        CASE WHEN j.refusal IS NULL THEN j.token END,
-        CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
-        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
-        CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
-        j.last_run, CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s,
-        %(pid)s, j.job_id, j.queue
-    FROM ruled j WHERE j.is_recorded
-    RETURNING id, task_id
-), noted AS (
-    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
-    SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
-        format('job %%s reached worker %%s, and its occurrence had a record', j.job_id, %(worker)s::text), j.record
-    FROM ruled j WHERE j.refusal = 'redelivered'
-    UNION ALL
-    SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
-        j.job_id, %(worker)s::text, j.task_id), NULL
-    FROM ruled j WHERE (j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity'))
-        OR (j.refusal = 'gone' AND j.record IS NULL)
-)
-SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'limited' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
-    CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
-    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
-    'scheduled' AS run_kind, j.occurrence, 1 AS attempt,
-    NULL::jsonb AS item, j.limits, j.full_key, j.retry_at
-FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
+-- rule: noted_worker
+-- Notes whether the worker knows the function of a task, if that is news.
+CASE WHEN t.verdict = 'unknown_here' OR t.refusal IS NULL AND {gated t} THEN {schema}.note_worker(
+            t.function, t.queue, t.refusal IS NULL, %(worker)s::text, t.now, {longest_unknown}) END
 
 -- name: start
 -- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
@@ -230,38 +27,125 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- The id of the only waiting job stays in the row until the next push (`advance`). To remove it here would cost 75 bytes
 -- of WAL per run (python -m tests.bench polls).
 -- Only the columns that are needed are locked and passed on: with all of them, a start takes a tenth more CPU.
--- If a task may start, but it has limits, or a pause of many tasks is in force, nothing is written (`undecided`): `start_limited`
--- decides. So other tasks do not pay for limits and pauses.
-{judged_starts t}
-), ruled AS MATERIALIZED (
-    SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at, r.refusal,
-        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AND NOT {occurrence_goes_back r} AS is_recorded
-    FROM judged_alone j, LATERAL (SELECT CASE WHEN {undecided j} THEN 'undecided' ELSE j.own_verdict END AS refusal, j.kind OFFSET 0) r
-{decided_starts t}
-
--- name: start_limited
--- Decides the same about tasks that may have limits, while pauses may be in force. A task that may start also needs a slot of each of its keys, all or none.
--- If it has not got them, it is `limited`, which is no drop. With `waits`, nothing is written, and the start is requested
--- again. Otherwise the occurrence goes back to being the next run, so that a tick pushes it again. Only the newest occurrence
--- goes back: an older one is dropped as `superseded`. With a reason in `back`, no run starts: a group gives its tasks back. If this
--- worker does not know the function, another worker may: the occurrence goes back (`unknown_here`), and ticks drop it after ten minutes
--- without a start of the function.
-{judged_starts t}
+-- A task that may start also needs a slot of each of its keys, all or none (`take_slots`), oldest first. If it has not got them, it is
+-- `limited`, which is no drop. With `waits`, nothing is written then, and the start is requested again. Otherwise the occurrence goes
+-- back to being the next run, so that a tick pushes it again. So does one that a pause keeps waiting (`postponed`), and one whose
+-- function this worker does not know, but another may (`unknown_here`): ticks drop it after ten minutes without a start of the function.
+-- Only the newest occurrence goes back: an older one is dropped as `superseded`. With a reason in `back`, no run starts: a group gives
+-- its tasks back.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(%(task_ids)s::bigint[], %(occurrences)s::timestamptz[], %(tokens)s::uuid[], %(job_ids)s::text[])
+        AS a (task_id, occurrence, token, job_id)
+), locked AS MATERIALIZED (
+    SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
+        owner_active, queue, group_name, paused_by, paused_until, next_run, returned, wait_reason, waiting, batch_jobs, last_run, last_occurrence, run_token,
+        running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
+    FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
+), instant AS MATERIALIZED (
+    SELECT {now} AS now, count(id) AS found FROM locked
+), measured AS MATERIALIZED (
+    SELECT i.now, a.*, l.*, o.hold, h.held_since, coalesce(h.held_for, o.hold) - coalesce(h.held_since, interval '0') AS hold_left,
+        l.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked,
+        {schema}.record_of(a.task_id, a.occurrence) AS record, (SELECT max(w) FROM unnest(l.waiting) w) AS newest,
+        a.occurrence = ANY (l.waiting) OR a.occurrence IS NOT DISTINCT FROM l.next_run AS is_expected
+    FROM asked a CROSS JOIN instant i LEFT JOIN locked l ON l.id = a.task_id
+    CROSS JOIN LATERAL (SELECT (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold) o LEFT JOIN LATERAL (
+        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
+                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
+        FROM {schema}.runs r WHERE {holder l}) h ON true
 ), judged AS MATERIALIZED (
-    SELECT j.*, CASE WHEN j.own_verdict = 'unknown_function' THEN CASE WHEN {outlived j} THEN 'superseded' ELSE 'unknown_here' END
-        WHEN j.own_verdict IS NOT NULL THEN j.own_verdict WHEN {covered j} THEN {put_off j}
-        WHEN %(back)s::text IS NOT NULL THEN CASE WHEN {outlived j} THEN 'superseded' ELSE %(back)s::text END END AS verdict FROM judged_alone j
-{found_slots}
+    SELECT l.*, CASE
+        WHEN l.is_locked THEN 'locked'
+        WHEN l.id IS NULL THEN 'gone'
+        WHEN l.run_token = l.token THEN 'begun'
+        WHEN l.record IS NOT NULL THEN 'redelivered'
+        WHEN NOT l.is_expected THEN 'stale'
+        WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_here'
+        WHEN {inactive l} THEN 'paused'
+        WHEN l.started >= l.max_runs THEN 'done'
+        WHEN l.last_run > l.now THEN 'clock'
+        WHEN l.occurrence < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
+             AND l.occurrence < l.newest THEN 'expired'
+        WHEN l.occurrence <= l.last_occurrence THEN 'duplicate'
+        WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END THEN 'still_running'
+        WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
+        WHEN {paused_itself l} OR {covered l} THEN 'postponed'
+        ELSE %(back)s::text
+        END AS verdict
+    FROM measured l
 ), ruled AS MATERIALIZED (
-    SELECT j.*, s.full_key, s.retry_at, r.refusal,
-        r.refusal IS NULL OR r.refusal NOT IN {unrecorded} AND NOT {occurrence_goes_back r} AS is_recorded
-    FROM judged j LEFT JOIN short s ON s.id = j.id, LATERAL (SELECT CASE WHEN s.id IS NULL THEN j.verdict
-        WHEN NOT %(waits)s::boolean AND {outlived j} THEN 'superseded'
-        WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS refusal, j.kind OFFSET 0) r
-), taken AS (
-    {take_slots}
-), {noted_workers}
-{decided_starts t}
+    SELECT j.*, (k.missing).key AS full_key, (k.missing).until AS retry_at, r.refusal, g.goes_back AND r.refusal <> 'superseded' AS goes_back,
+        r.refusal IS NULL OR r.refusal NOT IN ('locked', 'gone', 'begun', 'redelivered', 'stale', 'waits')
+            AND NOT (g.goes_back AND r.refusal <> 'superseded') AS is_recorded
+    FROM (SELECT * FROM judged ORDER BY occurrence, id) j,
+        LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN {schema}.take_slots(
+            j.limits, j.token, j.hold, j.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0) k,
+        LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS answer) v,
+        LATERAL (SELECT answer IN ('limited', 'postponed', 'unknown_here', 'no_slot')
+            OR answer = 'still_running' AND j.kind <> 'interval' AS goes_back) g,
+        LATERAL (SELECT CASE WHEN g.goes_back AND {outlived j} THEN 'superseded' ELSE answer END AS refusal) r
+), changed AS (
+    UPDATE {schema}.tasks t SET
+        waiting = array_remove(j.waiting, j.occurrence),
+        batch_jobs = CASE WHEN j.waiting = ARRAY[j.occurrence] THEN j.batch_jobs
+                          ELSE nullif(j.batch_jobs - {schema}.micros(j.occurrence), '{}') END,
+        started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
+        dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
+        next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
+        returned = CASE WHEN j.goes_back THEN j.occurrence ELSE j.returned END,
+        wait_reason = CASE WHEN j.goes_back THEN j.refusal ELSE j.wait_reason END,
+        last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
+        last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
+                               WHEN j.refusal IS NULL THEN j.occurrence
+                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.now THEN j.now
+                               ELSE j.last_occurrence END,
+        run_token = CASE WHEN j.refusal IS NULL THEN j.token ELSE j.run_token END,
+        running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
+                             WHEN j.refusal = 'clock' AND j.run_token IS NOT NULL
+                                  AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
+                             THEN j.now + j.hold_left ELSE j.running_until END
+    FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+        WHEN j.goes_back THEN least(j.next_run, j.occurrence)
+        WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
+        WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
+        THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
+    WHERE t.id = j.id AND (j.refusal IS NULL
+        OR j.refusal NOT IN ('begun', 'stale', 'waits'))
+), recorded AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
+        started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
+        tolerance_ms, worker, host, pid, job_id, queue)
+    SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', j.occurrence,
+        CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
+        CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
+        CASE WHEN j.refusal IS NULL THEN j.token END,
+        CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
+        CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
+        j.last_run, CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s,
+        %(pid)s, j.job_id, j.queue
+    FROM ruled j WHERE j.is_recorded
+    RETURNING id, task_id
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
+    SELECT j.now, CASE WHEN k.is_known THEN j.id ELSE 0 END, CASE WHEN k.is_known THEN j.name ELSE '' END,
+        CASE WHEN k.is_known THEN j.function ELSE '' END, CASE WHEN k.is_known THEN j.owner_type ELSE '' END,
+        CASE WHEN k.is_known THEN j.owner_id ELSE '' END, CASE WHEN k.is_known THEN 'redelivered' ELSE 'stale' END,
+        format('job %%s reached worker %%s, and ' || CASE WHEN k.is_known THEN 'its occurrence had a record'
+            ELSE 'task %%s does not wait for it' END, j.job_id, %(worker)s::text, j.task_id), CASE WHEN k.is_known THEN j.record END
+    FROM ruled j, LATERAL (SELECT j.refusal = 'redelivered' AS is_known) k
+    WHERE k.is_known OR j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity')
+        OR j.refusal = 'gone' AND j.record IS NULL
+)
+SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'limited' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
+    CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
+    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+    CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
+    'scheduled' AS run_kind, j.occurrence, 1 AS attempt,
+    NULL::jsonb AS item, j.limits, j.full_key, j.retry_at, {noted_worker j} AS noted_worker
+FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- name: runs_alone
 -- Returns the task if it is a suspect or guilty.
@@ -271,19 +155,33 @@ SELECT t.id FROM {schema}.tasks t WHERE t.id = %(task_id)s AND {suspected t}
 -- Gives planned runs back that their group cannot begin: ticks push them again.
 UPDATE {schema}.runs SET state = 'planned', pushed_at = NULL, reason = %(reason)s WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
 
--- rule: final
--- The decision on a planned run is written: it starts, or is dropped.
-t.fresh AND coalesce(t.refusal NOT IN ('locked', 'undecided') AND NOT {plan_goes_back t}, true)
-
 -- rule: own_token
 -- The run t has begun with this token, and has not ended.
 t.state = 'running' AND t.token = %(token)s::uuid
 
--- rule: judged_plan
+-- name: start_planned
+-- Decides the same for a planned run. It obeys enabled, and waits for the hold (a manual run also starts while the task is paused;
+-- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
+-- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
+-- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.
+-- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
+-- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
+-- manual run is bounded by the next occurrence, because its next start is unknown.
+-- If the run has begun with this token, its start gets the answer again, as in `start`.
+-- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the holds,
+-- limits and pauses that were written meanwhile.
+-- The run takes the same slots as a scheduled one. If there is no room (`limited`), or a pause keeps it waiting (`postponed`), it is
+-- planned again, and a tick pushes it when it may start. With `waits`, nothing is written if there is no room. The same happens half a
+-- minute after a worker did not know the function (`unknown_here`), until it was planned ten minutes ago, and no run of the function has
+-- started for as long: then it is dropped.
 WITH locked AS MATERIALIZED (
-    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED
+    SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled, owner_active,
+        queue, group_name, paused_by, paused_until, next_run, waiting, last_run, last_occurrence, run_token, running_until, last_run_id,
+        last_outcome, last_ended_at, limits
+    FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE SKIP LOCKED
 ), plan AS MATERIALIZED (
-    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
+    SELECT r.id, r.kind, r.occurrence, r.attempt, r.item, r.state, r.parent_id, r.traceparent, r.created_at, r.started_at, r.token
+    FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
     WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT coalesce(max(started_at) FILTER (WHERE {own_token plan}), {now}) AS now, count(id) AS found FROM plan
@@ -298,7 +196,7 @@ WITH locked AS MATERIALIZED (
             CASE WHEN l.kind = 'interval' AND p.occurrence IS NOT NULL
                  THEN l.last_run + (l.every_ms - l.tolerance_ms - l.grace_ms) * interval '1 millisecond'
                  ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now))::bigint END AS room) m
-), judged_alone AS MATERIALIZED (
+), judged AS MATERIALIZED (
     SELECT b.*, %(token)s::uuid AS token, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
         coalesce(b.now + h.hold_left, b.running_until) AS held_until,
         coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
@@ -308,28 +206,36 @@ WITH locked AS MATERIALIZED (
         WHEN b.run_id IS NULL THEN 'stale'
         WHEN b.has_begun THEN 'begun'
         WHEN b.state NOT IN ('planned', 'pushed') THEN 'redelivered'
-        WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
+        WHEN b.function <> ALL (%(functions)s::text[]) THEN CASE WHEN b.planned_at <= b.now - {longest_unknown} AND EXISTS (
+            SELECT FROM {schema}.pauses p WHERE p.mark = {gate b} AND p.resumed_at IS NULL AND p.paused_at <= b.now - {longest_unknown})
+            THEN 'unknown_function' ELSE 'unknown_here' END
         WHEN {inactive b} THEN 'paused'
         WHEN b.is_past OR b.room < 1000 THEN 'no_time'
         WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
-        WHEN b.run_kind <> 'manual' AND {paused_itself b} THEN 'postponed'
-        END AS own_verdict
+        WHEN {all_paused} OR b.run_kind <> 'manual' AND ({paused_itself b} OR {covered b}) THEN 'postponed'
+        END AS verdict
     FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
         FROM {schema}.runs r
         WHERE {holder b} AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
-
--- rule: decided_plan
+), ruled AS MATERIALIZED (
+    SELECT j.*, (k.missing).key AS full_key, (k.missing).until AS retry_at, r.refusal, g.goes_back,
+        j.fresh AND r.refusal IS DISTINCT FROM 'locked' AND NOT g.goes_back AS is_final
+    FROM judged j,
+        LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN {schema}.take_slots(
+            j.limits, j.token, j.hold, j.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0) k,
+        LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict ELSE 'limited' END AS refusal) r,
+        LATERAL (SELECT coalesce(j.fresh AND r.refusal IN ('limited', 'postponed', 'unknown_here', 'still_running'), false) AS goes_back) g
 ), put_off AS (
     UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL, reason = j.refusal,
         due_at = CASE j.refusal WHEN 'unknown_here' THEN j.now + interval '30 seconds' ELSE r.due_at END
-    FROM ruled j WHERE r.id = j.run_id AND j.fresh AND {plan_goes_back j} AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
+    FROM ruled j WHERE r.id = j.run_id AND j.goes_back AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
         running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
         dropped = t.dropped + (j.refusal IS NOT NULL)::int
-    FROM ruled j WHERE t.id = j.id AND {final j} AND j.run_kind <> 'piece'
+    FROM ruled j WHERE t.id = j.id AND j.is_final AND j.run_kind <> 'piece'
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function), queue = coalesce(j.queue, r.queue),
@@ -345,7 +251,7 @@ WITH locked AS MATERIALIZED (
         checked_last_run = j.last_run, checked_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
         every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
-    FROM ruled j WHERE r.id = j.run_id AND {final j}
+    FROM ruled j WHERE r.id = j.run_id AND j.is_final
     RETURNING r.id
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
@@ -362,45 +268,5 @@ SELECT nullif(j.refusal, 'begun') AS refusal, coalesce(j.has_begun, false) AS ha
     coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id,
     j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at,
-    j.parent_id, j.traceparent
+    j.parent_id, j.traceparent, {noted_worker j} AS noted_worker
 FROM ruled j LEFT JOIN taken ON true
-
--- name: start_planned
--- Decides the same for a planned run. It obeys enabled, and waits for the hold (a manual run also starts while the task is paused;
--- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
--- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
--- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.
--- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
--- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
--- manual run is bounded by the next occurrence, because its next start is unknown.
--- If the run has begun with this token, its start gets the answer again, as in `start`.
--- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the holds,
--- limits and pauses that were written meanwhile. If the run may start, but its task has limits, or a pause of many tasks is in
--- force, nothing is written (`undecided`): `start_planned_limited` decides.
-{judged_plan t}
-), ruled AS MATERIALIZED (
-    SELECT j.*, NULL::text AS full_key, NULL::timestamptz AS retry_at,
-        CASE WHEN {undecided j} THEN 'undecided' ELSE j.own_verdict END AS refusal
-    FROM judged_alone j
-{decided_plan t}
-
--- name: start_planned_limited
--- Decides the same about the planned run of a task that may have limits, while pauses may be in force. It takes the same slots as a
--- scheduled run. If there is no room (`limited`), or a pause keeps it waiting (`postponed`), it is planned again, and a tick pushes it
--- when it may start. With `waits`, nothing is written if there is no room. The same happens half a minute after a worker did not know
--- the function (`unknown_here`), until it was planned ten minutes ago, and no run of the function has started for as long: then it is
--- dropped.
-{judged_plan t}
-), judged AS MATERIALIZED (
-    SELECT j.*, CASE WHEN j.own_verdict IS NULL AND ({all_paused} OR j.run_kind <> 'manual' AND {covered j}) THEN 'postponed'
-        WHEN j.own_verdict = 'unknown_function' AND NOT (j.planned_at <= j.now - {longest_unknown} AND EXISTS (SELECT FROM {schema}.pauses p
-            WHERE p.mark = {gate j} AND p.resumed_at IS NULL AND p.paused_at <= j.now - {longest_unknown})) THEN 'unknown_here'
-        ELSE j.own_verdict END AS verdict FROM judged_alone j
-{found_slots}
-), ruled AS MATERIALIZED (
-    SELECT j.*, s.full_key, s.retry_at, CASE WHEN s.id IS NULL THEN j.verdict ELSE 'limited' END AS refusal
-    FROM judged j LEFT JOIN short s ON s.id = j.id
-), slots_taken AS (
-    {take_slots}
-), {noted_workers}
-{decided_plan t}

@@ -69,4 +69,51 @@ END $$;
 CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON tasks FOR EACH ROW
 WHEN (NEW.limits IS NOT NULL) EXECUTE FUNCTION use_keys();
 
+-- Takes a free slot of each of these keys for a run that starts: all or none. If one is missing, returns it: its key, and as `until` when
+-- a token falls due or the hold of the key ends, if that is known. (It is unknown while the limit allows more slots than there are.)
+-- A key that is held off has no slots. Slots are tried from a random one on. Those that are locked are skipped: another start is about
+-- to take them. A slot whose time has passed is not free if the clock was set forward: by the uptime of this host, its run goes on.
+-- If no slot is free, the number of slots doubles, up to the limit, for the next request of a start. A limit that was declared for more
+-- than 1,000 keys at once has none at first, and gets 10. Only one transaction at a time makes slots, and no other waits for it.
+-- The worker executes this with its own rights.
+CREATE FUNCTION take_slots(
+    keys text[], token uuid, hold interval, at timestamptz, boot text, uptime bigint
+) RETURNS slots LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE missing {schema}.slots[];  -- with the numbers that the limits allow
+BEGIN
+    WITH needed AS MATERIALIZED (
+        SELECT n.*, 1 + floor(random() * n.most)::integer AS first
+        FROM unnest(keys) AS u (key), LATERAL (SELECT * FROM {schema}.limited_keys k WHERE k.key = u.key OFFSET 0) k, LATERAL (
+            SELECT k.key, s.kind, s.span, k.held_until, CASE WHEN k.held_until > at THEN 0 ELSE s.most END AS most FROM (VALUES
+                ('run', least(k.concurrency, k.allowed)::integer, hold),
+                ('start', k.burst::integer, k.token_us * interval '1 microsecond')) AS s (kind, most, span)) n
+        WHERE n.most IS NOT NULL
+    ), found AS MATERIALIZED (
+        SELECT w.*, f.n FROM needed w LEFT JOIN LATERAL (
+            SELECT s.n FROM (VALUES (w.first, w.most), (1, w.first - 1)) AS half (low, high), LATERAL (
+                SELECT s.n FROM {schema}.slots s WHERE s.key = w.key AND s.kind = w.kind AND s.n BETWEEN half.low AND half.high
+                    AND (s.until IS NULL OR s.until <= at AND NOT EXISTS (
+                        SELECT FROM {schema}.runs r WHERE r.token = s.token AND r.state = 'running' AND r.boot = take_slots.boot
+                        AND (uptime - r.uptime_us) * interval '1 microsecond' BETWEEN interval '0' AND r.until - r.started_at OFFSET 0))
+                ORDER BY s.n LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) s
+            LIMIT 1) f ON true
+    ), taken AS (
+        UPDATE {schema}.slots s SET token = CASE s.kind WHEN 'run' THEN take_slots.token END, until = at + f.span
+        FROM found f WHERE (s.key, s.kind, s.n) = (f.key, f.kind, f.n) AND NOT EXISTS (SELECT FROM found WHERE n IS NULL)
+    )
+    SELECT array_agg(ROW(f.key, f.kind, f.most, NULL, f.again, NULL)::{schema}.slots ORDER BY f.again DESC NULLS LAST) INTO missing FROM (
+        SELECT f.*, coalesce(CASE WHEN f.held_until > at THEN f.held_until END, (SELECT min(s.until) FROM {schema}.slots s
+            WHERE s.key = f.key AND s.kind = f.kind AND s.kind = 'start' AND s.n <= f.most AND s.until > at
+            HAVING f.most <= count(*))) AS again FROM found f WHERE f.n IS NULL) f;
+    IF missing IS NOT NULL AND pg_try_advisory_xact_lock('{schema}.slots'::regclass::oid::bigint) THEN
+        INSERT INTO {schema}.slots (key, kind, n)
+        SELECT m.key, m.kind, g.n FROM unnest(missing) AS m, LATERAL (
+                SELECT max(s.n) AS last FROM {schema}.slots s WHERE s.key = m.key AND s.kind = m.kind) made,
+            generate_series(coalesce(made.last, 0) + 1, least(greatest(2 * made.last, 10), m.n)) AS g (n)
+        WHERE m.n > 0 ORDER BY m.key, m.kind, g.n ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN missing[1];
+END $$;
+
 REVOKE ALL ON FUNCTION apply_limit(), use_keys(), limit_keys(text[]) FROM PUBLIC;

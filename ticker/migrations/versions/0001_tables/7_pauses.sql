@@ -71,4 +71,24 @@ END $$;
 CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON tasks FOR EACH ROW
 WHEN (OLD.returned IS NOT NULL AND NEW.next_run IS DISTINCT FROM OLD.returned) EXECUTE FUNCTION note_return();
 
+-- If a worker does not know a function, its tasks in the queue wait for one that does. The first start ends that. (A tick ends a wait
+-- without a start.) Later refusals, as from an old worker next to a new one, are no cause to wait again, for some time. Nothing waits for
+-- another transaction that notes the same. The worker executes this with its own rights.
+CREATE FUNCTION note_worker(function text, queue text, knows_it boolean, worker text, at timestamptz, pause interval) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF knows_it THEN
+        UPDATE {schema}.pauses p SET resumed_at = at, resumed_by = left(worker, 200) FROM (
+            SELECT p.id FROM {schema}.pauses p WHERE p.scope = 'unknown' AND p.value = function AND p.of_queue = queue
+                AND p.resumed_at IS NULL FOR NO KEY UPDATE SKIP LOCKED) o
+        WHERE p.id = o.id;
+    ELSIF pg_try_advisory_xact_lock('{schema}.pauses'::regclass::oid::bigint) THEN
+        INSERT INTO {schema}.pauses (scope, value, of_queue, by, reason, paused_at)
+        SELECT 'unknown', function, queue, left(worker, 200), 'a worker did not know it', at WHERE NOT EXISTS (
+            SELECT FROM {schema}.pauses p WHERE p.scope = 'unknown' AND p.value = function AND p.of_queue = queue
+                AND p.resumed_by <> 'ticker' AND p.resumed_at BETWEEN at - pause AND at)
+        ON CONFLICT DO NOTHING;
+    END IF;
+END $$;
+
 REVOKE ALL ON FUNCTION note_pause(), guard_pause(), leave_pause(), note_return() FROM PUBLIC;

@@ -331,7 +331,7 @@ def test_the_rights_in_postgresql_allow_no_more(environ, roles):
 
 @pytest.fixture
 def statements_of_a_worker() -> dict[str, str]:
-    """The statements that the package `wrappers` executes, by name."""
+    """The statements that the package `wrappers` executes, by name, and the functions that a start calls only if it must."""
     sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").rglob("*.py"))
     names = {"installation", *re.findall(r"execute\(\s*\"([a-z_]+)\"", sources)}
     assert names >= {
@@ -344,7 +344,12 @@ def statements_of_a_worker() -> dict[str, str]:
         "generated",
         "announce",
     }
-    return {name: statements("ticker")[name] for name in names}
+    calls = {
+        "take_slots": "SELECT ticker.take_slots('{}', NULL, NULL, now(), NULL, NULL)",
+        "knows": "SELECT ticker.note_worker('poll', 'polling', true, '', now(), '1 s')",
+        "does not know": "SELECT ticker.note_worker('poll', 'polling', false, '', now(), '1 s')",
+    }
+    return {name: statements("ticker")[name] for name in names} | calls
 
 
 def refused_to(role: str, db: psycopg.Connection[Any], statements: dict[str, str]) -> Iterator[str]:

@@ -177,6 +177,20 @@ def test_a_start_waits_for_no_slot_that_another_transaction_has_locked(database_
 
 
 @pytest.mark.slow
+def test_a_start_does_not_wait_for_another_that_makes_slots(database_url, db, limit, poll):
+    """Two starts that make slots of two keys in different orders would wait for each other."""
+    limit("host", concurrency=20)
+    for _ in range(10):
+        assert start(db, poll("host"), NOW)["refusal"] is None
+    one, two = poll("host"), poll("host")
+    with connect(database_url) as other, other.transaction():
+        assert start(other, one, NOW, waits=True)["refusal"] == "limited"
+        db.execute("SET lock_timeout = '2s'")
+        assert start(db, two, NOW, waits=True)["refusal"] == "limited"
+    assert [start(db, task, NOW, waits=True)["refusal"] for task in (one, two)] == [None, None]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["tasks", "runs"])
 def test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row(table, database_url, db, limit, poll):
     limit("host", concurrency=2)

@@ -74,7 +74,10 @@ def finish(
     end = {"task_id": id_of(task), "token": token, "outcome": outcome, "reason": "", "result": None, "traceback": "",
            "output": "", "error_output": "", "age": 0, "pid": None, "suspect_count": 0,
            "now": now, **given}  # fmt: skip
-    rows = sql.on(db, "ticker")("finish", **of_one(end, *(name for name in end if name != "now")))
+    sets = of_one(end, *(name for name in end if name != "now"))
+    rows = sql.on(db, "ticker")("finish", **sets)
+    if rows[0]["is_undecided"]:
+        rows = sql.on(db, "ticker")("finish_limited", **sets)
     return [row for row in rows if row["run_id"]]
 
 

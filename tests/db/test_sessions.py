@@ -45,13 +45,15 @@ START = {
     "task_ids": [7], "occurrences": [plans.NOW], "functions": ["poll"], "tokens": [uuid4()], "now": None, "worker": "", "host": "",
     "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1, "waits": False, "back": None,
 }  # fmt: skip
+END = {
+    "task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None], "tracebacks": [""],
+    "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "suspect_counts": [0], "now": None,
+}  # fmt: skip
 PLANNED: dict[str, dict[str, Any]] = {
     "start": START,
-    "finish": {
-        "task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None], "tracebacks": [""],
-        "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "suspect_counts": [0], "now": None,
-    },
-}  # fmt: skip
+    "finish": END,
+    "finish_limited": END,
+}
 
 SET_HERE = "SELECT name FROM pg_settings WHERE source IN ('session', 'client') ORDER BY name"
 ODD = {
@@ -138,7 +140,7 @@ def test_a_process_without_descriptors_may_try_again_to_connect(database_url: st
     assert "Too many open files" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("statement", ["start", "finish"])
+@pytest.mark.parametrize("statement", ["start", "finish", "finish_limited"])
 def test_a_worker_keeps_no_plan_that_reads_all_runs_though_it_made_it_when_there_were_none(
     statement: str, db: Db
 ) -> None:
@@ -156,7 +158,7 @@ def test_a_plan_of_empty_tables_is_made_again_once_they_have_filled(db: Db, data
     db.execute("ALTER TABLE ticker.runs SET (autovacuum_enabled = false)")
     db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
     with connections.connect(database_url, planned_once=True) as connection:
-        ask = partial(sql.on(connection, "ticker"), "finish", **PLANNED["finish"])
+        ask = partial(sql.on(connection, "ticker"), "finish", **END)
         ask()
         assert {"tasks", "runs"} <= plans.walked(plan_of_the_last(connection))
         for rows in (plans.TASKS, plans.RUNS):

@@ -115,6 +115,14 @@ LIMITED_STARTS = (
         (f"{TESTS}test_a_start_takes_a_slot_of_each_of_its_keys_and_its_end_gives_back_all_but_the_token",),
     ),
     Mutant(
+        "slots-of-the-task-instead-of-the-run",
+        END,
+        "OR EXISTS (SELECT FROM {schema}.slots s WHERE s.token = a.token OFFSET 0) AS is_undecided",
+        "OR EXISTS (SELECT FROM {schema}.tasks s WHERE s.id = a.task_id AND s.limits IS NOT NULL) AS is_undecided",
+        "An end asks for the slots of its run: its task may have no limits any more.",
+        (f"{TESTS}test_the_end_of_a_run_frees_its_slot_although_its_task_has_no_limits_any_more",),
+    ),
+    Mutant(
         "slot-kept-by-the-run-of-pieces",
         END,
         "FROM parent p WHERE s.token = p.token",

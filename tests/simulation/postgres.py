@@ -175,10 +175,14 @@ class PostgresTables:
         self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "", *, alone: bool = False
     ) -> bool:
         with translated():
-            [row] = self._execute("finish", task_ids=[task_id], tokens=[token], outcomes=[outcome], reasons=[reason],
-                                  results=[None], tracebacks=[""], outputs=[""], error_outputs=[""], ages=[0.0], pids=[None],
-                                  suspect_counts=[int(alone)],
-                                  now=now)  # fmt: skip
+            end = {
+                "task_ids": [task_id], "tokens": [token], "outcomes": [outcome], "reasons": [reason], "results": [None],
+                "tracebacks": [""], "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None],
+                "suspect_counts": [int(alone)], "now": now,
+            }  # fmt: skip
+            [row] = self._execute("finish", **end)
+            if row["is_undecided"]:
+                [row] = self._execute("finish_limited", **end)
             refuse_locked(row["is_locked"])
         return bool(row["run_id"])
 

@@ -52,7 +52,7 @@ def pending_end(call: Call, error: BaseException | None, output: str, error_outp
     end = end_of(call) if error is None else end_of_error(call, error)
     reason = "; ".join(filter(None, (end.reason, threads_left(call))))
     end = replace(end, reason=reason, output=output, error_output=error_output, pid=os.getpid(), at=limits.now())
-    return PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
+    return PendingEnd(call.task_id, call.start.run_id, call.start.token, end, bool(call.start.limits))
 
 
 def leave(left: PendingEnd) -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -127,19 +127,34 @@ class Database:
         return True
 
     def finish_all(self, ends: Sequence[PendingEnd]) -> list[bool | None]:
-        """Ends runs of different tasks in one statement. Returns whether each end was written.
+        """Ends runs of different tasks together. Returns whether each end was written.
 
         False means that the run no longer holds its task. None means that another transaction has locked the row.
         """
         self.open()  # first, so that the ages do not include the time to connect
         now = clock.now()
-        sets = {f"{name}s": [getattr(left.end, name) for left in ends] for name in RECORDED}
-        sets |= {"task_ids": [left.task_id for left in ends], "tokens": [left.token for left in ends]}
-        rows = self.execute("finish", **sets, ages=[age(left, now) for left in ends], now=now)
-        if any(row["makes_room"] for row in rows):
-            self.wake_tickers()
-        written = {str(row["token"]): None if row["is_locked"] else row["run_id"] is not None for row in rows}
-        return [written[left.token] for left in ends]
+
+        def sets(ends: Sequence[PendingEnd]) -> dict[str, Any]:
+            recorded = {f"{name}s": [getattr(left.end, name) for left in ends] for name in RECORDED}
+            which = {"task_ids": [left.task_id for left in ends], "tokens": [left.token for left in ends]}
+            return recorded | which | {"ages": [age(left, now) for left in ends], "now": now}
+
+        is_limited = any(left.has_keys or left.end.suspect_count for left in ends)
+        rows = [] if is_limited else self.execute("finish", **sets(ends))
+        answers = {str(row["token"]): row for row in rows if not row["is_undecided"]}
+        if undecided := [left for left in ends if left.token not in answers]:
+            answers |= {str(row["token"]): row for row in self.execute("finish_limited", **sets(undecided))}
+        found = [answers[left.token] for left in ends]
+        self._wake_for_room({left.task_id: row for left, row in zip(ends, found, strict=True) if row["run_id"]})
+        return [None if row["is_locked"] else row["run_id"] is not None for row in found]
+
+    def _wake_for_room(self, ended: Mapping[int, sql.Row]) -> None:
+        """Wakes tickers that listen, if others waited for the end of a run of these tasks."""
+        if ended and settings.from_environment().wake:
+            keys = list({key for row in ended.values() for key in row.get("keys", ())})
+            was_alone = any(row["was_alone"] for row in ended.values())
+            which = {"task_ids": [*ended], "keys": keys, "was_alone": was_alone}
+            self.execute("wake_for_room", schema=self.schema, **which, now=clock.now())
 
     def wake_tickers(self) -> None:
         """Wakes tickers that listen, because tasks may have room, or look for some."""

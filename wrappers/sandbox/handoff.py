@@ -67,20 +67,24 @@ _fields_of = attrgetter(*(field.name for field in fields(End)))  # a quarter of 
 
 
 class PendingEnd(NamedTuple):
-    """An end that another process writes. `run_id` is 0 if the start was not answered."""
+    """An end that another process writes. `run_id` is 0 if the start was not answered.
+
+    `has_keys` tells that the run has slots. If it does not, the statement that writes the end finds out.
+    """
 
     task_id: int
     run_id: int
     token: str
     end: End
+    has_keys: bool = False
 
     def packed(self) -> bytes:
-        return json.dumps((*self[:3], *_fields_of(self.end))).encode()
+        return json.dumps((*self[:3], self.has_keys, *_fields_of(self.end))).encode()
 
     @classmethod
     def unpacked(cls, text: bytes) -> "PendingEnd":
-        task_id, run_id, token, outcome, *rest = json.loads(text)
-        return cls(task_id, run_id, token, End(Outcome(outcome), *rest))
+        task_id, run_id, token, has_keys, outcome, *rest = json.loads(text)
+        return cls(task_id, run_id, token, End(Outcome(outcome), *rest), has_keys)
 
 
 class OwnPipe:

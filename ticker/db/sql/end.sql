@@ -23,35 +23,26 @@ WITH held AS MATERIALIZED (
 )
 SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
 
--- name: finish
--- Ends runs of different tasks, each fenced by its token: a run that lost its hold changes nothing (a piece has no hold to
--- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
--- (`is_locked`), because this statement must not wait for one row while it holds others. A tick handles what follows from a
--- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
--- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
--- function is repeatable. Each run ended `age` seconds before this statement. The uptime of its start is no longer needed.
--- If a process with several runs (`suspects`) died and the cause is unknown, their tasks are suspects until one of their runs has
--- ended. If a run of a function with groups is killed, its task is guilty, and runs alone for an hour. If a group dies whose tasks
--- have just been cleared in smaller parts, the group is too large: its size is halved for an hour.
--- The end frees the run's slots. It may wait for a start that looks for a free one: a start waits for nothing. A slot that this
--- start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles how many runs of its
--- key may be active. `makes_room` means that slots of a key were freed while a tick has left tasks of it, because the key had
--- no room: one of the 100 that have been due for longest, or maybe others, if there are more. Planned runs count without regard
--- to their keys. It also means that a planned run or an occurrence of the task waited for this end.
-WITH asked AS MATERIALIZED (
-    SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
-        %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
-        %(ages)s::float8[], %(pids)s::integer[], %(suspect_counts)s::integer[])
-        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, suspects)
-), held AS MATERIALIZED (
-    SELECT id, run_token, retries, function, alone_until, share, wait_reason, {needs_follow_up} AS needs_follow_up
+-- rule: ends_asked
+-- The ends that a worker asks for. Each run ended `age` seconds before the statement.
+(SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad
+    FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[], %(reasons)s::text[], %(results)s::text[],
+        %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[], %(ages)s::float8[], %(pids)s::integer[],
+        %(suspect_counts)s::integer[])
+        AS u (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, suspects))
+
+-- rule: ended_runs
+-- Ends the runs that are `asked`, unless they are undecided.
+held AS MATERIALIZED (
+    SELECT id, run_token, retries, function, alone_until, share, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
         CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up
              ELSE h.retries > 0 OR {repeatable h} END AS needs_follow_up,
         h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
-        h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
+        h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked,
+        h.alone_until IS NOT NULL AS was_alone
     FROM asked a LEFT JOIN held h ON h.id = a.task_id
 ), ended AS (
     UPDATE {schema}.runs r SET
@@ -63,7 +54,7 @@ WITH asked AS MATERIALIZED (
             AND (m.outcome <> 'held_off' OR r.kind = 'retry'), false)
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
-      AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
+      AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked AND NOT m.is_undecided
     RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.suspects
 ), freed AS (
     UPDATE {schema}.tasks t SET
@@ -86,7 +77,33 @@ WITH asked AS MATERIALIZED (
         pace_ms = {pace t}, next_run = {paced t}
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
-), halving AS MATERIALIZED (
+)
+
+-- name: finish
+-- Ends runs of different tasks, each fenced by its token: a run that lost its hold changes nothing (a piece has no hold to
+-- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
+-- (`is_locked`), because this statement must not wait for one row while it holds others. A tick handles what follows from a
+-- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
+-- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
+-- function is repeatable. The uptime of its start is no longer needed.
+-- If a run has slots, or has died together with others, nothing is written (`is_undecided`): `finish_limited` ends it. So other
+-- ends do not pay for that.
+WITH asked AS MATERIALIZED (
+    SELECT a.*, a.suspects > 0 OR EXISTS (SELECT FROM {schema}.slots s WHERE s.token = a.token OFFSET 0) AS is_undecided FROM {ends_asked} a
+), {ended_runs t}
+SELECT m.token, e.id AS run_id, m.is_locked, m.is_undecided, m.was_alone FROM measured m LEFT JOIN ended e ON e.token = m.token
+
+-- name: finish_limited
+-- Ends any runs in the same way, also those that have slots, or have died together with others.
+-- If a process with several runs (`suspects`) died and the cause is unknown, their tasks are suspects until one of their runs has
+-- ended. If a run of a function with groups is killed, its task is guilty, and runs alone for an hour. If a group dies whose tasks
+-- have just been cleared in smaller parts, the group is too large: its size is halved for an hour.
+-- The end frees the run's slots, and returns their `keys`. It may wait for a start that looks for a free one: a start waits for
+-- nothing. A slot that this start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles
+-- how many runs of its key may be active.
+WITH asked AS MATERIALIZED (
+    SELECT a.*, false AS is_undecided FROM {ends_asked} a
+), {ended_runs t}, halving AS MATERIALIZED (
     SELECT f.name, d.suspects, d.ended_at FROM {schema}.functions f JOIN (
         SELECT h.function, e.ended_at, max(e.suspects) AS suspects FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
         WHERE e.suspects > 0 AND h.alone_until IS NULL AND h.share BETWEEN 2 AND e.suspects - 1 GROUP BY h.function, e.ended_at) d ON f.name = d.function
@@ -115,16 +132,22 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
     FROM ramping r WHERE k.key = r.key
 )
-SELECT m.token, e.id AS run_id, m.is_locked, e.id IS NOT NULL AND (EXISTS (SELECT FROM {schema}.runs r
-    WHERE r.task_id = m.task_id AND r.state IN ('planned', 'pushed') AND {planned r} AND r.due_at <= {now})
-    OR EXISTS (SELECT FROM held h WHERE h.id = m.task_id AND h.wait_reason = 'still_running')
-    OR (SELECT EXISTS (SELECT FROM held h WHERE {suspected h}) AND EXISTS (SELECT FROM {suspects} o WHERE o.next_run <= {now})
-        OR EXISTS (SELECT FROM given_back) AND (
-    coalesce((SELECT count(*) >= 100 OR bool_or(limits && ARRAY(SELECT key::text FROM given_back)) FROM (
-        SELECT limits FROM {schema}.tasks WHERE {limited} AND next_run <= {now} ORDER BY next_run, id LIMIT 100) due), false)
-    OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= {now})
-    OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece})))) AS makes_room
+SELECT m.token, e.id AS run_id, m.is_locked, m.was_alone, ARRAY(SELECT key::text FROM given_back) AS keys
 FROM measured m LEFT JOIN ended e ON e.token = m.token
+
+-- name: wake_for_room
+-- Notifies the tickers if runs of these tasks have ended that others waited for: a planned run or an occurrence of the task, tasks
+-- that run alone (`was_alone`), or tasks with the `keys` whose slots were freed, which a tick has left because they had no room: one
+-- of the 100 that have been due for longest, or maybe others, if there are more. Planned runs count without regard to their keys.
+SELECT pg_notify('ticker_wake', %(schema)s) WHERE EXISTS (SELECT FROM {schema}.runs r
+        WHERE r.task_id = ANY (%(task_ids)s::bigint[]) AND r.state IN ('planned', 'pushed') AND {planned r} AND r.due_at <= {now})
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) AND wait_reason = 'still_running')
+    OR %(was_alone)s::boolean AND EXISTS (SELECT FROM {suspects} o WHERE o.next_run <= {now})
+    OR %(keys)s::text[] <> '{}' AND (
+        coalesce((SELECT count(*) >= 100 OR bool_or(limits && %(keys)s::text[]) FROM (
+            SELECT limits FROM {schema}.tasks WHERE {limited} AND next_run <= {now} ORDER BY next_run, id LIMIT 100) due), false)
+        OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= {now})
+        OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece}))
 
 -- name: hold_off
 -- Nobody starts a run of this key before a time: `for_ms` after the call, which was `age` seconds ago. Without `for_ms`, the

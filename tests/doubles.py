@@ -708,7 +708,8 @@ class MemoryBatch:
         return [
             WaitingTask(
                 t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms,
-                is_closed=not (t.enabled and t.owner_active) or t.paused_by is not None or is_covered(t, self._pauses, now or NOW),
+                is_closed=not (t.enabled and t.owner_active) or t.paused_by is not None
+                or is_covered(t, self._pauses, now or NOW),
                 apart=apart(t, self._tasks.all(), now or NOW),
             )
             for t in self._tasks.claim(rows)

@@ -44,7 +44,8 @@ it is not its turn           | waits                  | starts                 |
 # (The triggers of owners read the server's clock, which lies before a play: there, the time has not passed yet.)
 # differs: what is disabled drops its jobs; what is paused keeps them. Hours, depths and turns let jobs in the queue
 # start.
-# differs: behind a gate with places or a rate, hours, a depth, turns or an unknown function, the sweep pushes a lost job again.
+# differs: behind a gate with places or a rate, hours, a depth, turns or an unknown function, the sweep pushes a lost job
+# again.
 
 mechanism                    | its times | its only time | no catch up | clock set back
 it is disabled               | no run    | late run      | no run      | in an interval
@@ -145,12 +146,12 @@ its key has no start left: page: limited: 2 of 2 starts of imap.a are used up un
 a hold of its key: page: limited: imap.a is held off until TIME (SlowDown) | api: limited | counted: limited | why:
     due since TIME, for 20 s; it waits because imap.a is held off until TIME (SlowDown) | at: then: imap.a was held
     off from TIME to TIME (SlowDown)
-its hours are over: page: outside its hours 9-17,17:16-23, which begin at TIME | api: outside_hours | counted: outside_hours | why: outside its
-    hours 9-17,17:16-23, which begin at TIME; due at TIME, in 21m40s | at: then: outside its present hours
+its hours are over: page: outside its hours 9-17,17:16-23, which begin at TIME | api: outside_hours | counted: outside_hours | why:
+    outside its hours 9-17,17:16-23, which begin at TIME; due at TIME, in 21m40s | at: then: outside its present hours
     9-17,17:16-23, which began again at TIME
 its queue is full: page: queue full: the queue polling had no room at the last tick (TICKER_QUEUE_DEPTH), which left
-    1 due task; the next tick looks again | api: queue_full | counted: queue_full | why: due since TIME, for 20 s; it waits because the
-    queue polling had no room at the last tick (TICKER_QUEUE_DEPTH), which left 1 due task; the next tick looks again
+    1 due task; the next tick looks again | api: queue_full | counted: queue_full | why: due since TIME, for 20 s; it waits
+    because the queue polling had no room at the last tick (TICKER_QUEUE_DEPTH), which left 1 due task; the next tick looks again
 no worker knows its function: page: unknown function: no worker is known to have its function 'poll' | api:
     unknown_function | counted: unknown_function | why: due since TIME, for 20 s; it waits because no worker is known
     to have its function 'poll' | at: then: no worker was known to have the function poll from TIME
@@ -158,7 +159,8 @@ a run of it is at work: page: running | api: running | counted: running waiting 
     s; it is dead by TIME at the latest; 1 job was pushed to the queue polling and has not started; it was due 20 s
     ago; due at TIME, in 9m50s | at: then: run 1 held the task from TIME
 it is not its turn: page: waits for its turn: suspected tasks of its function take turns; the next tick looks
-    again | api: waits_for_its_turn | counted: waits_for_its_turn | why: it runs alone or with other suspects until one of its runs has ended: a run was
+    again | api: waits_for_its_turn | counted: waits_for_its_turn | why: it runs alone or with other suspects until
+    one of its runs has ended: a run was
     interrupted or lost, and the cause is unknown; due since TIME, for 20 s; it waits because suspected tasks of its
     function take turns; the next tick looks again
 """

@@ -15,7 +15,8 @@ QUEUES_AT_MOST = LIMITS_AT_MOST = 200
 
 COUNTS = {
     "ticker_tasks": "tasks", "ticker_tasks_late": "late", "ticker_tasks_limited": "limited",
-    "ticker_tasks_queue_full": "queue_full", "ticker_tasks_waits_for_its_turn": "waits_for_its_turn", "ticker_tasks_failing": "failing",
+    "ticker_tasks_queue_full": "queue_full", "ticker_tasks_waits_for_its_turn": "waits_for_its_turn",
+    "ticker_tasks_failing": "failing",
     "ticker_tasks_paused": "paused", "ticker_tasks_inactive": "inactive", "ticker_tasks_waiting": "waiting", "ticker_tasks_unknown_function": "unknown_function",
     "ticker_runs_running": "running", "ticker_runs_planned": "planned",
 }  # fmt: skip

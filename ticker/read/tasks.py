@@ -171,8 +171,8 @@ def list_tasks(
     """Returns up to `limit` tasks with ids over `after`, by id.
 
     `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not
-    started. A task that waits for room under its limits is `limited` instead. `outside_hours` has no index. `search` is a part of the name, the
-    function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
+    started. A task that waits for room under its limits is `limited` instead. `outside_hours` has no index. `search` is a part of the
+    name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,

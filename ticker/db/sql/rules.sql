@@ -126,7 +126,7 @@ coalesce((SELECT CASE jsonb_typeof(a.last_report->'left') WHEN 'object' THEN a.l
 {left} ? t.queue
 
 -- rule: for_queue
--- The task t was due at the last tick, which left it because its queue is full. (The first condition is asked once for all tasks.)
+-- The task t was due at the last tick, which left it because its queue is full. (The first condition is asked once.)
 (SELECT {left} <> '{}') AND {unpushed t} AND {in_full_queue t}
 
 -- rule: for_turn
@@ -267,8 +267,8 @@ CASE WHEN t.every_most_ms IS NULL OR t.next_run IS NULL OR t.next_run IS NOT DIS
                     least(0, -floor(1000 * extract(epoch FROM t.next_run - e.ended_at)))::bigint) AS ms) d) m) n) END
 
 -- rule: resumed
--- When a task is due if its pause ends at i.now, or if it is enabled then. A time that has passed is kept, as after a pause of many
--- tasks. Otherwise, an interval task is due as soon as it may run, and never later than before. (A daily task that is due
+-- When a task is due if its pause ends at i.now, or if it is enabled then. A time that has passed is kept, as after a
+-- pause of many tasks. Otherwise, an interval task is due as soon as it may run, and never later than before. (A daily task that is due
 -- at once, without regard to its spacing, would be dropped as too early and wait another day.) The result is never after
 -- the last time that the tables' CHECK accepts, even if a `last_run` was edited by hand.
 CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now > t.ends_at THEN NULL

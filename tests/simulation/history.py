@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tests.doubles import INSTALLATION
 from tests.simulation.actors import PAUSING, People, Ticker
@@ -131,14 +132,17 @@ class Drama:
         world.history.complain("L4", "a task still waits for a pause that is over")
 
     def _find_the_dead(self) -> None:
-        """A task with as many jobs of dead workers as may wait is not pushed until RQ's maintenance has found one of them."""
+        """A task with as many jobs of dead workers as may wait is not pushed until one of them is found, or expires."""
         world = self.world
         while any(
-            len([due for due in row.waiting if jobs.job_id(INSTALLATION, row.id, due) in world.history.abandoned])
-            == WAITING_JOBS
+            len([due for due in row.waiting if self._is_in_dead_hands(row.id, due)]) == WAITING_JOBS
             for row in world.tables.task_rows()
         ):
             world.freeze(self.period)
+
+    def _is_in_dead_hands(self, task_id: int, due: datetime) -> bool:
+        job_id = jobs.job_id(INSTALLATION, task_id, due)
+        return job_id in self.world.history.abandoned | self.world.history.popped
 
     def _pause_what_waits(self) -> None:
         """Jobs pile up for some ticks. Meanwhile, people pause or disable a task that waits, or many tasks."""

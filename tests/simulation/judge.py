@@ -136,11 +136,13 @@ class Judge:
         if returned is not None:
             first = min(push.t for push in self.history.pushes if push.job_id == job_id)
             return not spec.deleted and not alive and not self.may_be_moved(spec, first, returned)
+        if not advanced and self.may_be_moved(spec, last, last):
+            return False
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
 
     def may_be_moved(self, spec: Spec, pushed: int, returned: int) -> bool:
-        """An occurrence that met a full limit or a pause is the task's next run, which moves when the task is edited, or if a clock that was
-        set back since the push is behind it.
+        """An occurrence that met a full limit or a pause, or whose push was not committed, is the task's next run, which moves when the
+        task is edited, or if a clock that was set back since the push is behind it.
         """
         return self.back_between(pushed, self.history.ended) or self.history.moved.get(spec.id, -1) >= returned
 

@@ -47,7 +47,7 @@ def test_every_setting_has_its_variable():
         "TICKER_WEB_TOKEN": "a third key of length", "TICKER_WEB_NO_TOKEN": "on", "TICKER_WEB_READ_ONLY": "on", "TICKER_HIDE_ARGS": "on",
         "TICKER_ENVIRONMENT": "production", "TICKER_LISTEN_URL": "postgres://direct/app", "TICKER_PREPARED_STATEMENTS": "on",
         "TICKER_STRICT_OWNERS": "on", "TICKER_OTEL": "on",
-        "TICKER_WAITING_JOBS": "4",
+        "TICKER_WAITING_JOBS": "4", "TICKER_NOTIFY_BY_CAUSE": "mail,webhook", "TICKER_PAGE_URL": "https://h/page",
     }  # fmt: skip
     found = from_environment(environ)
     assert found == Settings(
@@ -55,7 +55,7 @@ def test_every_setting_has_its_variable():
         ("app.polls", "app.reports"), ("a key of enough length",), True, "pass", "json",
         604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "https://h/beat", "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"), ("a third key of length",), True, True, True, "production",
-        "postgres://direct/app", "on", True, 4, True,
+        "postgres://direct/app", "on", True, 4, True, ("mail", "webhook"), "https://h/page",
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
     assert not any(getattr(found, field.name) in (field.default, {}) for field in fields(Settings))

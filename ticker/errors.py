@@ -12,10 +12,17 @@ TickerError
     └── QueueUnavailable
 """
 
+import re
 from collections.abc import Collection, Iterable
 
 QUOTED_AT_MOST = 60
 ANNOUNCED_AT_MOST = 10  # functions or queues named in a warning, the most similar first
+CAUSE_AT_MOST, CAUSE_READS_AT_MOST = 200, 500  # characters
+
+_QUOTED_OR_URL = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)|\b\w{1,20}://[^\s,;()<>"']+""")
+_WORD = re.compile(r"""[^\s,;()\[\]{}<>"'=|]+""")
+_VARIABLE = re.compile(r"\d|[@/\\]|\w\.\w")
+_ASTERISKS = re.compile(r"\*(?:\W*\*)+")
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
@@ -39,6 +46,23 @@ def quoted(value: object) -> str:
     if not text.isprintable():  # a repr of several lines
         text = repr(text)
     return text if len(text) <= QUOTED_AT_MOST else f"{text[:QUOTED_AT_MOST]}…"
+
+
+def cause(error: str) -> str:
+    """Returns what this error has in common with those of other tasks: its first line, with hosts, addresses, paths,
+    quoted texts, numbers and ids replaced by asterisks. It has at most 200 characters.
+
+    A record has the class and the text of an exception, as in the last line of its traceback.
+    """
+    line = escaped((error.strip().splitlines() or [""])[0])[:CAUSE_READS_AT_MOST]
+    masked = _WORD.sub(_masked, _QUOTED_OR_URL.sub("*", line))
+    return _ASTERISKS.sub("*", masked)[:CAUSE_AT_MOST].strip()
+
+
+def _masked(found: re.Match[str]) -> str:
+    word = found[0].rstrip(":.!?")
+    is_class = found.start() == 0 and found[0].endswith(":") and word.isidentifier()
+    return found[0] if is_class or not _VARIABLE.search(word) else "*" + found[0][len(word) :]
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -231,6 +231,7 @@ class Ended:
     alarm_at: datetime | None
     stopped: bool = False
     with_host: bool = False
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ class Health:
     alarm_at: datetime | None
     pause_reason: str = ""
     pause_until: datetime | None = None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,8 @@ class Settings:
     strict_owners: bool = setting("TICKER_STRICT_OWNERS", switch, "off")
     waiting_jobs: int = setting("TICKER_WAITING_JOBS", partial(whole, least=1, most=1000), str(WAITING_JOBS))
     otel: bool = setting("TICKER_OTEL", otel, "off")
+    notify_by_cause: tuple[str, ...] = setting("TICKER_NOTIFY_BY_CAUSE", channels, "log,mail")
+    page_url: str = setting("TICKER_PAGE_URL", web_address)
 
     def require_database(self) -> str:
         """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""

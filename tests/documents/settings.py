@@ -51,6 +51,8 @@ GROUPS = {
     },
     "Notifications": {
         "TICKER_NOTIFY": ("list of channels", f"The channels of [notifications](../guides/notifications.md): {', '.join(map(code, settings.CHANNELS))}, or names of entry points of the group `{settings.CHANNEL_GROUP}`. If empty, no notices are sent."),
+        "TICKER_NOTIFY_BY_CAUSE": ("list of channels", "The channels that get [one notice for each cause](../operations/notices-at-scale.md) of failures, instead of one for each task."),
+        "TICKER_PAGE_URL": ("URL", "The address of the [page](../operations/page.md), for links in notices of a cause."),
         "TICKER_WEBHOOK_URL": ("URL", "The address for `webhook`: `https://` or `http://`."),
         "TICKER_WEBHOOK_KEY": ("list of keys", "Signs each request to the webhook, with one signature for each key."),
         "TICKER_HEARTBEAT_URL": ("URL", "Called with GET after each good tick, while every queue with jobs has a worker: [a dead man's switch](../guides/alerts.md#when-all-tickers-are-gone)."),

@@ -1,6 +1,7 @@
 """All mutants, in the order of a row's life."""
 
 from tests.mutants.applications import APPLICATIONS
+from tests.mutants.causes import CAUSES
 from tests.mutants.crowds import CROWDS
 from tests.mutants.groups import GROUPS
 from tests.mutants.installations import INSTALLATIONS
@@ -34,6 +35,7 @@ CATALOGUE = (
     *STOPS,
     *SWEEPS,
     *SILENCE,
+    *CAUSES,
     *MINUTES,
     *INSTALLATIONS,
     *SESSIONS,

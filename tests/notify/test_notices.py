@@ -266,7 +266,7 @@ def test_a_right_that_is_missing_is_said_once(db, notifier, caplog):
 
 # ----------------------------------------------------------------------------------------------------------- indexes
 
-MAKE = {"channels": ["log"], "kinds": ["failed"], "after": GIVEN_UP, "limit": 1000, "now": NOW}
+MAKE = {"channels": ["log"], "kinds": ["failed"], "by_cause": [], "after": GIVEN_UP, "limit": 1000, "now": NOW}
 
 
 @pytest.mark.slow

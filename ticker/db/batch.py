@@ -55,7 +55,17 @@ class PostgresBatch:
         self._columns("plan_retries", ("ids", "dues"), runs, now=now)
 
     def judge_tasks(self, tasks: Sequence[Health]) -> None:
-        names = ("ids", "failures", "tolds", "stretched", "next_runs", "alarms", "pause_reasons", "pause_untils")
+        names = (
+            "ids",
+            "failures",
+            "tolds",
+            "stretched",
+            "next_runs",
+            "alarms",
+            "pause_reasons",
+            "pause_untils",
+            "causes",
+        )
         self._columns("judge_tasks", names, [astuple(task) for task in tasks])
 
     def record_events(self, notes: Sequence[Note], now: datetime) -> None:

@@ -13,6 +13,7 @@ from ticker.db.side_tables import tickers as tickers
 
 RUNNABLE = "enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL"
 DUE = f"{RUNNABLE} AND next_run IS NOT NULL"
+FAILING = "cause <> '' AND enabled AND owner_active AND (paused_by IS NULL OR paused_by = 'ticker')"
 PHASE = """CASE WHEN spread
     THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint
         * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END"""
@@ -132,6 +133,8 @@ tasks = Table(
     column("during", "short", ""),
     # The event that counts the occurrences that were not pushed, while none of the task's occurrences is pushed.
     column("unpushed_event", "bigint"),
+    # Why it has failed, if that was notified: the error without what differs among tasks. A success clears it.
+    column("cause", "short", ""),
     UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
     check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
     check(
@@ -179,6 +182,8 @@ tasks = Table(
     # For people, among a million tasks: tasks that fail, most failures first, and tasks that do not run. Small if all
     # is well. Runs rarely touch them: `failures` changes only with a failure, and with the success after it.
     index("tasks_failing", text("failures DESC"), "id", where="failures > 0"),
+    # The ticker: the causes of the tasks that fail, and the tasks of each.
+    index("tasks_cause", "cause", "id", where=FAILING),
     index("tasks_paused", "id", where="paused_by IS NOT NULL OR pause_id IS NOT NULL"),
     index("tasks_inactive", "id", where="NOT enabled OR NOT owner_active"),
     # The end of a run touches no index. If the page has room, PostgreSQL writes the row's new version next to the old
@@ -320,7 +325,9 @@ events = Table(
     index("events_expired", "function", "at", unique=True, where="what = 'expired'"),
 )
 
-# One event on its way through one channel (log, webhook, mail, ...), until it is delivered.
+# One event on its way through one channel (log, webhook, mail, ...), until it is delivered. If a channel gets its
+# notices by cause, there is one row for each cause instead, for as long as it must not be notified again. `tasks` and
+# `paused` are how many failing and paused tasks were notified, and `sent_at` is when.
 notices = Table(
     "notices",
     metadata,
@@ -329,6 +336,11 @@ notices = Table(
     column("due_at", "moment", NOW),
     column("tries", "integer", 0),
     column("error", "text", ""),
+    column("cause", "short", "", primary_key=True),
+    column("tasks", "integer", 0),
+    column("paused", "integer", 0),
+    column("sent_at", "moment"),
+    index("notices_cause", "channel", "cause", unique=True, where="cause <> ''"),
     # The ticker: notices that are due.
     index("notices_due", "due_at"),
 )

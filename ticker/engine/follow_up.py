@@ -13,7 +13,7 @@ from ticker.engine import timing
 from ticker.engine.passes import Followed
 from ticker.engine.ports import Store
 from ticker.engine.timing import Backoff
-from ticker.errors import BadInput, not_announced, quoted
+from ticker.errors import BadInput, cause, not_announced, quoted
 from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
 from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
@@ -143,7 +143,7 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
     last = verdicts[-1]
     run = last.run
     failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
-    state = Health(run.task_id, failures, run.told, run.stretched_ms, run.next_run, run.alarm_at)
+    state = Health(run.task_id, failures, run.told, run.stretched_ms, run.next_run, run.alarm_at, cause=run.cause)
     if failures > 0:
         is_open = last.due or run.outcome in GOOD  # one more attempt decides, or another run failed
         return (state, []) if is_open else failing(run, state, now)
@@ -180,12 +180,13 @@ def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[No
     if run.told:
         notes.append(Note(run.task_id, EventKind.RECOVERED, "it succeeded again", run.run_id))
     alarm_at = now if run.dead_man and run.alarm_at is None else run.alarm_at
-    return replace(state, told="", alarm_at=alarm_at), notes
+    return replace(state, told="", cause="", alarm_at=alarm_at), notes
 
 
 def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
     notes = []
     why = why_failed(run)
+    state = replace(state, cause=cause(why.removeprefix("failed: ")))
     if not run.told:
         state = replace(state, told="failed")
         notes.append(Note(run.task_id, EventKind.FAILED, why, run.run_id))

@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -38,10 +39,10 @@ def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
     set.
     """
     chosen: list[Channel | None] = [*channels(settings)]
-    notifiers = [
-        Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)
-        for channel in chosen or [None]
-    ]
+    outbox = partial(
+        Outbox, settings.require_database(), settings.schema, settings.notify_by_cause, settings.page_url.rstrip("/")
+    )
+    notifiers = [Notifier(channel, settings.notify, outbox(), stopping) for channel in chosen or [None]]
     for notifier in notifiers:
         notifier.start()
     return notifiers
@@ -104,7 +105,7 @@ class Log:
             notice.id,
             notice.what,
             notice.task_id,
-            message.text(notice),
+            f"{message.text(notice)} {notice.digest.page if notice.digest else ''}".rstrip(),
             extra={"event": "notice", "fields": {"event_id": notice.id}},
         )
         return "logged"

@@ -119,5 +119,6 @@ def body(notice: Notice) -> str:
     facts = message.data(notice)
     facts |= {f"task_{name}": value for name, value in facts.pop("task").items()}
     del facts["text"]
+    facts |= {name: "; ".join(value) for name, value in facts.items() if isinstance(value, list)}
     lines = (f"{name}: {message.printable(str(value))}" for name, value in facts.items() if value not in (None, ""))
     return "\n".join([message.text(notice), "", *lines, ""])

@@ -3,6 +3,7 @@
 Also defines the interface of channels, which deliver a notice or report why they could not.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -27,11 +28,28 @@ PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line fo
 
 
 @dataclass(frozen=True, slots=True)
+class Digest:
+    """What a notice of a cause adds: how many tasks fail with it, or had failed, and how many the ticker has paused.
+
+    `examples` has the name, the type and id of the owner, and the subject of up to three of them. `page` is the address of
+    a list of failing tasks. `series` distinguishes the notices of a cause.
+    """
+
+    cause: str
+    tasks: int
+    paused: int
+    series: str
+    examples: Sequence[Sequence[str]] = ()
+    page: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """One event, with what is known about its task when the notice is sent. Times are in UTC.
 
     `failures` is None if the task was deleted. `since` is when the task began to fail or, for `dead_man`, when it last
-    succeeded. `words` is the text of the event in the journal.
+    succeeded. `words` is the text of the event in the journal. If the channel gets one notice for each cause, `digest`
+    describes the tasks that fail with it, and the other fields describe one of them.
     """
 
     id: int
@@ -51,11 +69,12 @@ class Notice:
     error: str = ""
     run_id: int | None = None
     next_run: datetime | None = None
+    digest: Digest | None = None
 
     @property
     def key(self) -> str:
         """A key that is the same each time this notice is sent, so that an endpoint can detect duplicates."""
-        return str(self.id)
+        return f"{self.id}-{self.digest.series}-{self.what}" if self.digest else str(self.id)
 
 
 class Channel(Protocol):
@@ -81,7 +100,7 @@ def text(notice: Notice) -> str:
     """Returns one printable line, such as `mail.fetch of channels:7 failed 3 times in a row since 09:00 UTC:
     TimeoutError`.
     """
-    return printable(_sentence(notice))
+    return printable(_of_many(notice, notice.digest) if notice.digest else _sentence(notice))
 
 
 OF_TASK = ("task_id", "task_name", "function", "owner_type", "owner_id", "subject")
@@ -94,6 +113,9 @@ def data(notice: Notice) -> dict[str, Any]:
     """
     facts = {name: _instant(value) if isinstance(value, datetime) else value for name, value in asdict(notice).items()}
     task = {name.removeprefix("task_"): facts.pop(name) for name in OF_TASK}
+    del facts["digest"]
+    if digest := notice.digest:
+        facts |= {**asdict(digest), "examples": [_named(*each) for each in digest.examples]}
     return {**facts, "task": task, "text": text(notice)}
 
 
@@ -132,10 +154,28 @@ def _sentence(notice: Notice) -> str:
     return f"test notice from the ticker on {notice.host}, schema {notice.schema}: this channel works"
 
 
+def _of_many(notice: Notice, digest: Digest) -> str:
+    since = "" if notice.since is None else f" since {_moment(notice.since, notice.at)}"
+    one, cause = digest.tasks == 1, _part(digest.cause)
+    paused = f"; {'it was' if one else f'{digest.paused} were'} paused by the ticker" if digest.paused else ""
+    if notice.what == EventKind.RECOVERED:
+        healthy = one and notice.failures == 0
+        had = "1 task had" if one else f"{digest.tasks} tasks had"
+        return _sentence(notice) if healthy else f"no task fails any more with {cause}; {had} failed{since}"
+    if one:
+        return _sentence(notice) + paused
+    more = digest.tasks - len(digest.examples)
+    names = ", ".join(_named(*each) for each in digest.examples) + (f" and {more} more" if more else "")
+    return f"{digest.tasks} tasks fail{since} with {cause}: {names}{paused}"
+
+
 def _whose(notice: Notice) -> str:
-    owner = f" of {notice.owner_type}:{notice.owner_id}" if notice.owner_type else ""
-    subject = f" ({_part(notice.subject)})" if notice.subject else ""
-    return f"{notice.task_name}{owner}{subject}"
+    return _named(notice.task_name, notice.owner_type, notice.owner_id, notice.subject)
+
+
+def _named(name: str, owner_type: str, owner_id: str, subject: str) -> str:
+    owner = f" of {owner_type}:{owner_id}" if owner_type else ""
+    return f"{name}{owner}" + (f" ({_part(subject)})" if subject else "")
 
 
 def _after_colon(words: str) -> str:

@@ -24,7 +24,7 @@ SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.
     t.paused_by IS NOT NULL AS paused, CASE WHEN t.pause_after IS NULL THEN 0 ELSE (
         SELECT count(*) FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.id > coalesce((
             SELECT max(id) FROM {schema}.events WHERE task_id = t.id AND what = 'recovered'), 0)) END AS pauses,
-    t.dead_man, t.alarm_at
+    t.dead_man, t.alarm_at, t.cause
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
 WHERE r.follow_up AND r.state = 'ended'
 ORDER BY r.id
@@ -53,13 +53,13 @@ ORDER BY p.due_at, r.id
 -- Writes the changes in these tasks that follow from the ends of their runs.
 UPDATE {schema}.tasks t SET
     failures = least(j.failures, 1000000), told = j.told, stretched_ms = j.stretched_ms, next_run = j.next_run,
-    alarm_at = j.alarm_at,
+    alarm_at = j.alarm_at, cause = j.cause,
     paused_by = CASE WHEN j.pause_until IS NULL THEN t.paused_by ELSE 'ticker' END,
     paused_reason = CASE WHEN j.pause_until IS NULL THEN t.paused_reason ELSE left(j.pause_reason, 2000) END,
     paused_until = CASE WHEN j.pause_until IS NULL THEN t.paused_until ELSE j.pause_until END
 FROM unnest(%(ids)s::bigint[], %(failures)s::integer[], %(tolds)s::text[], %(stretched)s::bigint[],
-    %(next_runs)s::timestamptz[], %(alarms)s::timestamptz[], %(pause_reasons)s::text[], %(pause_untils)s::timestamptz[])
-    AS j (id, failures, told, stretched_ms, next_run, alarm_at, pause_reason, pause_until)
+    %(next_runs)s::timestamptz[], %(alarms)s::timestamptz[], %(pause_reasons)s::text[], %(pause_untils)s::timestamptz[], %(causes)s::text[])
+    AS j (id, failures, told, stretched_ms, next_run, alarm_at, pause_reason, pause_until, cause)
 WHERE t.id = j.id
 
 -- name: record_events
@@ -157,6 +157,7 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: set_alarms
 -- Sets the times of the next checks. NULL means that a notice is due now, and the next success sets the time.
-UPDATE {schema}.tasks t SET alarm_at = a.alarm_at, told = CASE WHEN a.alarm_at IS NULL THEN 'failed' ELSE t.told END
+UPDATE {schema}.tasks t SET alarm_at = a.alarm_at, told = CASE WHEN a.alarm_at IS NULL THEN 'failed' ELSE t.told END,
+    cause = CASE WHEN a.alarm_at IS NULL AND t.cause = '' THEN {late_cause} ELSE t.cause END
 FROM unnest(%(ids)s::bigint[], %(alarms)s::timestamptz[]) AS a (id, alarm_at)
 WHERE t.id = a.id

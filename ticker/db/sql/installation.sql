@@ -34,6 +34,8 @@ WITH told AS (
     UPDATE {schema}.events SET told = true WHERE NOT told
 ), untold AS (
     DELETE FROM {schema}.notices
+), unnamed AS (
+    UPDATE {schema}.tasks SET cause = '' WHERE cause <> ''
 )
 UPDATE {schema}.runs SET follow_up = false WHERE follow_up
 

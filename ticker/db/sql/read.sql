@@ -319,6 +319,7 @@ WHERE p.id = %(id)s AND a.item IS NOT DISTINCT FROM p.item ORDER BY a.id LIMIT %
 SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_id, coalesce(e.task_name, '') AS task_name,
     coalesce(e.owner_type, '') AS owner_type, coalesce(e.owner_id, '') AS owner_id
 FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
+WHERE n.cause = '' OR n.tries > 0
 ORDER BY n.event_id, n.channel LIMIT %(limit)s
 
 -- name: tick_ms

@@ -71,6 +71,23 @@ EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unk
 -- The task is runnable, or would be if a worker knew its function.
 (NOT {inactive t} AND t.paused_by IS NULL AND (t.pause_id IS NULL OR {waits_for_worker t}))
 
+-- rule: failing
+-- The task fails with a cause that was recorded, and nobody has paused or disabled it. The condition of `tasks_cause`.
+(t.cause <> '' AND t.enabled AND t.owner_active AND (t.paused_by IS NULL OR t.paused_by = 'ticker'))
+
+-- rule: still_fails
+-- A task fails with the cause of this notice.
+EXISTS (SELECT FROM {schema}.tasks x WHERE {failing x} AND x.cause = t.cause)
+
+-- rule: has_grown
+-- More tasks fail with the cause of this notice, or were paused by the ticker, than its channel was notified of.
+(SELECT count(*) > t.tasks OR count(*) FILTER (WHERE x.paused_by = 'ticker') > t.paused
+    FROM {schema}.tasks x WHERE {failing x} AND x.cause = t.cause)
+
+-- rule: late_cause
+-- The cause of a task that has had no success for too long, and does not fail.
+'no success in time'
+
 -- rule: keeps
 -- The pause p is for the task t, or the task waits with it for a worker that knows its function.
 ({covers t} OR p.mark = {gate t})

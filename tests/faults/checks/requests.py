@@ -15,7 +15,7 @@ def starts_after_the_run_at_work(history: History) -> Findings:
     found = Findings(history)
     for run in history.runs.values():
         if run.kind == "manual":
-            if found.judge(run.reason != "still_running"):
+            if found.judge((run.outcome, run.reason) != ("dropped", "still_running")):  # what waits has the reason, too
                 _blame(history, run, "was dropped because a run was at work", found)
             _joins(history, run, found)
             _starts(history, run, found)

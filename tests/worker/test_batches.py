@@ -1,6 +1,7 @@
 """One RQ job carries several due tasks of a function; each has its own start, box, record and outcome."""
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -245,7 +246,7 @@ def test_the_ends_of_a_batch_are_written_together_and_at_once_when_its_process_i
     register(db, *["returns"] * 4)
     tick(store, queue)
     written = work(patch=f"{TOGETHER}\n{FUNCTIONS}", timeout=50.0).stdout
-    assert sum(int(line.split()[-1]) for line in written.splitlines() if "written together" in line) == 4
+    assert sum(map(int, re.findall(r"written together: (\d+)", written))) == 4
     assert written.count("written together") == 2, "the first end at once, the others when their process has ended"
 
 

@@ -20,7 +20,7 @@ from ticker.db.steps import run
 from ticker.db.store import PostgresStore
 from ticker.read.gates import LimitStatus
 from ticker.settings import Settings
-from ticker.tasks import sync
+from ticker.tasks import many, sync
 from ticker.tasks.checks import MOST_AT_ONCE, MOST_PER_PERIOD
 from wrappers.pipeline import registry
 
@@ -215,11 +215,19 @@ def synced(number: int, *limits: str) -> Any:
     return sync.sync.steps([sync.Declared("poll", f"m{number}", said) for said in fields], {}, [f"m{number}"])
 
 
+def registered_in_parts(number: int, *limits: str) -> Any:
+    items = [
+        {"function": "poll", "every": "1m", "name": f"{number}.{n}", "limits": [key]} for n, key in enumerate(limits)
+    ]
+    return ticker.register_many.steps(items)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("call", [reconciled, synced])
+@pytest.mark.parametrize("call", [reconciled, synced, registered_in_parts])
 def test_calls_that_bring_the_same_keys_with_several_tasks_never_wait_in_a_circle(
-    call: Callable[..., Any], db: Db, database_url: str
+    call: Callable[..., Any], db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(many, "AT_ONCE", 1)
     later = []
     with connect(database_url) as one, connect(database_url) as other, ThreadPoolExecutor(1) as pool:
 

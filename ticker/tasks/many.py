@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from ticker.db.steps import Steps, writes
@@ -75,9 +74,12 @@ def register_many(tasks: Iterable[Mapping[str, Any]], *, by: str | None = None) 
             str(news[number].key[2]),
             f"is the name of the same owner's tasks {number} and {places[news[number].key]}",
         )
+    if keys := {key for new in news for key in new.own.get("limits") or ()}:
+        yield query("name_keys", keys=sorted(keys))
     done = Done()
-    for part in _parts(sorted(news, key=lambda new: new.key)):  # the same order in every process, against deadlocks
-        yield from done.register(part, by)
+    ordered = sorted(news, key=lambda new: new.key)  # the same order in every process, against deadlocks
+    for start in range(0, len(ordered), AT_ONCE):
+        yield from done.register(ordered[start : start + AT_ONCE], by)
     return Registered([done.ids[new.key] for new in news], done.added, done.changed, tuple(done.warnings))
 
 
@@ -93,9 +95,7 @@ class Done:
     definitions: set[int] = field(default_factory=set)  # whose warnings are known
 
     def register(self, part: Sequence[New], by: str | None) -> Steps[None]:
-        owner_types_, owner_ids, names = (list(column) for column in zip(*(new.key for new in part), strict=True))
-        there = yield query("look_up_tasks", owner_types=owner_types_, owner_ids=owner_ids, names=names)
-        found = {row["number"]: row for row in there}
+        found = {row["number"]: row for row in (yield query("look_up_tasks", **rows.columns_of_keys(part)))}
         missing = [new for number, new in enumerate(part, 1) if number not in found]
         yield from self._insert(missing)
         for number, new in enumerate(part, 1):
@@ -115,8 +115,6 @@ class Done:
     def _insert(self, missing: Sequence[New]) -> Steps[None]:
         if not missing:
             return
-        keys = {key for new in missing for key in new.own.get("limits") or ()}
-        yield query("name_keys", keys=sorted(keys))
         by_key = {new.key: new for new in missing}
         for type_ in sorted({new.key[0] for new in missing} - self.types):
             self.types.add(type_)
@@ -139,12 +137,6 @@ class Done:
             task = yield from rows.unknown(row)
             tell(task.function, task.warnings)
             self.warnings |= dict.fromkeys(task.warnings)
-
-
-def _parts(news: Iterable[New]) -> Iterator[list[New]]:
-    iterator = iter(news)
-    while part := list(islice(iterator, AT_ONCE)):
-        yield part
 
 
 @contextmanager

@@ -123,14 +123,19 @@ class New:
             definition.check_first(self.first, self.fitted.values)
 
 
+def columns_of_keys(new: Iterable[New]) -> dict[str, list[str]]:
+    """Returns the keys of these tasks, at least one, as parameters of statements."""
+    columns = map(list, zip(*(item.key for item in new), strict=True))
+    return dict(zip(("owner_types", "owner_ids", "names"), columns, strict=True))
+
+
 def insertion(name: str, new: Sequence[New], declared_in: str = "") -> Query:
     """Returns the statement that inserts these tasks. Definitions are compared by identity."""
     definitions = {id(item.fitted): item.fitted for item in new}
     numbers = {id_: number for number, id_ in enumerate(definitions, 1)}
     parameters = [parameters_of(fitted.values, fitted.given) for fitted in definitions.values()]
-    owner_types, owner_ids, names = (list(column) for column in zip(*(item.key for item in new), strict=True))
     return query(
-        name, owner_types=owner_types, owner_ids=owner_ids, names=names, declared_in=declared_in,
+        name, **columns_of_keys(new), declared_in=declared_in,
         which=[numbers[id(item.fitted)] for item in new],
         owns=[json.dumps(item.own, ensure_ascii=False) if item.own else "{}" for item in new],
         firsts=[item.fitted.begin if item.first is None else item.first for item in new],

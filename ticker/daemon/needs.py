@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.store import PostgresStore
 from ticker.read.workers import BUSY
@@ -66,17 +65,16 @@ class Need(NamedTuple):
 
 def measure(store: PostgresStore, settings: Settings) -> bool:
     """Stores the needs of all queues that tasks use, unless a ticker has done so a moment ago. Returns whether it did."""
-    now = clock.now()
-    [last] = store.execute("last_needs", now=now, every_ms=EVERY)
+    [last] = store.execute("last_needs", every_ms=EVERY)
     if last["are_new"]:
         return False
-    tasks = store.execute("demand", now=now, weight=last["weight"], tick_ms=settings.tick_ms)
+    tasks = store.execute("demand", weight=last["weight"], tick_ms=settings.tick_ms)
     limits = store.execute("capacities", keys=sorted({key for row in tasks for key in row["limits"] or ()}))
     demands = demanded(tasks, store.execute("measured"))
     found = needs(demands, limits, TICKS * settings.tick_ms / 1000)
     notes = [{"average": need.average, "functions": described(demands, queue)} for queue, need in found.items()]
     store.execute(
-        "write_needs", now=now, queues=[*found], needed=[need.enough for need in found.values()], demands=[*map(json.dumps, notes)]
+        "write_needs", queues=[*found], needed=[need.enough for need in found.values()], demands=[*map(json.dumps, notes)]
     )  # fmt: skip
     return True
 

@@ -204,9 +204,8 @@ class TickJob:
 
     def _pass(self) -> Report:
         settings, last, self._last_pass = self._settings, self._last_pass, clock.monotonic()
-        came_late = (
-            self._last_pass - last
-        ) * 1000 > settings.tick_ms * interval.JITTER  # after a start, or a long pass
+        # after a start, or a long pass
+        came_late = (self._last_pass - last) * 1000 > settings.tick_ms * interval.JITTER
         options = TickOptions(
             look_ahead=timing.LOOK_AHEAD,
             batch=settings.batch,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from ticker import clock
 from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput
 from ticker.model import Pause
@@ -25,7 +24,7 @@ AT_MOST = 10_000  # rows of one answer
 @reads
 def list_pauses() -> Steps[list[Pause]]:
     """Returns the pauses of many tasks that are in force, and those that are over while tasks still wait, oldest first."""
-    return [Pause(**row) for row in (yield query("list_pauses", now=clock.now()))]
+    return [Pause(**row) for row in (yield query("list_pauses"))]
 
 
 @reads
@@ -83,7 +82,7 @@ class LimitStatus:
 @reads
 def list_limits(*, limit: int = 1000) -> Steps[list[LimitStatus]]:
     """Returns up to `limit` limited keys, those with the most due tasks first, and limits without a key in use."""
-    rows = yield query("list_limits", now=clock.now(), limit=whole("limit", limit, 1, AT_MOST))
+    rows = yield query("list_limits", limit=whole("limit", limit, 1, AT_MOST))
     return [LimitStatus(**row) for row in rows]
 
 
@@ -105,14 +104,14 @@ class KeyUser(Owned):
 
 def oldest_runs(keys: Sequence[str]) -> Steps[dict[str, KeyUser]]:
     """Returns the run of each key that has been active for longest. A key without an active run is left out."""
-    rows = (yield query("oldest_runs_of_keys", keys=keys, now=clock.now(), limit=1)) if keys else []
+    rows = (yield query("oldest_runs_of_keys", keys=keys, limit=1)) if keys else []
     return {row["key"]: KeyUser(**row) for row in rows}
 
 
 @reads
 def users_of_keys(keys: Iterable[str], *, limit: int = 5) -> Steps[list[KeyUser]]:
     """Returns up to `limit` runs and up to `limit` due tasks of each key, oldest first."""
-    return [KeyUser(**row) for row in (yield query("users_of_keys", keys=[*keys], now=clock.now(), limit=limit))]
+    return [KeyUser(**row) for row in (yield query("users_of_keys", keys=[*keys], limit=limit))]
 
 
 @dataclass(frozen=True, slots=True)

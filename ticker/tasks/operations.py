@@ -81,9 +81,7 @@ def register(
     fields.check_names("register", settings, fields.SETTINGS)
     wanted = Wanted(function=function, name=name, **settings)
     who, first = identity.identify(owner), aware("first", first)
-    task = yield from registered(who, wanted.task_name(), wanted.given(), first, by)
-    tell(task.function, task.warnings)
-    return task
+    return (yield from registered(who, wanted.task_name(), wanted.given(), first, by))
 
 
 @writes
@@ -126,7 +124,6 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     made = {}
     for name in sorted(by_name):  # the same order in every process, against deadlocks
         made[name] = yield from registered(who, name, by_name[name].given(), None, by)
-        tell(made[name].function, made[name].warnings)
     return [made[name] for name in by_name]
 
 
@@ -244,7 +241,13 @@ def tell(function: str, sentences: Iterable[str]) -> None:
 
 
 def registered(who: Owner, name: str, given: Given, first: datetime | None, by: str | None) -> Steps[Task]:
-    """Makes sure that the owner has this task, whose fields were checked. Raises UnknownOwner."""
+    """Makes sure that the owner has this task, whose fields were checked, and tells its warnings. Raises UnknownOwner."""
+    task = yield from _found_or_made(who, name, given, first, by)
+    tell(task.function, task.warnings)
+    return task
+
+
+def _found_or_made(who: Owner, name: str, given: Given, first: datetime | None, by: str | None) -> Steps[Task]:
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
     if (found := (yield query("look_up_task", **key))) and not task_rows.news(given, found[0]):
         return task_rows.task_from(found[0])

@@ -164,9 +164,7 @@ class Run:
         if self.kind is RunKind.PIECE:
             raise BadInput("again", None, "a piece of work has no schedule; ask in the run that makes the pieces")
         after_ms = milliseconds("again", after, least=MILLISECOND, most=LARGEST_ID)
-        found = self._database.execute(
-            "again", task_id=self.task_id, token=self._token, after_ms=after_ms, now=clock.now()
-        )
+        found = self._database.execute("again", task_id=self.task_id, token=self._token, after_ms=after_ms)
         if not found:
             raise HoldLost(f"run {self.id} no longer holds task {self.task_id}: its next run was not changed")
         [row] = found

@@ -154,7 +154,7 @@ class Database:
             keys = list({key for row in ended.values() for key in row.get("keys", ())})
             was_alone = any(row["was_alone"] for row in ended.values())
             which = {"task_ids": [*ended], "keys": keys, "was_alone": was_alone}
-            self.execute("wake_for_room", schema=self.schema, **which, now=clock.now())
+            self.execute("wake_for_room", schema=self.schema, **which)
 
     def wake_tickers(self) -> None:
         """Wakes tickers that listen, because tasks may have room, or look for some."""
@@ -185,7 +185,7 @@ class Database:
         end = left.end
         handed_out = self.execute(
             "generated", task_id=left.task_id, token=left.token, items=end.pieces, made=end.made, output=end.output,
-            error_output=end.error_output, pid=end.pid, now=clock.now(),
+            error_output=end.error_output, pid=end.pid,
         )  # fmt: skip
         if handed_out:
             self.wake_tickers()

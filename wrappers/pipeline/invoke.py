@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from ticker import clock, model
+from ticker import model
 from ticker.errors import ConfigurationError
 from ticker.model import RunKind
 from wrappers.pipeline import fan_out, registry, serialize
@@ -96,7 +96,7 @@ def generate(call: Call, step: Step) -> None:
 def keep(call: Call, texts: str) -> None:
     """Records some of a large number of pieces. Ticks do not see them until the run has made all of its pieces."""
     assert call.start is not None
-    if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
+    if not call.database.execute("add_pieces", token=call.start.token, items=texts):
         raise HoldLost(f"the run no longer holds task {call.task_id}: its pieces were not written")
 
 

@@ -270,7 +270,7 @@ def _asked(call: Call, tokens: Iterable[str], first: Requests) -> tuple[Request,
         first.setdefault(token, request)
     boot, uptime = clock.uptime()
     return request, {
-        "functions": list(registry.functions()), "now": clock.now(), "worker": call.worker[:TEXT_AT_MOST], "host": socket.gethostname(),
+        "functions": list(registry.functions()), "worker": call.worker[:TEXT_AT_MOST], "host": socket.gethostname(),
         "pid": call.pid, "boot": boot, "uptime": uptime,
     }  # fmt: skip
 

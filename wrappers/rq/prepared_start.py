@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from rq.job import Job
 
-from ticker import clock
 from ticker.engine import jobs
 from ticker.errors import DatabaseUnavailable
 from wrappers import entry
@@ -48,7 +47,7 @@ class PreparedStart:
         if function == jobs.BATCH_ENTRY:
             return True
         with suppress(DatabaseUnavailable):
-            return len(args) == 2 and not self._database.execute("runs_alone", task_id=args[0], now=clock.now())
+            return len(args) == 2 and not self._database.execute("runs_alone", task_id=args[0])
         return False
 
     def write_ends(self, tasks: Sequence[int]) -> None:

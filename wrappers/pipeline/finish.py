@@ -45,16 +45,14 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
 
 
 def take_left(database: Database, waiting: WaitingEnds) -> bool:
-    """Writes the ends that a horse left, and returns whether it left any. Those that cannot be written yet are kept in
-    `waiting`.
+    """Writes the ends that a horse has left by now, and returns whether it left any. Those that cannot be written yet are
+    kept in `waiting`.
     """
-    has_left = False
-    while texts := handoff.left():
-        has_left = True
-        waiting.take(database, *texts)
-        for text in texts:
-            handoff.clear(text)
-    return has_left
+    texts = handoff.left()
+    waiting.take(database, *texts)
+    for text in texts:
+        handoff.clear(text)
+    return bool(texts)
 
 
 def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: float | None = None) -> None:

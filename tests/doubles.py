@@ -108,7 +108,7 @@ class TaskRow:
     during: str = ""
     group_name: str = ""
     pause_id: int | None = None
-    returned: datetime | None = None
+    waits_again: datetime | None = None
     wait_reason: str | None = None
     resumed_at: datetime | None = field(default=None, compare=False)  # triggers of the real tables write it, too
 
@@ -187,8 +187,8 @@ class Tasks(Table[TaskRow]):
 
     def __setitem__(self, id_: int, row: TaskRow) -> None:
         before = self.get(id_)
-        if before is not None and before.returned is not None and row.next_run != before.returned:
-            due = before.returned
+        if before is not None and before.waits_again is not None and row.next_run != before.waits_again:
+            due = before.waits_again
             if due not in row.waiting and (id_, due) not in self._records.recorded:
                 self._records.add(
                     RunRow(
@@ -196,8 +196,8 @@ class Tasks(Table[TaskRow]):
                         outcome=Outcome.DROPPED, reason=str(Reason.SUPERSEDED), ended_at=due,
                     )
                 )  # fmt: skip
-            returned = None if row.returned == due else row.returned
-            row = replace(row, returned=returned, wait_reason=row.wait_reason if returned else None)
+            kept = None if row.waits_again == due else row.waits_again
+            row = replace(row, waits_again=kept, wait_reason=row.wait_reason if kept else None)
         super().__setitem__(id_, row)
 
 
@@ -417,11 +417,11 @@ class MemoryStore:
     def _waited_for(self) -> set[int]:
         return {task.pause_id for task in self.tasks.values() if task.pause_id is not None}
 
-    def withhold(
+    def wait_for_gate(
         self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None = None
     ) -> tuple[datetime, int] | None:
         with self.batch() as rows:
-            return rows.withhold(now, look_ahead, limit, after)
+            return rows.wait_for_gate(now, look_ahead, limit, after)
 
     def probe(self, now: datetime, period: int) -> None:
         """The real one lets one of the 100 oldest go, at random."""
@@ -559,7 +559,7 @@ class MemoryBatch:
                 gate.granted_at = now
                 self._tasks.change(min(t.id for t in oldest), pause_id=None)
 
-    def withhold(
+    def wait_for_gate(
         self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None
     ) -> tuple[datetime, int] | None:
         last = now + timing.span(look_ahead)
@@ -621,7 +621,7 @@ class MemoryBatch:
                 due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
             )
 
-    def leave_unpushed(self, tasks: Sequence[DueTask], words: str) -> None:
+    def skip_for_enough_jobs(self, tasks: Sequence[DueTask], words: str) -> None:
         """Here are no events."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
@@ -662,7 +662,7 @@ class MemoryBatch:
         for due, next_run in tasks:
             self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
 
-    def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+    def try_later(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         for id_, error, after in failed:
             errors = self._tasks[id_].push_errors + 1
             self._tasks.change(id_, push_errors=errors, push_error=error[:500], push_after=after)
@@ -699,7 +699,7 @@ class MemoryBatch:
         for id_, job in runs:
             self._runs.change(id_, state="pushed", pushed_at=now, reason="", job_id=job)
 
-    def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+    def try_planned_later(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         for id_, error, after in failed:
             self._runs.change(id_, due_at=after, reason=error[:500])
 
@@ -726,12 +726,12 @@ class MemoryBatch:
     def note_expired(self, task_ids: Sequence[int], words: str, now: datetime) -> None:
         """The doubles keep no events of jobs."""
 
-    def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
+    def wait_again(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
         for id_, due, reason in occurrences:
             row = self._tasks[id_]
             if row.next_run is None or row.next_run >= due:
                 waiting = tuple(w for w in row.waiting if w != due)
-                self._tasks.change(id_, waiting=waiting, next_run=due, returned=due, wait_reason=str(reason))
+                self._tasks.change(id_, waiting=waiting, next_run=due, waits_again=due, wait_reason=str(reason))
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         for s in settled:

@@ -76,7 +76,7 @@ def finish(
            "now": now, **given}  # fmt: skip
     sets = of_one(end, *(name for name in end if name != "now"))
     rows = sql.on(db, "ticker")("finish", **sets)
-    if rows[0]["is_undecided"]:
+    if rows[0]["is_left"]:
         rows = sql.on(db, "ticker")("finish_limited", **sets)
     return [row for row in rows if row["run_id"]]
 
@@ -219,5 +219,5 @@ class Played:
         self.db.execute(f"UPDATE ticker.tasks SET {assignments}", columns)  # type: ignore[arg-type]
 
     def events(self) -> list[str]:
-        """What happened to tasks beside their runs, in its order, except for unpushed occurrences."""
-        return [what for (what,) in events(self.db, "what") if what != "unpushed"]
+        """What happened to tasks beside their runs, in its order, except for enough_jobs occurrences."""
+        return [what for (what,) in events(self.db, "what") if what != "enough_jobs"]

@@ -46,7 +46,7 @@ def work(*queues: str, patch: str = "", timeout: float = PATIENCE) -> "subproces
 def supervised(program: str) -> str:
     """Returns Python code that forks a worker under a supervisor, as `python -m wrappers` does, and runs `program` in it."""
     return f"""
-from wrappers.pipeline.orphaned_ends import close_record
+from wrappers.pipeline.dead_workers import close_record
 from wrappers.sandbox import supervisor
 
 supervisor.fork_worker(close_record)

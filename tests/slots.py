@@ -44,8 +44,8 @@ class Key:
     concurrency: int | None = None
     burst: int | None = None
     token_for: timedelta = timedelta(0)
-    held_at: datetime | None = None
-    held_until: datetime | None = None
+    closed_at: datetime | None = None
+    closed_until: datetime | None = None
     allowed: int | None = None
     taken: dict[tuple[str, int], tuple[UUID | None, datetime]] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ class Key:
         return {kind: size for kind, size in (("run", places), ("start", self.burst)) if size is not None}
 
     def is_held(self, now: datetime) -> bool:
-        return self.held_until is not None and self.held_until > now
+        return self.closed_until is not None and self.closed_until > now
 
     def free(self, kind: str, now: datetime, is_alive: Callable[[UUID], bool] = lambda _: False) -> list[int]:
         """The free slots of a kind. After a step of the clock, the time of a slot may have passed though its run is alive."""
@@ -68,15 +68,15 @@ class Key:
             return 0
         return min((len(self.free(kind, now)) for kind in self.sizes()), default=None)
 
-    def hold_off(self, now: datetime, for_: timedelta) -> None:
-        if self.held_at is not None and self.held_until is not None and self.held_at > now + SECOND:
-            self.held_until = now + (self.held_until - self.held_at)  # the clock was set back
-        self.allowed, self.held_at = 1, now
-        self.held_until = max(self.held_until or now, now + for_)
+    def close_key(self, now: datetime, for_: timedelta) -> None:
+        if self.closed_at is not None and self.closed_until is not None and self.closed_at > now + SECOND:
+            self.closed_until = now + (self.closed_until - self.closed_at)  # the clock was set back
+        self.allowed, self.closed_at = 1, now
+        self.closed_until = max(self.closed_until or now, now + for_)
 
     def succeeded(self, started_at: datetime) -> None:
         """After a hold, each success doubles how many may be active."""
-        if self.allowed is not None and (self.held_until is None or started_at >= self.held_until):
+        if self.allowed is not None and (self.closed_until is None or started_at >= self.closed_until):
             allowed, most = 2 * self.allowed, self.concurrency or SLOW_START_MOST
             self.allowed = allowed if allowed < most else None
 
@@ -86,8 +86,8 @@ class Key:
             latest = now + (self.token_for if slot[0] == "start" else span_of(token) or LEFT_BEHIND)
             if until > latest + SECOND:
                 self.taken[slot] = token, latest
-        if self.held_at is not None and self.held_until is not None and self.held_at > now + SECOND:
-            self.held_at, self.held_until = now, now + (self.held_until - self.held_at)
+        if self.closed_at is not None and self.closed_until is not None and self.closed_at > now + SECOND:
+            self.closed_at, self.closed_until = now, now + (self.closed_until - self.closed_at)
 
 
 def take(

@@ -9,7 +9,7 @@ from ticker.db import sql
 from ticker.model import GOOD, Outcome
 from ticker.web.pages import phrases
 
-NEITHER = {Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.HELD_OFF}
+NEITHER = {Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.SLOWED_DOWN}
 
 
 def named_by(rule: str) -> set[str]:

@@ -448,7 +448,7 @@ def definers(db: psycopg.Connection[Any]) -> list[str]:
 @pytest.mark.slow
 def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url, definers, visitor):
     assert definers == [
-        "apply_limit", "guard_owner", "leave_pause", "limit_keys", "note_change", "note_deletion", "note_edit", "note_pause", "note_return",
+        "apply_limit", "guard_owner", "leave_pause", "limit_keys", "note_change", "note_deletion", "note_edit", "note_pause", "note_waits_again",
         *(f"owner_{event}_channels" for event in ("added", "changed", "deleted")), guard_name("channels"), "owner_truncated_channels", "use_keys",
     ]  # fmt: skip
     with connect(with_user(database_url, visitor)) as connection:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 TASK_STATES = (
-    "failing", "late", "limited", "queue_full", "waits_for_its_turn", "outside_hours", "paused", "inactive",
+    "failing", "late", "no_room", "queue_full", "waits_for_its_turn", "outside_hours", "paused", "inactive",
     "unknown_function", "running", "waiting",
 )  # fmt: skip
 """The states by which lists of tasks are filtered. A task may be in several."""
@@ -58,13 +58,13 @@ class Outcome(StrEnum):
     LOST = "lost"
     INTERRUPTED = "interrupted"
     """It was stopped; or its process died, and this run was not the known cause. Not a failure."""
-    HELD_OFF = "held_off"
-    """It raised `SlowDown`, and its key is held off for a while. Not a failure."""
+    SLOWED_DOWN = "slowed_down"
+    """It raised `SlowDown`, and its key is closed for a while. Not a failure."""
     DROPPED = "dropped"
 
 
 GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
-NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.HELD_OFF}
+NO_FAILURE = GOOD | {Outcome.INTERRUPTED, Outcome.SLOWED_DOWN}
 
 
 class Reason(StrEnum):
@@ -72,8 +72,8 @@ class Reason(StrEnum):
     others.
 
     A deletion has recorded what waited, so a job that is `gone` leaves no further record. Six reasons are not drops, and
-    leave no record: `redelivered` and `stale` leave an event or a log line; what is `limited`,
-    `postponed`, `unknown_here` or `no_slot` starts later. So does a job that meets the run at work (`still_running`),
+    leave no record: `redelivered` and `stale` leave an event or a log line; what is `no_room`,
+    `closed`, `unknown_here` or `no_slot` starts later. So does a job that meets the run at work (`still_running`),
     unless its occurrence is that of an interval task.
     """
 
@@ -88,8 +88,8 @@ class Reason(StrEnum):
     DUPLICATE = "duplicate"
     STILL_RUNNING = "still_running"  # a planned run, and a time of a task without an interval, starts later
     TOO_EARLY = "too_early"
-    LIMITED = "limited"  # a key of the task has no room: it starts later
-    POSTPONED = "postponed"  # the task is paused: it starts later
+    NO_ROOM = "no_room"  # a key of the task has no room: it starts later
+    CLOSED = "closed"  # the task is paused: it starts later
     UNKNOWN_HERE = "unknown_here"  # this worker does not know its function: it starts later, where another one does
     NO_SLOT = "no_slot"  # the group that took its job has no free slot, or begins nothing new: it starts later
     SUPERSEDED = "superseded"  # it waited for one of these reasons until the task was due at another time
@@ -125,7 +125,7 @@ class EventKind(StrEnum):
     STALE = "stale"
     ADOPTED = "adopted"
     UNKNOWN_FUNCTION = "unknown_function"
-    UNPUSHED = "unpushed"
+    ENOUGH_JOBS = "enough_jobs"
     EXPIRED = "expired"
     HOST_LOST = "host_lost"
     GROUP_TOO_LARGE = "group_too_large"

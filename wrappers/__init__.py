@@ -3,7 +3,7 @@
 `task` registers a function, and `limit` declares a limit. `Run` is passed to the function, `run` is what RQ calls
 (`run_batch` for several tasks), and `Worker` is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a
 run that no longer holds its task. A function that found no work returns `NOTHING_TO_DO`. `SlowDown` ends a run, and
-holds off a key for a while.
+closes a key for a while.
 """
 
 from importlib import import_module
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from wrappers.group.begun import shared
     from wrappers.pipeline.context import HoldLost, Quota, Run
     from wrappers.pipeline.fan_out import NOTHING_TO_DO
-    from wrappers.pipeline.hold_off import SlowDown
     from wrappers.pipeline.registry import limit, task
+    from wrappers.pipeline.slow_down import SlowDown
     from wrappers.rq.worker import Worker
     from wrappers.sandbox.limits import SoftLimit
 
@@ -28,7 +28,7 @@ _HOMES = {
     "group.begun": ("shared",),
     "pipeline.context": ("HoldLost", "Quota", "Run"),
     "pipeline.fan_out": ("NOTHING_TO_DO",),
-    "pipeline.hold_off": ("SlowDown",),
+    "pipeline.slow_down": ("SlowDown",),
     "pipeline.registry": ("limit", "task"),
     "rq.worker": ("Worker",),
     "sandbox.limits": ("SoftLimit",),

@@ -12,7 +12,7 @@ from wrappers import shadowing
 if __name__ == "__main__":
     shadowing.refuse(Path.cwd())  # before the imports below, which the application's modules may hide
 
-from wrappers.pipeline.orphaned_ends import close_record
+from wrappers.pipeline.dead_workers import close_record
 from wrappers.sandbox import supervisor
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ class Day:
                 for pid in pids:
                     os.kill(pid, signal.SIGTERM)
                 until(lambda: not any(map(is_alive, pids)), "the tickers' ends")
-            self.unpushed = self.on.db.execute(UNPUSHED).fetchall()[0]
+            self.enough_jobs = self.on.db.execute(UNPUSHED).fetchall()[0]
             self._drain()
         return used, ended
 
@@ -147,7 +147,7 @@ class Day:
         )
         for outcome, count in self.on.db.execute(OUTCOMES).fetchall():
             yield Figure(f"recorded as {outcome}", count, "")
-        count, oldest = self.unpushed
+        count, oldest = self.enough_jobs
         yield Figure(
             "due, but not pushed at the end",
             count,

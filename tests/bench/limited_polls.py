@@ -167,11 +167,11 @@ def retry_after(load: Load) -> tuple[list[Figure], list[list[str]]]:
         again = bisect_right(made, made[first].at + load.retry_after / 2, key=lambda one: one.at)
         during, after = made[first:again], made[again:]
         under_way = [one for one in made[:first] if end(one) > made[first].at]
-        figures = [*held_off(during, len(under_way), polls), *begun_again(during, after, load), *polls.outcomes()]
+        figures = [*slowed_down(during, len(under_way), polls), *begun_again(during, after, load), *polls.outcomes()]
         return figures, [["requests at the same time", "first reached after"], *slow_start(after)]
 
 
-def held_off(during: Sequence[Request], waiting: int, polls: Polls) -> Iterator[Figure]:
+def slowed_down(during: Sequence[Request], waiting: int, polls: Polls) -> Iterator[Figure]:
     """Yields the figures of the first 429 and of the requests after it, of which `waiting` answers were still to come."""
     values = {"at": during[0].at, "retry_after": polls.load.retry_after}
     [(under_way, late, seconds)] = polls.on.db.execute(UNDER_WAY, values).fetchall()

@@ -1,7 +1,7 @@
 """What pauses of many tasks cost: `python -m tests.bench pauses [--tasks 1000000]`.
 
 pause        `pause_all` of a group with all tasks, committed
-withhold     a tick over due tasks that are paused
+wait_for_gate     a tick over due tasks that are paused
 idle         a tick while all tasks wait for the pause
 resume       `resume_all`, committed
 let go       a tick that lets the tasks go within its budget, and pushes them
@@ -58,7 +58,7 @@ def measure(on: Stage) -> list[Figure]:
     on.db.execute(ALL_DUE)
     on.db.execute("VACUUM ANALYZE ticker.tasks")
     work.committed(ticker.pause_all, group="customers")
-    withheld, report = work.tick()
+    at_gate, report = work.tick()
     assert report.enqueued == 0, report
     idle = [work.tick()[0] for _ in range(ROUNDS)]
     resumes.append(work.committed(ticker.resume_all, group="customers"))
@@ -80,7 +80,7 @@ def measure(on: Stage) -> list[Figure]:
         usual.append(took)
     return [
         middle(f"pause of {on.tasks:,} tasks", [1000 * took for took in pauses], "ms"),
-        Figure("a tick that withholds all of them", withheld, "s"),
+        Figure("a tick that withholds all of them", at_gate, "s"),
         middle("a tick while all of them wait", [1000 * took for took in idle], "ms"),
         middle("resume", [1000 * took for took in resumes], "ms"),
         middle(

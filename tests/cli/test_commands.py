@@ -36,7 +36,7 @@ TASK = {
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state", "schedule", "in_words", "last_end",
     "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming", "waits_for", "waits_because", "unknown_function",
 }  # fmt: skip
-PUSHED = {"due", "enqueued", "held", "errors", "missed", "put_off", "saved", "unpushed"}
+PUSHED = {"due", "enqueued", "held", "errors", "missed", "outside_hours", "saved", "enough_jobs"}
 SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
 HEALTH = {

@@ -29,13 +29,13 @@ def test_a_limit_is_declared_listed_and_removed(db):
 
 def test_a_held_key_shows_until_when_and_how_many_may_be_active_after_it(db):
     ticker.register(db, "poll", every="1m", limits=["a"])
-    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 2")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 2")
     assert re.split(r"\s{2,}", command("limit")[0].splitlines()[1]) == ["a", "(2 allowed)", "2100-01-01 00:00:00", "1"]
 
 
 def test_a_hold_is_released(db):
     ticker.register(db, "poll", every="1m", limits=["a"])
-    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 1")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1")
     assert sentence("cli.limit_released", key="a") == command("limit", "a", "--release")[0]
     assert sentence("cli.limit_not_held", key="a") == command("limit", "a", "--release")[0]
     assert answer("limit", "a", "--release") == {"key": "a", "released": False}
@@ -47,7 +47,7 @@ def test_limits_are_printed_as_json(db):
     assert made == {"key": "a*", "concurrency": None, "rate": 10, "period_ms": 1000, "burst": 2}
     [listed] = answer("limit")
     assert listed == {"key": "a*", "limited_by": "a*", "concurrency": None, "rate": 10, "period_ms": 1000, "burst": 2, "active": 0,
-                      "tokens": None, "waiting": 0, "held_until": None, "allowed": None}  # fmt: skip
+                      "tokens": None, "waiting": 0, "closed_until": None, "allowed": None}  # fmt: skip
     assert answer("limit", "a*", "--remove")["key"] == "a*" and answer("limit", "a*", "--remove") is None
 
 

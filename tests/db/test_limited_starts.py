@@ -120,7 +120,7 @@ def test_a_task_that_waits_for_its_other_key_keeps_out_none_that_can_start(db, l
         tokens=[str(uuid4()), str(uuid4())], **given,
     )  # fmt: skip
     assert {answer["name"]: (answer["refusal"], answer["full_key"]) for answer in answers} == {
-        blocked.name: ("limited", "account"), free.name: (None, None),
+        blocked.name: ("no_room", "account"), free.name: (None, None),
     }  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_what_has_no_room_for_one_of_its_keys_takes_no_slot_of_the_other(db, lim
     limit("account", concurrency=1)
     for keys in [("account", "host"), ("host", "account")]:
         verdict = start(db, poll(*keys), NOW, waits=True)
-        assert (verdict["refusal"], verdict["full_key"]) == ("limited", "host")
+        assert (verdict["refusal"], verdict["full_key"]) == ("no_room", "host")
     assert rooms(db, "account") == []
 
 
@@ -173,7 +173,7 @@ def test_a_start_waits_for_no_slot_that_another_transaction_has_locked(database_
     task = poll("host")
     with connect(database_url) as other, other.transaction():
         other.execute("SELECT FROM ticker.slots FOR NO KEY UPDATE")
-        assert start(db, task, NOW, waits=True)["refusal"] == "limited"
+        assert start(db, task, NOW, waits=True)["refusal"] == "no_room"
 
 
 @pytest.mark.slow
@@ -184,9 +184,9 @@ def test_a_start_does_not_wait_for_another_that_makes_slots(database_url, db, li
         assert start(db, poll("host"), NOW)["refusal"] is None
     one, two = poll("host"), poll("host")
     with connect(database_url) as other, other.transaction():
-        assert start(other, one, NOW, waits=True)["refusal"] == "limited"
+        assert start(other, one, NOW, waits=True)["refusal"] == "no_room"
         db.execute("SET lock_timeout = '2s'")
-        assert start(db, two, NOW, waits=True)["refusal"] == "limited"
+        assert start(db, two, NOW, waits=True)["refusal"] == "no_room"
     assert [start(db, task, NOW, waits=True)["refusal"] for task in (one, two)] == [None, None]
 
 
@@ -204,9 +204,9 @@ def test_a_planned_start_does_not_judge_by_holds_from_before_a_wait_for_a_row(ta
         )
         db.execute("SET lock_timeout = '5s'")
         assert [row["refusal"] for row in sql.on(db, "ticker")("start_planned", **asked)] == ["locked"]
-        hold_off(third, "host", started)
+        close_key(third, "host", started)
     assert [run.state for run in ticker.list_runs(db, task=task)] == ["planned"]
-    assert start_planned(db, task, planned)["refusal"] == "limited"
+    assert start_planned(db, task, planned)["refusal"] == "no_room"
     assert db.execute("SELECT count(*) FROM ticker.events WHERE what = 'stale'").fetchone() == (0,)
 
 
@@ -230,7 +230,7 @@ def test_the_end_of_a_run_frees_its_slot_although_its_task_has_no_limits_any_mor
 def test_a_slot_whose_run_never_ended_is_free_after_its_hold(db, limit, poll):
     limit("host", concurrency=1)
     start(db, poll("host"), NOW)
-    assert start(db, poll("host"), NOW, now=NOW + 30.999 * SECOND)["refusal"] == "limited"
+    assert start(db, poll("host"), NOW, now=NOW + 30.999 * SECOND)["refusal"] == "no_room"
     assert start(db, poll("host"), NOW, now=NOW + 31 * SECOND)["refusal"] is None
 
 
@@ -246,7 +246,7 @@ def test_an_end_that_waits_for_a_start_does_not_free_the_slot_that_the_start_tak
             ended = pool.submit(finish, third, late, token)
             until(lambda: is_waiting(db, third.info.backend_pid), "the end to wait for the start")
         assert ended.result(30)
-    assert start(db, poll("host"), NOW, now=after, waits=True)["refusal"] == "limited"
+    assert start(db, poll("host"), NOW, now=after, waits=True)["refusal"] == "no_room"
 
 
 def is_waiting(db, pid):
@@ -259,7 +259,7 @@ def test_after_the_clock_was_set_forward_a_slot_is_held_by_the_uptime_of_its_hos
     limit("host", concurrency=1)
     start(db, poll("host"), NOW, boot="this", uptime=1_000_000)
     later = NOW + HOUR
-    assert start(db, poll("host"), later, now=later, boot="this", uptime=31_000_000)["refusal"] == "limited"
+    assert start(db, poll("host"), later, now=later, boot="this", uptime=31_000_000)["refusal"] == "no_room"
     assert start(db, poll("host"), later, now=later, boot="this", uptime=32_000_001)["refusal"] is None
 
 
@@ -282,10 +282,10 @@ def test_a_lowered_limit_ends_no_run_and_lets_none_start_above_it(db, limit, pol
     db.execute("UPDATE ticker.limits SET concurrency = 1")
     late = poll("host")
     for token in sorted(runs, key=lambda token: token == first):
-        assert start(db, late, NOW, waits=True)["refusal"] == "limited"
+        assert start(db, late, NOW, waits=True)["refusal"] == "no_room"
         assert finish(db, runs[token], token)
     assert start(db, late, NOW)["refusal"] is None
-    assert start(db, poll("host"), NOW)["refusal"] == "limited"
+    assert start(db, poll("host"), NOW)["refusal"] == "no_room"
 
 
 def asked_together(db, tasks):
@@ -304,7 +304,7 @@ def test_a_statement_for_many_starts_the_oldest_of_each_key_that_have_room(db, l
     tasks = [poll("host") for _ in range(5)] + [poll("other"), ticker.register(db, "poll", name="free", every="1m")]
     asked, tokens = asked_together(db, tasks)
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
-    assert [refusals[token] for token in tokens] == ["limited", "limited", None, None, None, None, None]
+    assert [refusals[token] for token in tokens] == ["no_room", "no_room", None, None, None, None, None]
 
 
 def test_of_many_a_task_that_is_late_for_one_key_takes_no_slot_of_the_other(db, limit, poll):
@@ -312,7 +312,7 @@ def test_of_many_a_task_that_is_late_for_one_key_takes_no_slot_of_the_other(db, 
     limit("host", concurrency=1)
     asked, tokens = asked_together(db, [poll("account", "host") for _ in range(2)])
     refusals = {str(one["token"]): one["refusal"] for one in sql.on(db, "ticker")("start", **asked)}
-    assert [refusals[token] for token in tokens] == ["limited", None]
+    assert [refusals[token] for token in tokens] == ["no_room", None]
     assert len(rooms(db, "account")) == len(rooms(db, "host")) == 1
 
 
@@ -321,7 +321,7 @@ def test_the_answer_says_when_a_token_falls_due_or_the_hold_of_a_key_ends(db, li
     start(db, poll("host"), NOW)
     verdict = start(db, poll("host"), NOW, waits=True)
     assert (verdict["full_key"], verdict["retry_at"]) == ("host", NOW + SECOND)
-    db.execute("UPDATE ticker.limited_keys SET held_until = %s", [NOW + MINUTE])
+    db.execute("UPDATE ticker.limited_keys SET closed_until = %s", [NOW + MINUTE])
     assert start(db, poll("host"), NOW, waits=True)["retry_at"] == NOW + MINUTE
 
 
@@ -335,7 +335,7 @@ def test_a_job_that_waits_for_room_changes_nothing(db, limit, poll):
     task = poll("host")
     put(db, task, waiting=[NOW])
     before = ticker.get(db, task)
-    assert start(db, task, NOW, waits=True)["refusal"] == "limited"
+    assert start(db, task, NOW, waits=True)["refusal"] == "no_room"
     assert ticker.get(db, task) == before
     assert ticker.list_runs(db, task=task) == []
 
@@ -350,7 +350,7 @@ def test_a_job_that_cannot_wait_for_room_goes_back_to_its_row_and_is_due_again(s
     start(db, holder, NOW, token=token)
     task = poll("host", **schedule)
     put(db, task, waiting=[NOW], next_run=None if schedule else NOW + MINUTE)
-    assert start(db, task, NOW, pushed=False)["refusal"] == "limited"
+    assert start(db, task, NOW, pushed=False)["refusal"] == "no_room"
     assert row(db, task, "waiting", "next_run", "dropped", "started") == ([], NOW, 0, 0)
     assert ticker.list_runs(db, task=task) == []
     finish(db, holder, token)
@@ -376,7 +376,7 @@ def test_only_the_newest_occurrence_goes_back_and_an_older_one_is_superseded(new
     ("columns", "refusal", "waits"),
     [
         ({}, "no_slot", "no_slot"), ({"waiting": [NOW, NOW + MINUTE]}, "superseded", None),
-        ({"paused_by": "anna"}, "postponed", "postponed"), ({"last_occurrence": NOW}, "duplicate", None),
+        ({"paused_by": "anna"}, "closed", "closed"), ({"last_occurrence": NOW}, "duplicate", None),
     ],
     ids=["alone", "a newer one waits", "paused", "a newer one has started"],
 )  # fmt: skip
@@ -402,7 +402,7 @@ def test_pieces_take_slots_that_the_run_that_made_them_has_given_back(db, limit,
     first, second = (one for (one,) in db.execute(query, [run_id]).fetchall())
     token = str(uuid4())
     assert start_planned(db, task, first, NOW, token=token)["refusal"] is None
-    assert start_planned(db, task, second, NOW)["refusal"] == "limited"
+    assert start_planned(db, task, second, NOW)["refusal"] == "no_room"
     state, due_at, pushed_at, outcome = db.execute(
         "SELECT state, due_at, pushed_at, outcome FROM ticker.runs WHERE id = %s", [second]
     ).fetchone()
@@ -450,8 +450,8 @@ def test_a_job_waits_for_20_seconds_in_all_for_a_server_and_a_locked_row(monkeyp
 # -------------------------------------------------------------------------------------------------------------- holds
 
 
-def hold_off(db, name, run_id, now=NOW, for_ms=None):
-    [answer] = sql.on(db, "ticker")("hold_off", key=name, run_id=run_id, for_ms=for_ms, age=0.0, now=now)
+def close_key(db, name, run_id, now=NOW, for_ms=None):
+    [answer] = sql.on(db, "ticker")("close_key", key=name, run_id=run_id, for_ms=for_ms, age=0.0, now=now)
     return answer
 
 
@@ -462,31 +462,31 @@ def test_a_hold_without_a_time_doubles_from_a_minute_to_an_hour_and_a_success_fo
     for _ in range(8):
         task, token = poll("host", every="1d"), str(uuid4())
         run_id = start(db, task, at, at, token=token)["run_id"]
-        spans.append((hold_off(db, "host", run_id, at)["held_until"] - at) // MINUTE)
-        assert finish(db, task, token, "held_off", now=at)
+        spans.append((close_key(db, "host", run_id, at)["closed_until"] - at) // MINUTE)
+        assert finish(db, task, token, "slowed_down", now=at)
         at += spans[-1] * MINUTE
     assert spans == [1, 2, 4, 8, 16, 32, 60, 60]
     task, token = poll("host"), str(uuid4())
     assert start(db, task, at, at, token=token)["refusal"] is None
     assert finish(db, task, token, now=at)
-    assert key(db, "host", "held_step", "allowed") == (0, 2)
+    assert key(db, "host", "closed_step", "allowed") == (0, 2)
 
 
 def test_runs_that_were_active_when_a_key_was_held_do_not_double_its_hold(db, limit, poll):
     limit("host", concurrency=3)
     runs = [start(db, poll("host"), NOW)["run_id"] for _ in range(3)]
-    assert [hold_off(db, "host", run, NOW + SECOND)["held_until"] for run in runs] == [NOW + 61 * SECOND] * 3
-    assert key(db, "host", "held_step") == (1,)
+    assert [close_key(db, "host", run, NOW + SECOND)["closed_until"] for run in runs] == [NOW + 61 * SECOND] * 3
+    assert key(db, "host", "closed_step") == (1,)
 
 
 def test_nothing_of_a_key_starts_before_its_hold_ends_and_a_longer_hold_wins(db, limit, poll):
     limit("host", concurrency=3)
     task, token = poll("host"), str(uuid4())
     run_id = start(db, task, NOW, token=token)["run_id"]
-    hold_off(db, "host", run_id, for_ms=5_000)
-    hold_off(db, "host", run_id, for_ms=1_000)
+    close_key(db, "host", run_id, for_ms=5_000)
+    close_key(db, "host", run_id, for_ms=1_000)
     assert finish(db, task, token)
-    assert start(db, poll("host"), NOW, NOW + 4.999 * SECOND, waits=True)["refusal"] == "limited"
+    assert start(db, poll("host"), NOW, NOW + 4.999 * SECOND, waits=True)["refusal"] == "no_room"
     assert start(db, poll("host"), NOW, NOW + 5 * SECOND, waits=True)["refusal"] is None
 
 
@@ -496,7 +496,7 @@ def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(c
     limit("host", concurrency=concurrency, rate=None if concurrency else 10_000, burst=None if concurrency else 1000)
     before, token = poll("host"), str(uuid4())
     run_id = start(db, before, NOW - SECOND, NOW - SECOND, token=token)["run_id"]
-    hold_off(db, "host", run_id, NOW - SECOND, for_ms=1_000)
+    close_key(db, "host", run_id, NOW - SECOND, for_ms=1_000)
     db.execute(
         "INSERT INTO ticker.slots (key, kind, n) SELECT key, 'start', generate_series(11, burst) FROM ticker.limited_keys"
     )
@@ -508,7 +508,7 @@ def test_after_a_hold_one_run_starts_first_and_each_success_doubles_the_number(c
             break
         pairs = [(poll("host"), str(uuid4())) for _ in range(seen[-1] + 1)]
         verdicts = [start(db, task, NOW, token=token)["refusal"] for task, token in pairs]
-        assert verdicts == [None] * seen[-1] + ["limited"]
+        assert verdicts == [None] * seen[-1] + ["no_room"]
         (first, token), *others = pairs[:-1]
         for task, other in others:
             assert finish(db, task, other, "failed")
@@ -520,18 +520,18 @@ def test_a_hold_from_ahead_of_the_clock_begins_again_with_the_next_one(db, limit
     """The clock was set back by a day, and no tick has seen it yet. Afterwards, none could: the time of the last hold is not ahead."""
     limit("host", concurrency=3)
     run_id = start(db, poll("host"), NOW)["run_id"]
-    hold_off(db, "host", run_id, NOW, for_ms=60_000)
+    close_key(db, "host", run_id, NOW, for_ms=60_000)
     earlier = NOW - timedelta(days=1)
-    assert hold_off(db, "host", run_id, earlier, for_ms=1_000)["held_until"] == earlier + MINUTE
-    assert hold_off(db, "host", run_id, earlier + SECOND, for_ms=90_000)["held_until"] == earlier + 91 * SECOND
+    assert close_key(db, "host", run_id, earlier, for_ms=1_000)["closed_until"] == earlier + MINUTE
+    assert close_key(db, "host", run_id, earlier + SECOND, for_ms=90_000)["closed_until"] == earlier + 91 * SECOND
 
 
 def test_a_held_off_end_is_no_failure_and_has_no_follow_up(db, limit, poll):
     limit("host", concurrency=3)
     task, token = poll("host", retries=3), str(uuid4())
     start(db, task, NOW, token=token)
-    assert finish(db, task, token, "held_off")
-    assert row(db, task, "last_outcome", "failures", "failed", "run_token") == ("held_off", 0, 0, None)
+    assert finish(db, task, token, "slowed_down")
+    assert row(db, task, "last_outcome", "failures", "failed", "run_token") == ("slowed_down", 0, 0, None)
     assert db.execute("SELECT follow_up FROM ticker.runs").fetchall() == [(False,)]
 
 
@@ -540,8 +540,8 @@ def test_a_key_that_another_transaction_has_locked_is_held_later(database_url, d
     run_id = start(db, poll("host"), NOW)["run_id"]
     with connect(database_url) as other, other.transaction():
         other.execute("UPDATE ticker.limits SET concurrency = 2")
-        assert hold_off(db, "host", run_id) == {"is_locked": True, "held_until": None}
-    assert hold_off(db, "host", run_id) == {"is_locked": False, "held_until": NOW + MINUTE}
+        assert close_key(db, "host", run_id) == {"is_locked": True, "closed_until": None}
+    assert close_key(db, "host", run_id) == {"is_locked": False, "closed_until": NOW + MINUTE}
 
 
 # ------------------------------------------------------------------------------------------------------- rows of slots
@@ -567,7 +567,7 @@ def test_a_limit_above_the_first_rows_lets_exactly_so_many_start(declared, db, l
     again = [(task, start(db, task, NOW, waits=True)) for task, answer in asked if answer["refusal"]]
     known = [answer["retry_at"] is not None for _, answer in asked if answer["refusal"]]
     assert known == [False, False, *["rate" in declared] * 3]  # twice, more rows were made
-    assert [answer["refusal"] for _, answer in again] == ["limited"] * 5
+    assert [answer["refusal"] for _, answer in again] == ["no_room"] * 5
     assert db.execute("SELECT count(*), max(n) FROM ticker.slots").fetchone() == (25, 25)
     with clock.use(lambda: NOW):
         assert [one.tokens for one in ticker.list_limits(db)] == [0 if "rate" in declared else None]
@@ -581,7 +581,7 @@ def test_a_limit_of_very_many_keys_is_declared_without_slots_which_their_starts_
         task = poll(names[0])
     limit("account:*", concurrency=3, rate=3, burst=3)
     assert db.execute("SELECT count(*) FROM ticker.slots").fetchone() == (0,)
-    for refusal in ("limited", None):
+    for refusal in ("no_room", None):
         answer = start(db, task, NOW, waits=True)
         assert (answer["refusal"], answer["retry_at"]) == (refusal, None)
     assert db.execute("SELECT kind, count(*) FROM ticker.slots GROUP BY kind ORDER BY kind").fetchall() == [

@@ -58,7 +58,7 @@ def test_a_job_that_meets_a_pause_leaves_no_record_and_its_occurrence_is_due_aga
     put(db, task, waiting=[NOW], next_run=NOW + MINUTE)
     pause_all(db, **scope)
     verdict = start(db, task, NOW, NOW + SECOND)
-    assert (verdict["refusal"], verdict["run_id"]) == ("postponed", None)
+    assert (verdict["refusal"], verdict["run_id"]) == ("closed", None)
     assert state(db, task) == ([], NOW, 0, None)
     assert ticker.list_runs(db) == []
 
@@ -76,7 +76,7 @@ def test_a_task_with_limits_that_meets_a_pause_takes_no_slot(db, poll):
     ticker.limit(db, "imap.a", concurrency=1, rate="1/1d")
     task = poll(first=NOW, limits=["imap.a", "b"])
     pause_all(db, limit="imap.*")
-    assert start(db, task, NOW)["refusal"] == "postponed"
+    assert start(db, task, NOW)["refusal"] == "closed"
     assert state(db, task)[:2] == ([], NOW)
     assert db.execute("SELECT count(until) FROM ticker.slots").fetchone() == (0,)
 
@@ -84,11 +84,11 @@ def test_a_task_with_limits_that_meets_a_pause_takes_no_slot(db, poll):
 @pytest.mark.parametrize("until", [None, NOW + SECOND])
 def test_a_job_that_meets_the_tasks_own_pause_is_not_dropped_either(until, db, task):
     put(db, task, waiting=[NOW], next_run=NOW + MINUTE, paused_by="ann", paused_until=until)
-    assert start(db, task, NOW)["refusal"] == "postponed"
+    assert start(db, task, NOW)["refusal"] == "closed"
     assert state(db, task) == ([], NOW, 0, None)
 
 
-@pytest.mark.parametrize(("now", "refusal"), [(NOW + MINUTE - SECOND, "postponed"), (NOW + MINUTE, None)])
+@pytest.mark.parametrize(("now", "refusal"), [(NOW + MINUTE - SECOND, "closed"), (NOW + MINUTE, None)])
 def test_a_pause_is_in_force_until_its_end(now, refusal, db, task):
     pause_all(db, until=NOW + MINUTE)
     assert start(db, task, NOW, now)["refusal"] == refusal
@@ -126,7 +126,7 @@ def test_a_task_by_cron_and_one_for_a_single_time_keep_the_time_that_met_a_pause
     put(db, task, waiting=[NOW], next_run=following, paused_by="ann" if own else None)
     if not own:
         pause_all(db)
-    assert start(db, task, NOW)["refusal"] == "postponed"
+    assert start(db, task, NOW)["refusal"] == "closed"
     assert state(db, task)[:2] == ([], NOW)
 
 
@@ -152,7 +152,7 @@ def test_of_many_jobs_in_one_statement_only_those_of_paused_tasks_wait(db, poll)
     given |= {"task_ids": [paused.id, free.id], "occurrences": [NOW] * 2, "tokens": [str(uuid4()), str(uuid4())]}
 
     verdicts = {row["name"]: row["refusal"] for row in sql.on(db, "ticker")("start", **given)}
-    assert verdicts == {"paused": "postponed", "free": None}
+    assert verdicts == {"paused": "closed", "free": None}
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -170,7 +170,7 @@ def test_a_task_by_cron_comes_to_an_occurrence_from_ahead_of_the_clock_again(db,
         task = poll(cron="* * * * *")
     put(db, task, waiting=[NOW + 8 * HOUR], next_run=NOW + MINUTE)
     pause_all(db)
-    assert start(db, task, NOW + 8 * HOUR, pushed=False)["refusal"] == "postponed"
+    assert start(db, task, NOW + 8 * HOUR, pushed=False)["refusal"] == "closed"
     assert state(db, task)[:3] == ([], NOW + MINUTE, 0)
 
 
@@ -209,13 +209,13 @@ def test_planned_runs_that_meet_a_pause_are_planned_again(kind, scope, own, wait
     else:
         pause_all(db, **scope)
     verdict = start_planned(db, task, run_id, NOW + SECOND)
-    assert verdict["refusal"] == ("postponed" if kind in waits else None)
+    assert verdict["refusal"] == ("closed" if kind in waits else None)
     [run] = [run for run in ticker.list_runs(db) if run.id == run_id]
     assert (run.state, run.pushed_at) == (("planned", None) if kind in waits else ("running", NOW))
     assert state(db, task)[2] == 0
 
 
-def test_what_is_postponed_leaves_no_event(db, task):
+def test_what_waits_for_a_gate_leaves_no_event(db, task):
     pause_all(db)
     run_id = planned(db, task, "manual")
     before = events(db, "what")

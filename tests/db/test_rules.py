@@ -22,7 +22,7 @@ DEEPER = {
     "counts": 7, "demand": 3, "finish": 3, "finish_limited": 3, "grant_budget": 4, "is_crowded": 7, "late": 7, "late_tasks": 6, "let_go": 4,
     "limited_due": 4, "limited_planned": 5, "limits_held_too_long": 5, "list_owners": 6, "list_tasks": 7,
     "missing_functions": 3, "open_pauses": 3, "pauses_at": 3, "probe": 3, "unreported_functions": 3,
-    "use_of_limits": 5, "wait_for_turn": 4, "withhold": 4,
+    "use_of_limits": 5, "wait_for_turn": 4, "wait_for_gate": 4,
 }  # fmt: skip
 """Statements that are deeper, and how deep. Each is to be flattened: no name is added, and no number grows."""
 

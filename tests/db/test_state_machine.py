@@ -493,7 +493,7 @@ def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database
         Reason.DONE,
         Reason.MISSED,
         Reason.NO_TIME,
-        Reason.LIMITED,
+        Reason.NO_ROOM,
         Reason.ADOPTED,
         Reason.STOPPED,
         Reason.NO_SLOT,

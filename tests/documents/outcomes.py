@@ -32,7 +32,7 @@ OUTCOMES = {
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
     Outcome.INTERRUPTED: "it was stopped (`ticker stop`), and is never retried; or its process died because of another run of its group, or from an unknown cause while several runs were active, and it is retried only with `retries`, or if its function is `repeatable`. Not a failure",
-    Outcome.HELD_OFF: "the function raised `SlowDown`: its key is held off for a while. Not a failure; not retried",
+    Outcome.SLOWED_DOWN: "the function raised `SlowDown`: its key is closed for a while. Not a failure; not retried",
     Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
 REASONS = {
@@ -48,8 +48,8 @@ REASONS = {
     Reason.DUPLICATE: "a newer occurrence has started; or, for a retry, the earlier attempt [had succeeded](../concepts/semantics.md#late-ends)",
     Reason.STILL_RUNNING: "a run holds the task. Only an occurrence of an interval task is dropped: [others start after that run](../concepts/semantics.md#held-tasks)",
     Reason.TOO_EARLY: "the last start was less than interval - tolerance ago; interval tasks only",
-    Reason.LIMITED: "a key of the task has no room: the job ends, its occurrence starts later, and there is no record; not a drop",
-    Reason.POSTPONED: "the task is paused: the job ends, its occurrence starts after the pause, and there is no record; not a drop",
+    Reason.NO_ROOM: "a key of the task has no room: the job ends, its occurrence starts later, and there is no record; not a drop",
+    Reason.CLOSED: "the task is paused: the job ends, its occurrence starts after the pause, and there is no record; not a drop",
     Reason.NO_SLOT: "its [group](../guides/many-at-once.md#rules-for-groups) has no free slot, or starts no further runs: its occurrence starts later, and there is no record; not a drop",
     Reason.SUPERSEDED: "a limit, a pause, a lack of slots, an unknown function or a run keeps it waiting until the task is due at another time, or not at all",
     Reason.MISSED: "`catch_up` is `none`, and a later occurrence has also passed; the ticker drops the occurrence before any push",
@@ -73,7 +73,7 @@ EVENTS = {
     EventKind.RECOVERED: "it succeeded again",
     EventKind.DEAD_MAN: "it has had no success for `dead_man` intervals",
     EventKind.REDELIVERED: "a job of an occurrence that already has a record was delivered again",
-    EventKind.UNPUSHED: "occurrences got no job because [enough jobs of the task waited](../operations/scale.md#when-no-worker-comes), or because the task skips overlaps; one event counts them, from its time until `until`",
+    EventKind.ENOUGH_JOBS: "occurrences got no job because [enough jobs of the task waited](../operations/scale.md#when-no-worker-comes), or because the task skips overlaps; one event counts them, from its time until `until`",
     EventKind.END_RECORDED_LATE: "the end of a run that was `lost` arrived, and corrected its record",
     EventKind.STALE: "a job that belongs to another state of the tables was refused; its `task_id` is 0",
     EventKind.ADOPTED: "`ticker db adopt` took over the tables; its `task_id` is 0",

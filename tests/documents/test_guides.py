@@ -140,7 +140,7 @@ def test_the_mailboxes_of_the_first_week_are_polled_in_a_group_and_slow_down(app
         db.execute("UPDATE ticker.tasks SET kwargs = jsonb_build_object('url', %s || limits[1])", [url])
         run(tmp_path, "ticker", "tick")
         run(tmp_path, *procfile["worker"].split(), "--burst")
-    assert {one.outcome: one.result for one in ticker.list_runs(db)} == {"succeeded": 2, "held_off": None}
+    assert {one.outcome: one.result for one in ticker.list_runs(db)} == {"succeeded": 2, "slowed_down": None}
 
 
 @contextmanager

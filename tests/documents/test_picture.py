@@ -24,7 +24,7 @@ ANSWERS = (
     sentence("why.line_waiting", at=TIME, late=SPAN),
 )
 ATTEMPT = sentence("why.took", took=SPAN, box=SPAN)
-UNPUSHED = sentence("why.unpushed", count=re.compile(r"\d+"), first=TIME, last=TIME, most=2)
+UNPUSHED = sentence("why.enough_jobs", count=re.compile(r"\d+"), first=TIME, last=TIME, most=2)
 MAILBOXES = ("support", "sales", "shop", "archive", "legacy")
 
 

@@ -150,12 +150,12 @@ def use_up_starts(stage: Stage) -> None:
     stage.runs_end()
 
 
-def hold_off(stage: Stage, for_ms: int = 3_600_000) -> None:
+def close_key(stage: Stage, for_ms: int = 3_600_000) -> None:
     """As a run does that raises `SlowDown`."""
     assert stage.neighbour_starts()
     given = {"key": "imap.a", "run_id": stage.play.runs()[-1].id, "for_ms": for_ms, "age": 0.0, "now": stage.play.now}
-    sql.on(stage.db, "ticker")("hold_off", **given)
-    stage.runs_end("held_off")
+    sql.on(stage.db, "ticker")("close_key", **given)
+    stage.runs_end("slowed_down")
 
 
 def fill_queue(stage: Stage) -> None:
@@ -220,7 +220,7 @@ GATES = {
     "its key is paused": pause_of_many("imap.a", limit="imap.*"),
     "its key has no place": limit_of_keys(use_up, Stage.runs_end, concurrency=2),
     "its key has no start left": limit_of_keys(use_up_starts, lambda stage: None, rate="2/990s", burst=2),
-    "a hold of its key": limit_of_keys(hold_off, lambda stage: ticker.release(stage.db, "imap.a")),
+    "a hold of its key": limit_of_keys(close_key, lambda stage: ticker.release(stage.db, "imap.a")),
     "its hours are over": Gate(
         during="9-17,17:16-23",
         opens=1600,

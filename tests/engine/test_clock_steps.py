@@ -267,7 +267,7 @@ def test_a_run_whose_worker_died_gets_its_end_though_the_clock_was_set_back(benc
 def test_a_back_off_does_not_wait_for_a_clock_that_was_set_back(bench):
     bench.passes(10)
     with bench.store.batch() as rows:
-        rows.set_back([(bench.task, "full", bench.at + 30 * ONE)])
+        rows.try_later([(bench.task, "full", bench.at + 30 * ONE)])
     bench.is_set(-5)
     bench.passes(5)
     assert bench.tick().enqueued == 1

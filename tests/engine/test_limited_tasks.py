@@ -124,7 +124,7 @@ def test_as_many_more_are_pushed_as_runs_of_the_key_will_end_soon(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("column", "pushed"), [("allowed = 1", 1), ("held_until = clock_timestamp() + interval '9 seconds'", 0)]
+    ("column", "pushed"), [("allowed = 1", 1), ("closed_until = clock_timestamp() + interval '9 seconds'", 0)]
 )
 def test_a_key_that_is_held_gets_nothing_and_after_that_as_much_as_is_allowed(
     environ, db, store, queue, limit, tasks, column, pushed
@@ -205,10 +205,10 @@ def test_after_a_step_back_slots_are_free_as_soon_as_from_now_on(environ, db, st
     db.execute("UPDATE ticker.slots s SET token = r.token FROM ticker.runs r WHERE s.kind = 'run' AND n = 1")
     take(db, "imap", "start", 1, seconds=3600)
     db.execute(
-        "UPDATE ticker.limited_keys SET held_at = clock_timestamp() + interval '1 hour', held_until = clock_timestamp() + interval '61 minutes'"
+        "UPDATE ticker.limited_keys SET closed_at = clock_timestamp() + interval '1 hour', closed_until = clock_timestamp() + interval '61 minutes'"
     )
     store.clamp(None, 100)
-    held = "SELECT round(extract(epoch FROM held_until - clock_timestamp()) + 0.4) FROM ticker.limited_keys"
+    held = "SELECT round(extract(epoch FROM closed_until - clock_timestamp()) + 0.4) FROM ticker.limited_keys"
     assert db.execute(held).fetchall() == [(60,)]
     left = "SELECT round(extract(epoch FROM until - clock_timestamp()) + 0.4) FROM ticker.slots ORDER BY kind, n"
     assert [seconds for (seconds,) in db.execute(left)] == [60, 600, None, 2, None]

@@ -75,7 +75,7 @@ class Line:
         elif now < give_up_at:
             heappush(self._events, (now + SECOND / 10, next(self._numbers), self._ask, task, occurrence, give_up_at))
         else:
-            self.sent_back += verdict["refusal"] == "limited"
+            self.sent_back += verdict["refusal"] == "no_room"
 
     def _end(self, now, task, token):
         assert finish(self._db, SimpleNamespace(id=task), token, now=now)

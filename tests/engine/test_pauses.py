@@ -60,13 +60,13 @@ def test_all_due_tasks_of_a_pause_are_withheld_however_many(rows, jobs):
 
 
 def test_a_pass_that_is_to_stop_withholds_nothing_and_lets_nothing_go(rows, jobs):
-    [withheld], pause = add(rows, 1), rows.add_pause("all")
-    rows.withhold(NOW, 0, 10)
+    [at_gate], pause = add(rows, 1), rows.add_pause("all")
+    rows.wait_for_gate(NOW, 0, 10)
     [due] = add(rows, 1)
     rows.end_pause(pause, NOW)
     rows.add_pause("function", "other")
     apply_pauses(Pass(rows, Room(jobs, {}), NOW, TickOptions(stop=lambda: True)))
-    assert (rows.task(withheld).pause_id, rows.task(due).pause_id) == (pause, None)
+    assert (rows.task(at_gate).pause_id, rows.task(due).pause_id) == (pause, None)
 
 
 def test_a_pause_that_is_committed_after_a_tick_has_withheld_what_is_due_holds_for_its_pushes(rows, jobs, monkeypatch):
@@ -135,7 +135,7 @@ def task(play):
 def test_a_job_that_met_a_pause_is_pushed_again_after_it_and_starts(play, task):
     play.tick()
     operation(play, 1, ticker.pause_all)
-    assert [taken.refusal for taken in play.take()] == ["postponed"]
+    assert [taken.refusal for taken in play.take()] == ["closed"]
     assert [play.tick().enqueued, play.take()] == [0, []]
     assert resume_at(play, 600).enqueued == 1
     [taken] = play.take()
@@ -211,7 +211,7 @@ def test_cron_and_once_make_one_late_run_after_a_pause(kind, met, own, play):
         play.at(due)
         play.tick()
     operation(play, due + 0.5 if met else due - 1, *pause)
-    assert [taken.refusal for taken in play.take()] == ["postponed"] * met
+    assert [taken.refusal for taken in play.take()] == ["closed"] * met
     play.at(due + 300.5)
     play.tick()
     operation(play, due + 301, *resume)
@@ -246,7 +246,7 @@ def test_an_interval_task_that_came_due_meanwhile_keeps_its_time_whatever_was_cl
 
 @pytest.mark.slow
 def test_a_pass_lets_a_task_go_though_its_pause_is_done(play, task):
-    """Another ticker saw no task that waits, and committed that the pause is done, before this one withheld the task."""
+    """Another ticker saw no task that waits, and committed that the pause is done, before this one at_gate the task."""
     pause_at(play, 0)
     operation(play, 5, ticker.resume_all)
     play.db.execute("UPDATE ticker.pauses SET done_at = resumed_at")

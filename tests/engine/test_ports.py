@@ -326,7 +326,7 @@ def test_a_task_that_was_set_back_stays_due_counts_its_errors_and_shows_the_last
     for number, after in ((1, NOW), (2, NOW + MINUTE)):
         with store.batch() as rows:
             [task] = rows.claim_due(NOW, 0, 1)
-            rows.set_back([(task.id, f"error {number}", after)])
+            rows.try_later([(task.id, f"error {number}", after)])
     assert tables.task(id_) == TaskRow(id_, NOW, push_errors=2, push_error="error 2", push_after=NOW + MINUTE)
 
 
@@ -336,7 +336,7 @@ def test_an_error_within_a_batch_leaves_it_and_the_batch_leaves_nothing(tables, 
     before = tables.task(id_), tables.runs()
     with pytest.raises(Interrupted), store.batch() as rows:
         rows.advance([(task, NOW + MINUTE, None) for task in rows.claim_due(NOW, 0, 1)])
-        rows.set_back([(id_, "full", NOW + MINUTE)])
+        rows.try_later([(id_, "full", NOW + MINUTE)])
         rows.settle([Settled(id_, NOW - MINUTE, Outcome.LOST, "x")], NOW)
         assert [run.id for run in rows.claim_planned(NOW, MANY)] == run_ids[:1]
         rows.mark_pushed([(run_ids[0], "")], NOW)
@@ -411,7 +411,7 @@ def test_a_planned_run_that_could_not_be_pushed_waits_and_says_why(tables, store
     id_ = tables.add_run(task_id=tables.add_task())
     with store.batch() as rows:
         rows.claim_planned(NOW, MANY)
-        rows.set_back_planned([(id_, "full", NOW + MINUTE)])
+        rows.try_planned_later([(id_, "full", NOW + MINUTE)])
     [run] = tables.runs()
     assert (run.state, run.due_at, run.reason) == ("planned", NOW + MINUTE, "full")
     with store.batch() as rows:
@@ -643,7 +643,7 @@ COVERED = {
 }
 
 
-def withheld(tables, *ids):
+def at_gate(tables, *ids):
     return [tables.task(id_).pause_id for id_ in ids]
 
 
@@ -658,13 +658,13 @@ def test_due_tasks_of_a_pause_are_withheld_and_no_others(scope, value, tables, s
     covered, later = tables.add_task(**COVERED), tables.add_task(**COVERED, next_run=NOW + SECOND)
     other = tables.add_task(group_name="mai", owner_type="channels", owner_id="1", limits=("pop3",))
     pause = tables.add_pause(scope, value)
-    assert store.withhold(NOW, 0, MANY) is None
-    assert withheld(tables, covered, later, other) == [pause, None, pause if scope == "all" else None]
+    assert store.wait_for_gate(NOW, 0, MANY) is None
+    assert at_gate(tables, covered, later, other) == [pause, None, pause if scope == "all" else None]
 
 
 @pytest.mark.parametrize(("scope", "value"), SCOPES)
 def test_a_due_task_of_a_pause_that_no_tick_has_withheld_is_not_claimed(scope, value, tables, store):
-    """The pause was committed after the tick had withheld what was due."""
+    """The pause was committed after the tick had at_gate what was due."""
     free = tables.add_task(**COVERED | {"limits": None})
     limited = tables.add_task(**COVERED)
     tables.add_pause(*(("limit", "imap.a") if scope == "limit" else (scope, value)))
@@ -684,34 +684,34 @@ def test_due_tasks_are_examined_in_order_each_of_them_once(tables, store):
         for age, columns in ((3, {"limits": ("imap.a",)}), (3, {"function": "other"}), (1, {}), (2, {}))
     )
     pause = tables.add_pause("function", "poll")
-    after = store.withhold(NOW, 0, 2)
-    assert [after, withheld(tables, limited, free, newest, middle)] == [
+    after = store.wait_for_gate(NOW, 0, 2)
+    assert [after, at_gate(tables, limited, free, newest, middle)] == [
         (NOW - 3 * MINUTE, free),
         [pause, None, None, None],
     ]
-    after = store.withhold(NOW, 0, 2, after)
-    assert [after, withheld(tables, limited, free, newest, middle)] == [
+    after = store.wait_for_gate(NOW, 0, 2, after)
+    assert [after, at_gate(tables, limited, free, newest, middle)] == [
         (NOW - MINUTE, newest),
         [pause, None, pause, pause],
     ]
-    assert store.withhold(NOW, 0, 2, after) is None
+    assert store.wait_for_gate(NOW, 0, 2, after) is None
 
 
 def test_what_was_due_before_the_end_of_a_pause_waits_for_its_turn_though_no_tick_ran_in_it(tables, store):
     before, after = tables.add_task(next_run=NOW - MINUTE), tables.add_task(next_run=NOW - SECOND)
     pause = tables.add_pause("all")
     tables.end_pause(pause, NOW - 10 * SECOND)
-    store.withhold(NOW, 0, MANY)
-    assert withheld(tables, before, after) == [pause, None]
+    store.wait_for_gate(NOW, 0, MANY)
+    assert at_gate(tables, before, after) == [pause, None]
     assert let_go(store) == [before, after]
-    store.withhold(NOW, 0, MANY)
-    assert withheld(tables, before, after) == [None, None]
+    store.wait_for_gate(NOW, 0, MANY)
+    assert at_gate(tables, before, after) == [None, None]
 
 
 def test_a_withheld_task_is_not_due_and_keeps_its_next_run(tables, store):
     id_ = tables.add_task(queue="slow", next_run=NOW - MINUTE)
     tables.add_pause("all")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     assert due(store, NOW + 10 * MINUTE) == [] and store.count_due(NOW, 0, "slow") == 0
     assert tables.task(id_).next_run == NOW - MINUTE
 
@@ -719,18 +719,18 @@ def test_a_withheld_task_is_not_due_and_keeps_its_next_run(tables, store):
 def test_a_task_of_several_pauses_waits_for_the_first_and_then_for_the_next(tables, store):
     id_ = tables.add_task(function="fetch")
     first, second = tables.add_pause("all"), tables.add_pause("function", "fetch")
-    store.withhold(NOW, 0, MANY)
-    assert withheld(tables, id_) == [first]
+    store.wait_for_gate(NOW, 0, MANY)
+    assert at_gate(tables, id_) == [first]
     tables.end_pause(first, NOW)
-    assert let_go(store) == [] and withheld(tables, id_) == [second]
+    assert let_go(store) == [] and at_gate(tables, id_) == [second]
     tables.end_pause(second, NOW)
-    assert let_go(store) == [id_] and withheld(tables, id_) == [None]
+    assert let_go(store) == [id_] and at_gate(tables, id_) == [None]
 
 
 def test_the_tasks_that_are_due_for_longest_go_first_and_at_most_as_many_as_asked_for(tables, store):
     ids = [tables.add_task(next_run=NOW - age * MINUTE) for age in (1, 3, 2)]
     pause = tables.add_pause("all")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     tables.end_pause(pause, NOW)
     assert [store.let_go(NOW, 2), due(store)] == [(2, 2), [ids[1], ids[2]]]
     assert [store.let_go(NOW, 2), due(store)] == [(1, 1), [ids[1], ids[2], ids[0]]]
@@ -739,7 +739,7 @@ def test_the_tasks_that_are_due_for_longest_go_first_and_at_most_as_many_as_aske
 def test_a_task_that_goes_keeps_its_own_pause_and_needs_no_budget(tables, store):
     id_ = tables.add_task()
     pause = tables.add_pause("all")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     tables.put(id_, paused_by="ann")
     tables.end_pause(pause, NOW)
     assert let_go(store) == []
@@ -819,7 +819,7 @@ def over(tables, store, count, *, resumed_at=NOW):
     for number in range(count):
         tables.add_task(function="fetch", next_run=NOW - (number + 1) * SECOND)
     pause = tables.add_pause("function", "fetch")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     tables.end_pause(pause, resumed_at)
     return pause
 
@@ -832,7 +832,7 @@ def granted(store, now=NOW, period=30_000, tick=30_000, full=()):
 def test_nothing_is_granted_while_a_pause_is_in_force(tables, store):
     tables.add_task(function="fetch")
     pause = tables.add_pause("function", "fetch")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     assert [store.open_pauses(NOW), granted(store)] == [(1, 0), None]
     tables.end_pause(pause, NOW)
     assert [store.open_pauses(NOW), granted(store)] == [(0, 1), 1_000]
@@ -853,7 +853,7 @@ def test_pauses_that_are_over_share_one_budget(tables, store):
     over(tables, store, 3)
     tables.add_task(queue="slow")
     second = tables.add_pause("queue", "slow")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     tables.end_pause(second, NOW)
     assert granted(store, tick=1_000 * 60_000) == 4_800
 
@@ -893,7 +893,7 @@ def test_pauses_that_end_one_after_the_other_share_the_budget_of_a_period(tables
     over(tables, store, 1)
     tables.add_task(queue="slow", next_run=NOW - SECOND)
     other = tables.add_pause("queue", "slow")
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     assert granted(store) == 1_000
     tables.end_pause(other, NOW + SECOND)
     assert granted(tables.another(), NOW + SECOND) is None
@@ -928,18 +928,18 @@ def test_after_the_clock_was_set_back_the_end_of_a_pause_does_not_lie_ahead(tabl
     tables.add_task(next_run=NOW - 2 * MINUTE)
     tables.end_pause(tables.add_pause("all"), NOW + 10 * MINUTE)
     store.open_pauses(NOW)
-    store.withhold(NOW, 0, MANY)
+    store.wait_for_gate(NOW, 0, MANY)
     store.let_go(NOW, MANY)
-    store.withhold(NOW + SECOND, 0, MANY)
+    store.wait_for_gate(NOW + SECOND, 0, MANY)
     assert len(due(store, NOW + SECOND)) == 1
 
 
 def test_an_occurrence_of_a_paused_task_goes_back_to_the_row(tables, store):
     id_ = tables.add_task(waiting=(NOW - MINUTE, NOW), next_run=NOW + MINUTE)
     with store.batch() as rows:
-        rows.put_back([(id_, NOW, Reason.POSTPONED)])
+        rows.wait_again([(id_, NOW, Reason.CLOSED)])
     row = tables.task(id_)
-    assert (row.waiting, row.next_run, row.returned) == ((NOW - MINUTE,), NOW, NOW)
+    assert (row.waiting, row.next_run, row.waits_again) == ((NOW - MINUTE,), NOW, NOW)
 
 
 @pytest.mark.parametrize(("moved_to", "recorded"), [(NOW + MINUTE, True), (None, True), (NOW, False)])
@@ -948,11 +948,11 @@ def test_an_occurrence_that_went_back_has_a_record_if_the_task_becomes_due_at_an
 ):
     id_ = tables.add_task(waiting=(NOW,), next_run=NOW + 5 * MINUTE)
     with store.batch() as rows:
-        rows.put_back([(id_, NOW, Reason.POSTPONED)])
+        rows.wait_again([(id_, NOW, Reason.CLOSED)])
     tables.put(id_, next_run=moved_to)
     records = [(run.occurrence, run.outcome, run.reason) for run in tables.runs()]
     assert records == [(NOW, Outcome.DROPPED, Reason.SUPERSEDED)] * recorded
-    assert tables.task(id_).returned == (None if recorded else NOW)
+    assert tables.task(id_).waits_again == (None if recorded else NOW)
 
 
 # --------------------------------------------------------------------------------------------- a store out of reach

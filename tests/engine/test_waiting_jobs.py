@@ -41,15 +41,15 @@ class Outage:
     def jobs(self):
         return Queue("polling", connection=self.redis).job_ids
 
-    def unpushed(self):
+    def enough_jobs(self):
         entries = ticker.journal(self.db, task=self.task.id)
-        return [(e.event.count, e.event.at, e.event.until) for e in entries if e.what == "unpushed"]
+        return [(e.event.count, e.event.at, e.event.until) for e in entries if e.what == "enough_jobs"]
 
 
 def test_two_jobs_of_a_task_wait_and_one_event_counts_what_was_not_pushed(outage):
     due = outage.ticks(5)
-    assert (len(outage.jobs()), due.enqueued, due.unpushed) == (2, 0, 1)
-    assert outage.unpushed() == [(3, NINE + 2 * MINUTE, NINE + 4 * MINUTE)]
+    assert (len(outage.jobs()), due.enqueued, due.enough_jobs) == (2, 0, 1)
+    assert outage.enough_jobs() == [(3, NINE + 2 * MINUTE, NINE + 4 * MINUTE)]
     assert ticker.get(outage.db, outage.task.id).next_run == NINE + 5 * MINUTE
     assert [run.id for run in ticker.list_runs(outage.db)] == []
 
@@ -57,10 +57,10 @@ def test_two_jobs_of_a_task_wait_and_one_event_counts_what_was_not_pushed(outage
 def test_why_says_what_was_not_pushed_then_and_in_the_last_lines(outage):
     outage.ticks(5)
     told = ticker.why(outage.db, outage.task.id, at=NINE + 3 * MINUTE)
-    unpushed = sentence("why.unpushed", count=3, first="09:02:00", last="09:04:00", most=2)
-    assert f"then: unpushed: {unpushed}" in told.then
-    [line] = [line for line in ticker.why(outage.db, outage.task.id).lines if line.what == "unpushed"]
-    assert line.words == unpushed
+    enough_jobs = sentence("why.enough_jobs", count=3, first="09:02:00", last="09:04:00", most=2)
+    assert f"then: enough_jobs: {enough_jobs}" in told.then
+    [line] = [line for line in ticker.why(outage.db, outage.task.id).lines if line.what == "enough_jobs"]
+    assert line.words == enough_jobs
 
 
 def test_the_task_stays_late_meanwhile(outage):
@@ -73,7 +73,7 @@ def test_after_the_outage_a_later_one_has_an_event_of_its_own(outage, function):
     outage.ticks(4)
     outage.work()
     outage.ticks(3)
-    assert [count for count, *_ in outage.unpushed()] == [2, 1]
+    assert [count for count, *_ in outage.enough_jobs()] == [2, 1]
     assert [run.outcome for run in ticker.list_runs(outage.db)] == [
         "dropped",
         "succeeded",
@@ -93,16 +93,16 @@ def test_expired_jobs_leave_redis_and_fresh_ones_take_their_place(outage):
 def test_one_event_counts_what_a_task_that_skips_overlaps_does_not_push(most, outage):
     ticker.edit(outage.db, outage.task, overlap="skip")
     due = outage.ticks(5, waiting_jobs=most)
-    assert (len(outage.jobs()), due.missed, due.unpushed) == (1, 0, 1)
-    assert outage.unpushed() == [(4, NINE + MINUTE, NINE + 4 * MINUTE)]
+    assert (len(outage.jobs()), due.missed, due.enough_jobs) == (1, 0, 1)
+    assert outage.enough_jobs() == [(4, NINE + MINUTE, NINE + 4 * MINUTE)]
     assert (ticker.list_runs(outage.db), ticker.get(outage.db, outage.task.id).dropped) == ([], 0)
-    [line] = [line for line in ticker.why(outage.db, outage.task.id).lines if line.what == "unpushed"]
+    [line] = [line for line in ticker.why(outage.db, outage.task.id).lines if line.what == "enough_jobs"]
     assert line.words == sentence("why.unpushed_overlap", count=4, first="09:01:00", last="09:04:00")
 
 
 def test_a_setting_allows_more(outage):
     outage.ticks(5, waiting_jobs=4)
-    assert (len(outage.jobs()), [count for count, *_ in outage.unpushed()]) == (4, [1])
+    assert (len(outage.jobs()), [count for count, *_ in outage.enough_jobs()]) == (4, [1])
     assert from_environment({"TICKER_WAITING_JOBS": "4"}).waiting_jobs == 4
     with pytest.raises(ConfigurationError, match="TICKER_WAITING_JOBS"):
         from_environment({"TICKER_WAITING_JOBS": "0"})

@@ -26,13 +26,13 @@ TABLE = """
 mechanism                    | a due task             | its job                | its older job          | its lost job
 it is disabled               | waits                  | dropped: paused        | dropped: paused        | waits
 its inactive owner           | due again              | dropped: paused        | dropped: paused        | waits
-it is paused                 | waits                  | waits: postponed       | dropped: superseded    | waits
-all are paused               | waits                  | waits: postponed       | dropped: superseded    | waits
-its group is paused          | waits                  | waits: postponed       | dropped: superseded    | waits
-its function is paused       | waits                  | waits: postponed       |                        |
-its queue is paused          | waits                  | waits: postponed       |                        |
-its owner type is paused     | waits                  | waits: postponed       |                        |
-its key is paused            | waits                  | waits: postponed       | dropped: superseded    | waits
+it is paused                 | waits                  | waits: closed          | dropped: superseded    | waits
+all are paused               | waits                  | waits: closed          | dropped: superseded    | waits
+its group is paused          | waits                  | waits: closed          | dropped: superseded    | waits
+its function is paused       | waits                  | waits: closed          |                        |
+its queue is paused          | waits                  | waits: closed          |                        |
+its owner type is paused     | waits                  | waits: closed          |                        |
+its key is paused            | waits                  | waits: closed          | dropped: superseded    | waits
 its key has no place         | waits                  | waits: limited         | dropped: superseded    | pushed again
 its key has no start left    | waits                  | waits: limited         | dropped: superseded    | pushed again
 a hold of its key            | waits                  | waits: limited         | dropped: superseded    | pushed again
@@ -73,7 +73,7 @@ mechanism                    | a manual run        | its manual job      | a ret
 it is disabled               | refused             | dropped: paused     | dropped: paused | dropped: paused
 its inactive owner           | refused             | dropped: paused     | dropped: paused | dropped: paused
 it is paused                 | starts              | starts              | waits, no_time  | waits, no_time
-all are paused               | waits               | waits: postponed    | waits, no_time  | waits, no_time
+all are paused               | waits               | waits: closed       | waits, no_time  | waits, no_time
 its group is paused          | starts              | starts              | waits, no_time  | waits, no_time
 its function is paused       | starts              |                     | waits, no_time  |
 its queue is paused          | starts              |                     | waits, no_time  |
@@ -143,8 +143,8 @@ its key has no place: page: limited: 2 of 2 runs of imap.a are active | api: lim
     since TIME | at: then: at least 2 runs of imap.a were active, which now allows 2
 its key has no start left: page: limited: 2 of 2 starts of imap.a are used up until TIME | api: limited | counted:
     limited | why: due since TIME, for 20 s; it waits because 2 of 2 starts of imap.a are used up until TIME
-a hold of its key: page: limited: imap.a is held off until TIME (SlowDown) | api: limited | counted: limited | why:
-    due since TIME, for 20 s; it waits because imap.a is held off until TIME (SlowDown) | at: then: imap.a was held
+a hold of its key: page: limited: imap.a is closed until TIME (SlowDown) | api: limited | counted: limited | why:
+    due since TIME, for 20 s; it waits because imap.a is closed until TIME (SlowDown) | at: then: imap.a was held
     off from TIME to TIME (SlowDown)
 its hours are over: page: outside its hours 9-17,17:16-23, which begin at TIME | api: outside_hours | counted: outside_hours | why:
     outside its hours 9-17,17:16-23, which begin at TIME; due at TIME, in 21m40s | at: then: outside its present hours
@@ -220,7 +220,7 @@ def is_allowed(operation, *args, **kwargs):
 
 
 @pytest.mark.parametrize(
-    ("role", "may_hold_off", "may_pause"),
+    ("role", "may_close_a_key", "may_pause"),
     [
         ("worker", True, False),
         ("ticker", True, False),
@@ -229,12 +229,12 @@ def is_allowed(operation, *args, **kwargs):
         ("viewer", False, False),
     ],
 )
-def test_a_worker_may_hold_a_key_off_but_pause_nothing(role, may_hold_off, may_pause, play, database_url, roles):
+def test_a_worker_may_hold_a_key_off_but_pause_nothing(role, may_close_a_key, may_pause, play, database_url, roles):
     ticker.limit(play.db, "imap", concurrency=1)
     ticker.register(play.db, "poll", every="1m", limits=["imap"])
     given = {"key": "imap", "run_id": 1, "for_ms": None, "age": 0.0, "now": play.now}
     with connect(with_user(database_url, roles[role])) as connection:
-        assert is_allowed(sql.on(connection, "ticker"), "hold_off", **given) == may_hold_off
+        assert is_allowed(sql.on(connection, "ticker"), "close_key", **given) == may_close_a_key
         assert is_allowed(ticker.pause_all, connection, queue="polling") == may_pause
 
 

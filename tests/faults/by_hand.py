@@ -100,7 +100,7 @@ class Book:
             "run_token": None, "running_until": None, "cursor": None, "last_run_id": None, "last_outcome": None,
             "updated_at": self.wall(at), "failures": 0, "retries": 0, "alone_until": None,
             "every_most_ms": None, "pace_ms": None, "again_at": None, "queue": "polling", "group_name": "", "owner_type": "",
-            "limits": None, "pause_id": None, "resumed_at": None, "returned": None, "unpushed_event": None,
+            "limits": None, "pause_id": None, "resumed_at": None, "waits_again": None, "enough_jobs_event": None,
         }  # fmt: skip
         self._tasks[self._ids] = row | columns
         self._change("tasks", "I", at, self._ids, None, dict(self._tasks[self._ids]))

@@ -45,7 +45,7 @@ ATTEMPTED_AGAIN = {"every": "15s", "retries": 1, "backoff": "1s"}
 CROWDED: dict[str, Any] = {"every": "40s", "tolerance": "2s", "box": "26s", "queue": CROWD}
 IN_STEP, SPREAD = 30, 30  # tasks, whatever the load is: they sleep
 NEIGHBOURS, WITH_RETRIES = 8, 2  # of each function that runs in groups: they do nothing to others
-# With limits: runs that hold off their key, work in pieces, or fail and are attempted again.
+# With limits: runs that close their key, work in pieces, or fail and are attempted again.
 LIMITED: tuple[tuple[str, str, keys.Keys, dict[str, Any]], ...] = (
     ("poll.slows", "3s", (keys.HELD,), {}),
     ("poll.slows", "4s", ("host:a", keys.HELD), {"retries": 1, "backoff": "1s"}),

@@ -96,8 +96,8 @@ class Version:
     limits: tuple[str, ...] | None
     pause_id: int | None
     resumed_at: float | None
-    returned: float | None
-    unpushed_event: int | None
+    waits_again: float | None
+    enough_jobs_event: int | None
 
     @property
     def at(self) -> float:
@@ -221,7 +221,7 @@ class StaleWrite(NamedTuple):
 
 
 class HoldOff(NamedTuple):
-    """A run that was about to hold off a key for so many seconds, by its own word. `held`: when that call had returned. None if
+    """A run that was about to close a key for so many seconds, by its own word. `held`: when that call had returned. None if
     it was no call, but an exception."""
 
     at: float

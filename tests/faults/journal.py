@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 AUDIT = Path(__file__).with_name("audit.sql")
 INSTANTS = {
     "tasks": ("next_run", "waiting", "push_after", "last_run", "last_occurrence", "running_until", "paused_until", "alone_until", "again_at",
-              "last_ended_at", "last_success_at", "last_worked_at", "created_at", "updated_at", "resumed_at", "returned"),
+              "last_ended_at", "last_success_at", "last_worked_at", "created_at", "updated_at", "resumed_at", "waits_again"),
     "runs": ("occurrence", "due_at", "pushed_at", "started_at", "until", "ended_at", "created_at",
              "checked_last_run", "checked_at"),
     "events": ("at",),

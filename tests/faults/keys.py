@@ -12,13 +12,13 @@ import psycopg
 
 import ticker
 from tests.faults.journal import Journal
-from tests.faults.polls import HELD_KEY
+from tests.faults.polls import CLOSED_KEY
 from tests.faults.stage import Stage
 from tests.slots import Limit
 
 Keys = tuple[str, ...]
 NONE: Keys = ()
-HELD = HELD_KEY
+HELD = CLOSED_KEY
 CHOICES: tuple[Keys, ...] = (
     ("host:a",), ("host:b",), (HELD,), ("host:a", "host:b"), ("host:b", "host:a"), ("account:1", "host:a"), ("account:2",),
     (HELD, "account:3"),

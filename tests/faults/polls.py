@@ -20,8 +20,8 @@ from typing import Any
 from wrappers import NOTHING_TO_DO, HoldLost, Run, SlowDown, task
 
 BEAT = 0.05  # seconds
-HELD_KEY = "api"
-HELD_FOR = 4.0  # seconds
+CLOSED_KEY = "api"
+CLOSED_FOR = 4.0  # seconds
 AGAIN_AFTER = 2.0  # seconds: no interval of these tasks is shorter
 LEAVES_AT_LAST = 60.0  # seconds: the latest end of a child that nobody kills, so that a failing product leaves no mess
 
@@ -147,14 +147,14 @@ def slows(run: Run, witness: Witness, keys: Sequence[str] = (), **_: Any) -> Non
 
 def slow_down(run: Run, witness: Witness, keys: Sequence[str]) -> None:
     """Holds off the key in one run of six, if the task has it. Half of these runs end with it."""
-    if HELD_KEY in keys and run.id % 6 == 0:
-        witness.says("holds", key=HELD_KEY, seconds=HELD_FOR)
+    if CLOSED_KEY in keys and run.id % 6 == 0:
+        witness.says("holds", key=CLOSED_KEY, seconds=CLOSED_FOR)
         if run.id % 12 == 0:
-            raise SlowDown(HELD_KEY, HELD_FOR)
-        witness.says("does", deed="holds off")  # while PostgreSQL is away, the neighbours on an event loop wait, too
-        run.hold_off(HELD_KEY, HELD_FOR)
+            raise SlowDown(CLOSED_KEY, CLOSED_FOR)
+        witness.says("does", deed="closes")  # while PostgreSQL is away, the neighbours on an event loop wait, too
+        run.slow_down(CLOSED_KEY, CLOSED_FOR)
         witness.says("does", deed="")
-        witness.says("held", key=HELD_KEY)
+        witness.says("held", key=CLOSED_KEY)
 
 
 @task("poll.pieces")

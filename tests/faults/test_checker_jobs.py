@@ -92,5 +92,5 @@ def test_more_waiting_than_allowed_is_found(book: Book, count: int, found: set[s
 
 def test_what_was_counted_as_unpushed_needs_no_push(book: Book) -> None:
     task = book.task(every=10)
-    book.change(task, 1, next_run=book.wall(11), unpushed_event=1)
+    book.change(task, 1, next_run=book.wall(11), enough_jobs_event=1)
     assert broken(book) == set()

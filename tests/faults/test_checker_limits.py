@@ -261,7 +261,7 @@ def held(book: Book, until: float, *, by_call: bool = True) -> int:
     book.witness("holds", run, 2, key="host", seconds=until - 2)
     if by_call:
         book.witness("held", run, 2.1, key="host")
-    book.end(run, 2.2, "succeeded" if by_call else "held_off")
+    book.end(run, 2.2, "succeeded" if by_call else "slowed_down")
     return run
 
 

@@ -12,7 +12,7 @@ TASK_COLUMNS = (
     "paused_until", "next_run", "waiting", "push_after", "push_errors", "last_run", "last_occurrence", "run_token",
     "running_until", "cursor", "last_run_id", "last_outcome", "updated_at",
     "failures", "retries", "alone_until", "every_most_ms", "pace_ms", "again_at",
-    "queue", "group_name", "owner_type", "limits", "pause_id", "resumed_at", "returned", "unpushed_event",
+    "queue", "group_name", "owner_type", "limits", "pause_id", "resumed_at", "waits_again", "enough_jobs_event",
 )  # fmt: skip
 DEFAULTS = {
     "every_ms": 0, "tolerance_ms": 0, "box_ms": 0, "grace_ms": 0, "enabled": False, "owner_active": False, "waiting": (),

@@ -27,18 +27,18 @@ def test_tasks_are_counted_by_their_state(environ, db, asked):
     ticker.limit(db, "a", concurrency=1)
     for name, change in {
         "late": "next_run = clock_timestamp() - interval '6 m'",
-        "limited": "next_run = clock_timestamp() - interval '6 m'",
+        "no_room": "next_run = clock_timestamp() - interval '6 m'",
         "failing": "failures = 2", "paused": "paused_by = 'ann'", "disabled": "enabled = false",
         "waiting": "waiting = ARRAY[clock_timestamp() - interval '7 s']",
     }.items():  # fmt: skip
-        task = ticker.register(db, "poll", name=name, every="1h", limits=["a"] * (name == "limited"))
+        task = ticker.register(db, "poll", name=name, every="1h", limits=["a"] * (name == "no_room"))
         db.execute(f"UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 h' WHERE id = {task.id}")
         db.execute(f"UPDATE ticker.tasks SET {change} WHERE id = {task.id}")
     ticker.run_now(db, "late")
     found = scraped(asked)
     assert {name: found[f"ticker_{name}"] for name in (
-        "tasks", "tasks_late", "tasks_limited", "tasks_failing", "tasks_paused", "tasks_inactive", "tasks_waiting",
-        "runs_running", "runs_planned")} == {"tasks": 6, "tasks_late": 1, "tasks_limited": 1, "tasks_failing": 1,
+        "tasks", "tasks_late", "tasks_no_room", "tasks_failing", "tasks_paused", "tasks_inactive", "tasks_waiting",
+        "runs_running", "runs_planned")} == {"tasks": 6, "tasks_late": 1, "tasks_no_room": 1, "tasks_failing": 1,
                              "tasks_paused": 1, "tasks_inactive": 1, "tasks_waiting": 1, "runs_running": 0, "runs_planned": 1}  # fmt: skip
     assert 360 <= found["ticker_oldest_due_age_seconds"] < 420
     assert 7 <= found['ticker_queue_oldest_waiting_seconds{queue="polling"}'] < 67
@@ -64,14 +64,14 @@ def test_a_declared_limit_is_measured_over_all_its_keys(environ, db, asked):
         "UPDATE ticker.tasks SET next_run = clock_timestamp() - CASE name WHEN 'four' THEN interval '9 s' ELSE '61 m' END"
     )
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + CASE n WHEN 1 THEN interval '1 m' ELSE '-1 m' END")
-    db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 m' WHERE key <> 'imap.a'")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = clock_timestamp() + interval '1 m' WHERE key <> 'imap.a'")
     found = scraped(asked)
     limits = {name: value for name, value in found.items() if "ticker_limit" in name}
     assert limits == {
         **{f'ticker_limit_{name}{{limit="imap.*"}}': value for name, value in {
-            "active_runs": 2, "concurrency": 6, "used_starts": 2, "burst": 4, "waiting_tasks": 2, "held_keys": 1}.items()},
+            "active_runs": 2, "concurrency": 6, "used_starts": 2, "burst": 4, "waiting_tasks": 2, "closed_keys": 1}.items()},
         **{f'ticker_limit_{name}{{limit="unused"}}': value for name, value in {
-            "active_runs": 0, "concurrency": 5, "waiting_tasks": 0, "held_keys": 0}.items()},
+            "active_runs": 0, "concurrency": 5, "waiting_tasks": 0, "closed_keys": 0}.items()},
     }  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def test_the_counts_of_ticks_add_up(settings):
 def test_polls_that_elastic_intervals_save_are_counted_and_tasks_outside_their_hours_are_not_due(settings):
     ticks = Ticks(settings)
     for saved in (0, 3, 29):
-        ticks.ticked(Report(NINE, due=Pushed(due=2, enqueued=1, put_off=1, saved=saved)), 0.2)
+        ticks.ticked(Report(NINE, due=Pushed(due=2, enqueued=1, outside_hours=1, saved=saved)), 0.2)
     found = scraped(ticks)
     assert (found["ticker_polls_saved_total"], found["ticker_tick_due_total"]) == (32, 3)
 

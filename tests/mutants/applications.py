@@ -50,8 +50,8 @@ APPLICATIONS = (
     Mutant(
         "deletion-without-records",
         "ticker/migrations/versions/0001_tables/4_events.sql",
-        "array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence\n",
-        "array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence WHERE false\n",
+        "array_remove(ARRAY[waits_again]::timestamptz[], NULL)) AS occurrence\n",
+        "array_remove(ARRAY[waits_again]::timestamptz[], NULL)) AS occurrence WHERE false\n",
         "A deletion records each waiting occurrence as gone, in the same transaction.",
         ("tests/tasks/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
     ),

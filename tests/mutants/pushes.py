@@ -13,7 +13,7 @@ PUSH_THEN_ADVANCE = """\
         rows.advance(
             [(*plan, batch_jobs[id_]) for plan in plans if (id_ := plan[0].id) in batch_jobs and id_ not in refused]
         )
-        rows.set_back("""
+        rows.try_later("""
 
 ADVANCE_THEN_PUSH = """\
         rows.advance([(task, next_run, None) for task, next_run in plans])
@@ -22,7 +22,7 @@ ADVANCE_THEN_PUSH = """\
     refused = {task.id: receipt.error for job, receipt in sent if receipt.error for task in job.tasks}
     failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
     with work.store.batch() as rows:
-        rows.set_back("""
+        rows.try_later("""
 
 PUSHES = (
     Mutant(

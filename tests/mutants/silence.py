@@ -1,4 +1,4 @@
-"""Faults in what people are told before they ask: unpushed occurrences, unknown functions, owners that nothing follows."""
+"""Faults in what people are told before they ask: enough_jobs occurrences, unknown functions, owners that nothing follows."""
 
 from tests.mutants.mutant import Mutant
 
@@ -32,10 +32,10 @@ SILENCE = (
         (f"{WAITING}test_a_single_time_is_always_pushed",),
     ),
     Mutant(
-        "event-for-each-unpushed-occurrence",
+        "event-for-each-enough_jobs-occurrence",
         PUSH,
-        "SET unpushed_event = e.id FROM",
-        "SET unpushed_event = NULL FROM",
+        "SET enough_jobs_event = e.id FROM",
+        "SET enough_jobs_event = NULL FROM",
         "One event counts the occurrences that were not pushed, with the first and the last time.",
         (TWO_WAIT,),
     ),
@@ -48,11 +48,11 @@ SILENCE = (
         (f"{WAITING}test_one_event_counts_what_a_task_that_skips_overlaps_does_not_push",),
     ),
     Mutant(
-        "event-of-unpushed-stays-open",
+        "event-of-enough_jobs-stays-open",
         PUSH,
-        "push_after = NULL, unpushed_event = NULL\n",
+        "push_after = NULL, enough_jobs_event = NULL\n",
         "push_after = NULL\n",
-        "A push ends the event that counts unpushed occurrences; a later outage has its own.",
+        "A push ends the event that counts enough_jobs occurrences; a later outage has its own.",
         (f"{WAITING}test_after_the_outage_a_later_one_has_an_event_of_its_own",),
     ),
     Mutant(
@@ -92,8 +92,8 @@ SILENCE = (
     Mutant(
         "unknown-function-dropped-at-once",
         "ticker/db/sql/start.sql",
-        "('limited', 'postponed', 'unknown_here', 'no_slot')\n",
-        "('limited', 'postponed', 'no_slot')\n",
+        "('no_room', 'closed', 'unknown_here', 'no_slot')\n",
+        "('no_room', 'closed', 'no_slot')\n",
         "What a worker does not know goes back: another worker may know it.",
         (f"{REFUSED}test_a_single_time_that_an_old_worker_refuses_starts_in_a_new_one",),
     ),

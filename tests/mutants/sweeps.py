@@ -108,8 +108,8 @@ SWEEPS = (
     Mutant(
         "waiting-asked-about-without-a-lock",
         "ticker/db/sql/sweep.sql",
-        "FOR NO KEY UPDATE OF t SKIP LOCKED\n\n-- name: put_back",
-        "\n-- name: put_back",
+        "FOR NO KEY UPDATE OF t SKIP LOCKED\n\n-- name: wait_again",
+        "\n-- name: wait_again",
         "Rows are locked while Redis is queried for their jobs, so none of them starts meanwhile.",
         ("tests/engine/test_ports.py::test_waiting_tasks_that_another_batch_holds_are_left_out",),
     ),

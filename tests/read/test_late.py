@@ -71,19 +71,19 @@ def full(environ, db, store, queue):
 
 @pytest.mark.slow
 def test_a_task_that_waits_for_a_limit_says_so_after_its_first_tick(full, db):
-    [task] = ticker.list_tasks(db, state="limited")
-    assert (task.name, formatting.state(task), overview.counts(db).limited) == ("b", "limited", 1)
+    [task] = ticker.list_tasks(db, state="no_room")
+    assert (task.name, formatting.state(task), overview.counts(db).no_room) == ("b", "no_room", 1)
     top = next(line for line in command("top", "--once") if re.search(r"\bb\b", line))
     assert sentence("cli.top_limited", active=0, places=1, key="imap.x").within(top)
     assert "waits because" in "".join(ticker.why(db, task).next)
     ticker.unlimit(db, "imap.*")
-    assert ticker.list_tasks(db, state="limited") == []
+    assert ticker.list_tasks(db, state="no_room") == []
 
 
 @pytest.mark.slow
 def test_an_overdue_task_whose_key_has_no_limit_is_late(full, db):
     db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('40 s')}, waiting = '{{}}' WHERE name <> 'a'")
-    assert [[task.name for task in ticker.list_tasks(db, state=state)] for state in ("late", "limited")] == [
+    assert [[task.name for task in ticker.list_tasks(db, state=state)] for state in ("late", "no_room")] == [
         ["c"],
         ["b"],
     ]
@@ -116,7 +116,7 @@ def test_a_limit_that_keeps_tasks_waiting_for_over_an_interval_is_reported(full,
 def test_a_task_that_something_else_keeps_waiting_is_late_and_not_limited(full, db, cause):
     db.execute(f"UPDATE ticker.tasks SET next_run = {AGO.format('70 s')} WHERE name = 'b'")
     db.execute(cause)
-    assert [[task.name for task in ticker.list_tasks(db, state=state)] for state in ("late", "limited")] == [["b"], []]
+    assert [[task.name for task in ticker.list_tasks(db, state=state)] for state in ("late", "no_room")] == [["b"], []]
     assert health.look(settings.current()).held == {}
 
 

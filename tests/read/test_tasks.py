@@ -10,7 +10,7 @@ from ticker.read import tasks
 
 STATES = {
     "failing": "failures = 1", "late": "next_run = '2020-01-01Z'", "paused": "paused_by = 'ann'", "inactive": "enabled = false",
-    "waiting": "waiting = '{2020-01-01Z}'", "limited": "limits = '{imap}', next_run = '2020-01-01Z'",  # a tick has left it
+    "waiting": "waiting = '{2020-01-01Z}'", "no_room": "limits = '{imap}', next_run = '2020-01-01Z'",  # a tick has left it
 }  # fmt: skip
 
 

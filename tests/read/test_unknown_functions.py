@@ -89,7 +89,7 @@ def test_one_notice_for_each_function_a_minute_after_the_last_change_of_its_task
     for seconds in (60, 120):
         play.at(seconds)
         play.tick()
-    assert play.db.execute("SELECT what, function, told FROM ticker.events WHERE what <> 'unpushed'").fetchall() == [
+    assert play.db.execute("SELECT what, function, told FROM ticker.events WHERE what <> 'enough_jobs'").fetchall() == [
         ("unknown_function", "mail.fech", False)
     ]
 

@@ -285,7 +285,7 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
          sentence("why.due_but_jobs_wait", key="imap", due="09:00:12", span="33 s", active="0", places="2", waiting="2 jobs", before="1 task")),
         (["UPDATE ticker.slots SET until = '2026-03-01T09:01:00Z' WHERE kind = 'start'"],
          sentence("why.due_but_no_token", key="imap", due="09:00:12", span="33 s", used="1", burst="1", until="09:01:00", before="1 task")),
-        (["UPDATE ticker.limited_keys SET held_until = '2026-03-01T09:05:00Z'"], sentence("why.due_but_held", key="imap", due="09:00:12", span="33 s", until="09:05:00")),
+        (["UPDATE ticker.limited_keys SET closed_until = '2026-03-01T09:05:00Z'"], sentence("why.due_but_held", key="imap", due="09:00:12", span="33 s", until="09:05:00")),
         ([], sentence("why.due_since", due="09:00:12", span="33 s")),
     ],
 )  # fmt: skip
@@ -385,8 +385,8 @@ def test_next_it_says_what_stands_in_its_way(change, said, db, task):
 @pytest.mark.parametrize(
     ("reason", "push_after", "said"),
     [
-        (Reason.LIMITED, None, sentence("why.due_but_had_no_room", due="09:00:12", span="33 s")),
-        (Reason.POSTPONED, None, sentence("why.due_but_was_paused", due="09:00:12", span="33 s")),
+        (Reason.NO_ROOM, None, sentence("why.due_but_had_no_room", due="09:00:12", span="33 s")),
+        (Reason.CLOSED, None, sentence("why.due_but_was_paused", due="09:00:12", span="33 s")),
         (Reason.STILL_RUNNING, NINE + MINUTE,
          sentence("why.due_but_was_held_longer", due="09:00:12", span="33 s", again="09:01:00")),
         (Reason.STILL_RUNNING, NINE, sentence("why.due_but_was_held", due="09:00:12", span="33 s")),
@@ -497,7 +497,7 @@ def test_around_a_time_it_tells_of_gates_only_what_is_stored(db, task):
     db.execute("INSERT INTO ticker.limits (key, concurrency) VALUES ('imap', 2)")
     db.execute("UPDATE ticker.tasks SET limits = '{imap}', during = '10-17', zone = 'Europe/Berlin'")
     spans = [NINE - 30 * MINUTE, NINE - 20 * MINUTE]
-    db.execute("UPDATE ticker.limited_keys SET held_at = %s, held_until = %s", spans)
+    db.execute("UPDATE ticker.limited_keys SET closed_at = %s, closed_until = %s", spans)
     columns = "scope, value, of_queue, by, reason, paused_at, resumed_at, resumed_by"
     values = "'unknown', 'mail.fetch', 'polling', 'w1', '', %s, %s, 'w2'"
     db.execute(f"INSERT INTO ticker.pauses ({columns}) VALUES ({values})", spans)

@@ -143,7 +143,7 @@ class People:
         own = spec.is_paused(self._world) and kind is not RunKind.MANUAL
         return not spec.deleted and spec.enabled and not own and not self.pauses.stops(spec, kind)
 
-    def judge_claim(self, name: str, rows: Sequence[Any], now: datetime, withheld: int | None) -> None:
+    def judge_claim(self, name: str, rows: Sequence[Any], now: datetime, at_gate: int | None) -> None:
         """S6: no pause keeps what a tick at `now` claims for a push from its start."""
         for row in rows if name in (*DUE, *PLANNED, *WAITING) else ():
             spec = self.tasks[row.task_id if name in PLANNED else row.id]
@@ -151,7 +151,7 @@ class People:
             own = spec.is_paused(self._world, now) and kind is not RunKind.MANUAL
             if (own or self.pauses.stops(spec, kind, now)) and not getattr(row, "is_closed", False):
                 self._world.history.complain("S6", f"{name} took {row}, and {spec} is paused: {self.pauses.in_force()}")
-            if name in DUE and self.pauses.skips_its_turn(spec, row, now, withheld):
+            if name in DUE and self.pauses.skips_its_turn(spec, row, now, at_gate):
                 self._world.history.complain("budget", f"{name} took {row}, which was not let go: {self.pauses.over()}")
 
     def act(self, deeds: tuple[str, ...] = ()) -> None:

@@ -152,7 +152,7 @@ class Drama:
         world.after(after, lambda: self.people.act(("pause", "disable", "pause_all")))
 
     def _pause_during_a_tick(self) -> None:
-        """The next pass of a ticker stands still after it has withheld what is due."""
+        """The next pass of a ticker stands still after it has at_gate what is due."""
         draw, seconds = self.world.random, 2 * self.period
         draw.choice(self.tickers).fault = Fault("frozen", "close_pauses", min(seconds, 25.0))
         self.world.after(draw.uniform(0, seconds), lambda: self.people.act(("pause_all",)))

@@ -153,7 +153,7 @@ class Judge:
                 yield f"S10: {length} jobs of task {id_} wait at {t / SECOND:.0f} s"
 
     def s15(self) -> Iterator[str]:
-        """A key never has more runs, or starts in a window, than its limit allows, and no start while it is held off."""
+        """A key never has more runs, or starts in a window, than its limit allows, and no start while it is closed."""
         for key in self.history.limits:
             runs = [run for run in self.history.activities if key in run.keys]
             self.counts["judged: starts with limits"] += len(runs)
@@ -206,7 +206,7 @@ class Judge:
             for run in runs:
                 inside = hold.t < run.started < hold.t + hold.length and run.db < hold.until
                 if hold.key == key and inside and not self.forward_between(hold.t, run.started):
-                    yield f"S15: {run.job.id} started {(run.started - hold.t) / SECOND:.3f} s after {key} was held off"
+                    yield f"S15: {run.job.id} started {(run.started - hold.t) / SECOND:.3f} s after {key} was closed"
 
     # -------------------------------------------------------------------------------------------------- liveness
 

@@ -123,7 +123,7 @@ class MemoryTables:
             raise RowLocked(f"task {task_id}")
         gone = {"state": "ended", "outcome": Outcome.DROPPED, "reason": str(Reason.GONE), "ended_at": now}
         row = self._unlocked(task_id)
-        for due in sorted({*row.waiting, row.returned} - {None}):
+        for due in sorted({*row.waiting, row.waits_again} - {None}):
             record = RunRow(task_id=task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now)
             self.rows.plans.add(replace(record, **gone))
         for run in plans:
@@ -209,7 +209,7 @@ class MemoryTables:
             return verdict(row, None, self.rows.plans.recorded[job.task_id, due])
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
-            reason = self._put_back(row, due, now, Reason.LIMITED)
+            reason = self._wait_again(row, due, now, Reason.NO_ROOM)
         if row is not None:
             is_judged = reason not in (Reason.REDELIVERED, Reason.STALE)
             self._note_worker(row, reason, now, is_judged=is_judged)
@@ -235,7 +235,7 @@ class MemoryTables:
         if not is_expected:
             return Reason.STALE
         if row.function not in FUNCTIONS:
-            return self._put_back(row, due, now, Reason.UNKNOWN_HERE)
+            return self._wait_again(row, due, now, Reason.UNKNOWN_HERE)
         if not row.enabled or not row.owner_active:
             return Reason.PAUSED
         if is_after(row.last_run, now):
@@ -246,10 +246,10 @@ class MemoryTables:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             is_interval = row.kind is Kind.INTERVAL
-            return Reason.STILL_RUNNING if is_interval else self._put_back(row, due, now, Reason.STILL_RUNNING)
+            return Reason.STILL_RUNNING if is_interval else self._wait_again(row, due, now, Reason.STILL_RUNNING)
         if row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms):
             return Reason.TOO_EARLY
-        return self._put_back(row, due, now, Reason.POSTPONED) if self._is_paused(row, now) else None
+        return self._wait_again(row, due, now, Reason.CLOSED) if self._is_paused(row, now) else None
 
     def _note_worker(self, row: TaskRow, reason: Reason | None, now: datetime, *, is_judged: bool) -> None:
         """Tasks of a function that no worker knows wait for one that does; the first start ends that."""
@@ -273,7 +273,7 @@ class MemoryTables:
             return False
         return run.state == "running" and since <= run.until - run.started_at
 
-    def _put_back(self, row: TaskRow, due: datetime, now: datetime, reason: Reason) -> Reason:
+    def _wait_again(self, row: TaskRow, due: datetime, now: datetime, reason: Reason) -> Reason:
         """Only the newest occurrence goes back to the row."""
         is_newer_due = row.next_run is not None and due < row.next_run <= now
         is_ahead = row.kind is Kind.INTERVAL and is_after(due, row.next_run or due)  # the clock was set back
@@ -308,7 +308,7 @@ class MemoryTables:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
         if goes_back(row, reason):
-            return {"next_run": min(due, row.next_run or due), "returned": due, "wait_reason": str(reason)}
+            return {"next_run": min(due, row.next_run or due), "waits_again": due, "wait_reason": str(reason)}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:
@@ -336,9 +336,9 @@ class MemoryTables:
         if plan is None or not fresh:
             return verdict(row, reason, plan and plan.id)
         if row is not None:
-            self._note_worker(row, Reason.LIMITED, now, is_judged=True)
+            self._note_worker(row, Reason.NO_ROOM, now, is_judged=True)
         if row is not None and reason is None and not self._takes_slots(row, now, token, here):
-            reason = Reason.LIMITED
+            reason = Reason.NO_ROOM
         if row is not None and reason is None:
             note_known(self.rows.pauses, row, now)
         if reason in (*BACK, Reason.STILL_RUNNING):
@@ -368,7 +368,7 @@ class MemoryTables:
             return Reason.PAUSED
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
-        return Reason.POSTPONED if self._keeps_waiting(row, plan, now) else None
+        return Reason.CLOSED if self._keeps_waiting(row, plan, now) else None
 
     def _unknown(self, row: TaskRow, plan: RunRow, now: datetime) -> Reason:
         """Dropped if it was planned ten minutes ago, and no run of the function has started for as long."""
@@ -419,8 +419,8 @@ class MemoryTables:
         self._put(task_id, next_run=due, again_at=due)
         return due
 
-    def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
-        self.rows.keys[key].hold_off(now, for_)
+    def close_key(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
+        self.rows.keys[key].close_key(now, for_)
 
     # ------------------------------------------------------------------------------------------------- the queue
 

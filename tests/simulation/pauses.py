@@ -121,9 +121,9 @@ class Pauses:
 
     # ---------------------------------------------------------------------------------------------------- the budget
 
-    def skips_its_turn(self, spec: Covered, row: Any, now: datetime, withheld: int | None) -> bool:
+    def skips_its_turn(self, spec: Covered, row: Any, now: datetime, at_gate: int | None) -> bool:
         """Whether a due task is claimed for a push, and must have waited for the budget: it was due before the end of a pause, and was
-        not let go since. Only what had ended when the tick has `withheld` what is due counts; no clock may have been set. A probe, whose
+        not let go since. Only what had ended when the tick has `at_gate` what is due counts; no clock may have been set. A probe, whose
         function the workers do not know, needs no budget."""
         ends = [one.ended for one in self.all.values() if one.ended and not one.done and one.covers(spec)]
         is_let_go = [row.resumed_at is not None and row.resumed_at >= min(at, now) for _, at in ends]
@@ -131,7 +131,7 @@ class Pauses:
             row.function in FUNCTIONS
             and not self._world.history.steps
             and any(
-                withheld is not None and t <= withheld and row.occurrence < at and not went
+                at_gate is not None and t <= at_gate and row.occurrence < at and not went
                 for (t, at), went in zip(ends, is_let_go, strict=True)
             )
         )

@@ -43,7 +43,7 @@ class Pass:
         self.answered: set[str] = set()
         self.let_go = 0  # tasks that waited for a pause
         self.budget = 0  # the most that may go
-        self.withheld: int | None = None  # when
+        self.at_gate: int | None = None  # when
         self.now = world.now()
         self.still_frozen = 0.0
 
@@ -135,9 +135,9 @@ class FaultyStore:
             self._pass.world.history.peaks.append((self._pass.world.t, now))
         return now
 
-    def withhold(self, *args: Any) -> tuple[datetime, int] | None:
-        self._pass.withheld = self._pass.world.t
-        return self._pass.call("postgres", "withhold", lambda: self._inner.withhold(*args))
+    def wait_for_gate(self, *args: Any) -> tuple[datetime, int] | None:
+        self._pass.at_gate = self._pass.world.t
+        return self._pass.call("postgres", "wait_for_gate", lambda: self._inner.wait_for_gate(*args))
 
     def probe(self, now: datetime, period: int) -> None:
         self._pass.call("postgres", "probe", lambda: self._inner.probe(now, period))
@@ -210,7 +210,7 @@ class FaultyBatch:
         def called(*args: Any) -> Any:
             answer = method(*args)
             if name.startswith("claim_"):
-                self._pass.world.on_claim(name, answer, self._pass.now, self._pass.withheld)
+                self._pass.world.on_claim(name, answer, self._pass.now, self._pass.at_gate)
             return answer
 
         return lambda *args: self._pass.call("postgres", name, lambda: called(*args))

@@ -181,7 +181,7 @@ class PostgresTables:
                 "suspect_counts": [int(alone)], "now": now,
             }  # fmt: skip
             [row] = self._execute("finish", **end)
-            if row["is_undecided"]:
+            if row["is_left"]:
                 [row] = self._execute("finish_limited", **end)
             refuse_locked(row["is_locked"])
         return bool(row["run_id"])
@@ -191,10 +191,10 @@ class PostgresTables:
             rows = self._execute("again", task_id=task_id, token=token, after_ms=round(1000 * after), now=now)
         return rows[0]["next_run"] if rows else None
 
-    def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
+    def close_key(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None:
         with translated():
             for_ms = for_ // timedelta(milliseconds=1)
-            [row] = self._execute("hold_off", key=key, run_id=run_id, for_ms=for_ms, age=0.0, now=now)
+            [row] = self._execute("close_key", key=key, run_id=run_id, for_ms=for_ms, age=0.0, now=now)
             refuse_locked(row["is_locked"])
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:

@@ -63,7 +63,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Hold:
-    """A run held off the key for `length` microseconds: until `until`, by the database's clock."""
+    """A run closed the key for `length` microseconds: until `until`, by the database's clock."""
 
     t: int
     key: str

@@ -14,7 +14,7 @@ from ticker.engine import timing
 from ticker.model import NO_FAILURE, Kind, Outcome, Reason
 
 GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
-BACK = (Reason.LIMITED, Reason.POSTPONED, Reason.UNKNOWN_HERE)
+BACK = (Reason.NO_ROOM, Reason.CLOSED, Reason.UNKNOWN_HERE)
 
 
 def columns(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,11 +56,11 @@ def test_histories_with_faults_keep_every_promise():
         "drop: still_running",
         "drop: duplicate",
         "drop: paused",
-        "drop: postponed",
+        "drop: closed",
         "drop: clock",
     } <= set(counts)
     assert counts["people: stop"] > 10
-    assert counts["drop: paused"] > 10 and counts["drop: postponed"] > 10
+    assert counts["drop: paused"] > 10 and counts["drop: closed"] > 10
     assert counts["tasks let go"] > 50 and counts["ticks that met the budget"] > 10
     assert counts["judged: intervals in force"] > 500 and counts["judged: pushes of tasks with hours"] > 100
 
@@ -92,7 +92,7 @@ def sizes_without(kind, right=Key.sizes):
 
 
 def changes_but_none_if_limited(self, row, reason, *args, right=MemoryTables._changes):
-    return {} if reason is Reason.LIMITED else right(self, row, reason, *args)
+    return {} if reason is Reason.NO_ROOM else right(self, row, reason, *args)
 
 
 def chosen_but_the_oldest(tasks, *args, right=key_limits.choose):
@@ -103,7 +103,7 @@ def chosen_but_the_oldest(tasks, *args, right=key_limits.choose):
 @pytest.mark.timeout(300)
 def test_histories_with_many_pauses_keep_every_promise():
     counts = judged(range(80), MemoryTables, size=0.5, pauses=True)
-    assert counts["drop: postponed"] > 100 and counts["tasks let go"] > 500 and counts["ticks that met the budget"] > 50
+    assert counts["drop: closed"] > 100 and counts["tasks let go"] > 500 and counts["ticks that met the budget"] > 50
 
 
 @pytest.mark.slow
@@ -111,11 +111,11 @@ def test_histories_with_many_pauses_keep_every_promise():
 def test_histories_with_many_pauses_over_real_servers_keep_every_promise(postgres):
     counts = judged(range(1_000, 1_005), postgres, size=0.3, pauses=True)
     counts += judged(range(1_000, 1_003), postgres, size=0.3, pauses=True, limits=True)
-    assert counts["drop: postponed"] > 5 and counts["tasks let go"] > 20
+    assert counts["drop: closed"] > 5 and counts["tasks let go"] > 20
 
 
-def loses_what_is_postponed(self, row, reason, *args, right=MemoryTables._changes):
-    return {} if reason is Reason.POSTPONED else right(self, row, reason, *args)
+def loses_what_waits_for_a_gate(self, row, reason, *args, right=MemoryTables._changes):
+    return {} if reason is Reason.CLOSED else right(self, row, reason, *args)
 
 
 def lets_all_go(self, now, limit, right=MemoryBatch.let_go):
@@ -154,7 +154,7 @@ def broken_by(breaks, **options):
 @pytest.mark.parametrize(
     ("breaks", "of", "name", "wrong"),
     [
-        pytest.param("S9", MemoryTables, "_changes", loses_what_is_postponed, id="what is postponed is forgotten"),
+        pytest.param("S9", MemoryTables, "_changes", loses_what_waits_for_a_gate, id="what waits for a gate is forgotten"),
         pytest.param("S6: test1234-t", MemoryTables, "_is_paused", lambda *_: False, id="starts ignore pauses"),
         pytest.param("S6: claim_due", MemoryBatch, "is_pushable", lambda self, *args: is_due(*args), id="claims ignore pauses"),
         pytest.param("S6: claim_waiting", MemoryBatch, "claim_waiting", claims_as_if_nothing_were_paused, id="the sweep ignores pauses"),
@@ -163,7 +163,7 @@ def broken_by(breaks, **options):
         pytest.param("L4: a task still waits", MemoryStore, "grant_budget", lambda *_: None, id="what waits never goes"),
         pytest.param("the budget is", MemoryBatch, "let_go", lets_all_go, id="the budget is ignored"),
         pytest.param("granted at", doubles, "grant", lambda *_: True, id="each tick grants the budget"),
-        pytest.param("which was not let go", doubles, "backlog", lambda *_: None, id="what no tick has withheld needs no budget"),
+        pytest.param("which was not let go", doubles, "backlog", lambda *_: None, id="what no tick has at_gate needs no budget"),
         pytest.param("S6", MemoryBatch, "let_go", ends_the_own_pause, id="own pauses end with those of many"),
         pytest.param("L1: task", memory, "leaves_its_pause", lambda *_: False, id="no edit takes a task out of its pause"),
     ],
@@ -180,7 +180,7 @@ def test_a_wrong_variant_of_pauses_breaks_a_promise(breaks, of, name, wrong, mon
     [
         pytest.param("were allowed", Key, "sizes", sizes_without("run"), id="runs take no slots"),
         pytest.param("was start", Key, "sizes", sizes_without("start"), id="starts take no tokens"),
-        pytest.param("was held off", Key, "is_held", lambda key, now: False, id="holds are ignored"),
+        pytest.param("was closed", Key, "is_held", lambda key, now: False, id="holds are ignored"),
         pytest.param("due after the tick", memory, "give_back", lambda keys, token: [], id="ends free no slot"),
         pytest.param("met a full limit", memory, "take", lambda keys, wanted, *_: not wanted, id="starts never find a slot"),
         pytest.param("due after the tick", key_limits, "choose", chosen_but_the_oldest, id="ticks leave the oldest"),

@@ -81,7 +81,7 @@ class Tables(Protocol):
     def again(self, now: datetime, task_id: int, token: str, after: float) -> datetime | None:
         """A run asks when its task is due again; None: nothing was changed."""
 
-    def hold_off(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None: ...
+    def close_key(self, now: datetime, key: str, for_: timedelta, run_id: int | None) -> None: ...
 
     def take(self) -> Job | None:
         """The next job of the queue, now in a worker's hands; None: none waits."""

@@ -120,9 +120,9 @@ class Worker:
     def _dropped(self, job: Job, verdict: Verdict) -> None:
         world = self._world
         world.counts[f"drop: {verdict.refusal}"] += 1
-        if verdict.refusal in ("limited", "postponed"):
+        if verdict.refusal in ("no_room", "closed"):
             world.history.returned[job.id] = world.t
-            if verdict.refusal == "limited":
+            if verdict.refusal == "no_room":
                 room.judge_refusal(world, job.id, verdict.limits)
         else:
             world.history.drops.append(Drop(world.t, job, str(verdict.refusal)))
@@ -164,7 +164,7 @@ class Worker:
             if world.random.random() < ASKS_AGAIN:
                 world.after(length * world.random.random(), lambda: self._asks_again(run))
             if run.keys and not world.history.calm_from and world.random.random() < SLOWS_DOWN:
-                outcome = Outcome.HELD_OFF
+                outcome = Outcome.SLOWED_DOWN
             world.after(length, lambda: self._ended(run, job, outcome))
 
     def _ended(self, run: Activity, job: Job, outcome: Outcome) -> None:
@@ -175,7 +175,7 @@ class Worker:
             world.counts["runs stopped"] += 1
         if world.t >= run.limit:
             self._killed(run, job)
-        elif not (outcome is not Outcome.HELD_OFF or self._holds_off(run)) or not self._finish(run, outcome):
+        elif not (outcome is not Outcome.SLOWED_DOWN or self._holds_off(run)) or not self._finish(run, outcome):
             pause = min(1.6, (run.limit - world.t) / SECOND)
             world.after(pause, lambda: self._ended(run, job, outcome))
         else:
@@ -188,12 +188,12 @@ class Worker:
         key, for_ = world.random.choice(run.keys), timedelta(seconds=world.random.choice([2.0, 3 * world.period]))
         try:
             world.reach("postgres")
-            world.tables.hold_off(world.now(), key, for_, run.run_id)
+            world.tables.close_key(world.now(), key, for_, run.run_id)
         except DatabaseUnavailable:
             return False
         world.history.holds.append(Hold(world.t, key, world.now() + for_, for_ // timedelta(microseconds=1)))
         world.counts["holds"] += 1
-        world.say(f"{run.job.id} holds off {key} for {for_}")
+        world.say(f"{run.job.id} closes {key} for {for_}")
         return True
 
     def _asks_again(self, run: Activity) -> None:

@@ -37,7 +37,7 @@ class World:
     counts: Counter[str] = field(default_factory=Counter)
     on_push: Callable[[], None] = lambda: None
     on_tick: Callable[[], None] = lambda: None
-    on_claim: Callable[[str, Sequence[Any], datetime, int | None], None] = lambda name, rows, now, withheld: None
+    on_claim: Callable[[str, Sequence[Any], datetime, int | None], None] = lambda name, rows, now, at_gate: None
     on_grant: Callable[[datetime], int] = lambda now: 0
     on_let_go: Callable[[int, int, int], None] = lambda count, in_this_tick, budget: None
     on_open: Callable[[datetime], None] = lambda now: None

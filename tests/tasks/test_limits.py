@@ -251,7 +251,7 @@ def test_keys_that_no_task_has_are_deleted_with_their_slots_once_they_are_free(d
         used(db, key, "shared", name=key)
         ticker.unregister(db, key)
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE (key, n) = ('busy', 2)")
-    db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 h' WHERE key = 'held'")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = clock_timestamp() + interval '1 h' WHERE key = 'held'")
     list(prune.lap(store, Settings()))
     assert keys(db).keys() == {"used", "shared", "busy", "held"}
     assert (slots(db, "unused"), slots(db, "busy")) == ({}, {"run": 2})
@@ -312,7 +312,7 @@ def test_a_change_locks_no_key_that_it_does_not_change(db: Db, database_url: str
     ticker.limit(db, "a", concurrency=1)
     with connect(database_url) as other, other.transaction():
         ticker.limit(other, "*", concurrency=5)
-        db.execute("SET lock_timeout = '5s'; UPDATE ticker.limited_keys SET held_step = 1 WHERE key = 'a'")
+        db.execute("SET lock_timeout = '5s'; UPDATE ticker.limited_keys SET closed_step = 1 WHERE key = 'a'")
 
 
 # ------------------------------------------------------------------------------------------------------ the field `limits`
@@ -373,7 +373,7 @@ def test_limits_are_listed_with_their_use_those_with_most_due_tasks_first(db: Db
     ticker.limit(db, "b", concurrency=3)
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE n = 1")
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() - interval '1 h' WHERE n = 2")
-    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 1 WHERE key = 'a'")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1 WHERE key = 'a'")
     assert ticker.list_limits(db) == [
         LimitStatus("b", "b", 3, None, None, None, 1, None, 3, None, None),
         LimitStatus("a", "a", None, 10, 1000, 4, 0, 3, 1, datetime(2100, 1, 1, tzinfo=UTC), 1),
@@ -385,15 +385,15 @@ def test_limits_are_listed_with_their_use_those_with_most_due_tasks_first(db: Db
 def test_a_key_without_a_limit_is_listed_while_it_is_held(db: Db) -> None:
     used(db, "a")
     assert ticker.list_limits(db) == []
-    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z'")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z'")
     assert [(one.key, one.limited_by) for one in ticker.list_limits(db)] == [("a", None)]
 
 
 def test_a_hold_is_released_before_its_time(db: Db) -> None:
     used(db, "a")
     assert not ticker.release(db, "a") and not ticker.release(db, "unheard")
-    db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 1, held_step = 3")
+    db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1, closed_step = 3")
     assert ticker.release(db, "a")
     [key] = ticker.list_limits(db)
-    assert (key.held_until, key.allowed) == (None, 1)
+    assert (key.closed_until, key.allowed) == (None, 1)
     assert not ticker.release(db, "a")

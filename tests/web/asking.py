@@ -74,7 +74,7 @@ class Asking:
 
 
 PREPARED = """
-INSERT INTO ticker.limited_keys (key, held_until) VALUES ('imap.gmail.com', '2100-01-01Z');
+INSERT INTO ticker.limited_keys (key, closed_until) VALUES ('imap.gmail.com', '2100-01-01Z');
 INSERT INTO ticker.pauses (scope, value, by, reason) VALUES ('group', 'news', 'ann', 'upgrade');
 """
 """A key to release, and a pause of no task to end."""

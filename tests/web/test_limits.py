@@ -45,14 +45,14 @@ def listed(client: TestClient, **query: Any) -> list[dict[str, Any]]:
 def test_a_key_that_is_held_is_released_over_http_and_on_the_page(client: TestClient, db: Db) -> None:
     ticker.register(db, "poll", every="1m", limits=["a"])
     for release in (
-        lambda: client.delete(f"{API}/holds/a"),
+        lambda: client.delete(f"{API}/closed-keys/a"),
         lambda: client.post("/limits/release", data={"key": "a"}, headers=SCRIPT),
     ):
-        db.execute("UPDATE ticker.limited_keys SET held_until = '2100-01-01Z', allowed = 1")
-        assert "2100" in client.get("/limits").text and listed(client)[0]["held_until"]
+        db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1")
+        assert "2100" in client.get("/limits").text and listed(client)[0]["closed_until"]
         assert release().status_code == 204
-        assert [one["held_until"] for one in listed(client)] == [None]
-    assert problem(client.delete(f"{API}/holds/a"), 404)["detail"] == sentence("http.not_held", key="'a'")
+        assert [one["closed_until"] for one in listed(client)] == [None]
+    assert problem(client.delete(f"{API}/closed-keys/a"), 404)["detail"] == sentence("http.not_closed", key="'a'")
 
 
 @pytest.mark.parametrize("key", ["imap.gmail.com", "imap.*", "*", STRANGE, "release/release"])
@@ -104,7 +104,7 @@ def test_the_screen_shows_who_holds_a_limit_and_who_waits_for_it(client: TestCli
         assert text in words, text
     assert re.search(r"poll of mail_channels:(\d) *, started .* poll of mail_channels:(?!\1)\d *, due", words)
     assert re.findall(r'<meter max="(\d)" value="(\d)"', page.text) == [("1", "1"), ("2", "1")]
-    assert 'href="/runs/1"' in page.text and "held off" not in words
+    assert 'href="/runs/1"' in page.text and "closed" not in words
 
 
 @pytest.mark.slow
@@ -116,11 +116,11 @@ def test_the_screen_counts_those_that_it_does_not_name(client: TestClient, full:
 
 @pytest.mark.slow
 def test_the_screen_says_until_when_a_key_is_held_off(client: TestClient, full: Played) -> None:
-    full.db.execute("UPDATE ticker.limited_keys SET held_until = clock_timestamp() + interval '1 h', allowed = 1")
+    full.db.execute("UPDATE ticker.limited_keys SET closed_until = clock_timestamp() + interval '1 h', allowed = 1")
     ticker.unlimit(full.db, "imap.*")
     words = text_of(client.get("/limits"))
     assert "imap.gmail.com without a limit" in words
-    assert re.search(r"held off .*ends in (1 h|59 min)", words) and "1 allowed" in words
+    assert re.search(r"closed .*ends in (1 h|59 min)", words) and "1 allowed" in words
 
 
 def test_a_limit_is_set_changed_and_removed_on_the_screen(client: TestClient, db: Db) -> None:

@@ -144,7 +144,7 @@ def test_now_says_what_is_late_and_why(client, db, task):
     assert sentence("page.was_due", task="mail.fetch of mail_channels:5", ago="10 min").within(said)
 
 
-@pytest.mark.parametrize(("limits", "state"), [([], "late"), (["a"], "limited")])
+@pytest.mark.parametrize(("limits", "state"), [([], "late"), (["a"], "no_room")])
 def test_an_overdue_task_is_late_and_one_with_limits_is_limited(limits, state, client, db, task):
     ticker.limit(db, "a", concurrency=1)
     ticker.edit(db, task, limits=limits)

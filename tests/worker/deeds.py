@@ -189,7 +189,7 @@ async def slows(run: Run) -> None:
 
 @deed
 async def holds_off(run: Run) -> None:
-    run.hold_off("off", "10m")
+    run.slow_down("off", "10m")
 
 
 @deed

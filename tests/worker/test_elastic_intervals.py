@@ -108,7 +108,7 @@ def test_an_earlier_job_in_the_hands_of_a_dead_worker_holds_nothing_up(outcome, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "held_off"])
+@pytest.mark.parametrize("outcome", ["failed", "timed_out", "killed", "interrupted", "slowed_down"])
 def test_a_run_that_neither_finds_work_nor_finds_none_leaves_it(outcome, play):
     ticker.register(play.db, "poll", every="1m..5m")
     play.run(0, "nothing_to_do")

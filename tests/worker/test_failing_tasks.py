@@ -238,7 +238,9 @@ def test_with_overlap_skip_nothing_is_pushed_while_a_job_waits_or_runs(play):
     play.at(180)
     play.tick()
     assert play.take() == []
-    assert events(play.db, "what, count, at, until") == [("unpushed", 3, play.begin + MINUTE, play.begin + 3 * MINUTE)]
+    assert events(play.db, "what, count, at, until") == [
+        ("enough_jobs", 3, play.begin + MINUTE, play.begin + 3 * MINUTE)
+    ]
     play.end(taken, "succeeded")
     play.run(240, "succeeded")
     assert [run.outcome for run in play.runs()] == ["succeeded"] * 2
@@ -257,4 +259,4 @@ def test_with_overlap_skip_a_run_by_hand_that_waits_and_pieces_at_work_count_too
         [play.begin + timedelta(hours=1)],
     )
     play.at(60)
-    assert (play.tick().due.unpushed, [run.reason for run in play.runs() if run.occurrence]) == (1, [])
+    assert (play.tick().due.enough_jobs, [run.reason for run in play.runs() if run.occurrence]) == (1, [])

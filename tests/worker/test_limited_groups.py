@@ -69,7 +69,7 @@ def test_what_finds_no_room_within_a_tick_waits_in_its_row_and_delays_no_other_t
     left = ticker.list_tasks(db)
     now = store.now()
     due = [task for task in left if (task.next_run or now) < now]
-    assert [(task.wait_reason, task.waiting) for task in due] == [("limited", ())] * (7 - succeeded)
+    assert [(task.wait_reason, task.waiting) for task in due] == [("no_room", ())] * (7 - succeeded)
     assert all(task.dropped == 0 for task in left)
 
 

@@ -1,4 +1,4 @@
-"""`SlowDown` ends a run and leaves a key of its limits alone; `run.hold_off` leaves it alone while the run continues."""
+"""`SlowDown` ends a run and leaves a key of its limits alone; `run.slow_down` leaves it alone while the run continues."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from ticker.errors import BadInput
 from ticker.model import Outcome
 from wrappers import SlowDown
 from wrappers.pipeline.database import Database
-from wrappers.pipeline.hold_off import span
+from wrappers.pipeline.slow_down import span
 from wrappers.sandbox.handoff import End, PendingEnd
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ from wrappers import SlowDown, task
 
 def slow_down(run, key=None, until=None, holds=False):
     if holds:
-        run.hold_off(key, until)
+        run.slow_down(key, until)
         return 7
     raise SlowDown(key, until)
 
@@ -86,7 +86,7 @@ def slows(environ, db, store, queue):
 
 def held(db: Any) -> dict[str, float]:
     """For how many seconds each key is left alone."""
-    query = "SELECT key, extract(epoch FROM held_until - clock_timestamp())::float8 FROM ticker.limited_keys"
+    query = "SELECT key, extract(epoch FROM closed_until - clock_timestamp())::float8 FROM ticker.limited_keys"
     return {key: seconds for key, seconds in db.execute(query).fetchall() if seconds is not None}
 
 
@@ -99,13 +99,13 @@ def test_a_run_that_is_held_off_is_no_failure_and_its_first_key_is_left_alone(
     slows(function, until="10m")
     worker(patch=FUNCTIONS)
     runs = ticker.list_runs(db)
-    assert {(run.outcome, run.state) for run in runs} == {("held_off", "ended")}
-    assert sentence("why.held_off", key="host").within(runs[0].reason)
+    assert {(run.outcome, run.state) for run in runs} == {("slowed_down", "ended")}
+    assert sentence("why.slowed_down", key="host").within(runs[0].reason)
     assert held(db).keys() == {"host"}
     assert 500 < held(db)["host"] <= 600
     tick(store, queue)
     task = ticker.get(db, runs[0].task_id)
-    assert (task.failures, task.failed, task.last_outcome) == (0, 0, "held_off")
+    assert (task.failures, task.failed, task.last_outcome) == (0, 0, "slowed_down")
     assert len(ticker.list_runs(db)) == len(runs)  # no retry
     assert db.execute("SELECT count(*) FROM ticker.slots WHERE token IS NOT NULL").fetchone() == (0,)
 
@@ -114,8 +114,8 @@ def test_a_run_that_is_held_off_is_no_failure_and_its_first_key_is_left_alone(
 def test_runs_of_a_group_that_are_held_off_together_hold_their_key_for_one_minute(slows, db):
     slows("slows.together", key="account")
     work(patch=FUNCTIONS)
-    assert [run.outcome for run in ticker.list_runs(db)] == ["held_off"] * 2
-    assert db.execute("SELECT held_step, allowed FROM ticker.limited_keys WHERE key = 'account'").fetchone() == (1, 1)
+    assert [run.outcome for run in ticker.list_runs(db)] == ["slowed_down"] * 2
+    assert db.execute("SELECT closed_step, allowed FROM ticker.limited_keys WHERE key = 'account'").fetchone() == (1, 1)
     assert held(db).keys() == {"account"}
     assert 30 < held(db)["account"] <= 60
 

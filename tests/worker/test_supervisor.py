@@ -115,7 +115,7 @@ def test_a_killed_keeper_ends_its_worker_by_sigterm(start: Start, tmp_path: Path
 
 @pytest.mark.slow
 def test_it_loads_nothing_that_a_worker_needs() -> None:
-    program = "import sys; from wrappers.pipeline import orphaned_ends; from wrappers.sandbox import supervisor; print(*sys.modules)"
+    program = "import sys; from wrappers.pipeline import dead_workers; from wrappers.sandbox import supervisor; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     names = {name.partition(".")[0] for name in loaded.stdout.split()}
     assert not names & {"rq", "redis", "psycopg", "click", "asyncio"}

@@ -215,7 +215,7 @@ def seen(tasks: dict[str, ticker.Task], lines: list[str], db: Any, redis: Redis,
         runs.setdefault(run.task_name, []).append(ticker.get_run(db, run.id))
     queues = [Queue(name, connection=redis) for name in ("polling", "deadly")]
     failed = [job for queue in queues for job in queue.failed_job_registry.get_job_ids()]
-    held = db.execute("SELECT key FROM ticker.limited_keys WHERE held_until > clock_timestamp()").fetchall()
+    held = db.execute("SELECT key FROM ticker.limited_keys WHERE closed_until > clock_timestamp()").fetchall()
     child = runs["leaves_a_child"][0].run.result
     survives = is_alive(child)
     if survives:
@@ -287,7 +287,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("reason of a drop", ended("early"), {ALL: "dropped: too_early"}),
     ("deleted while its job waits", ended("deleted"), {ALL: "dropped: gone"}),
     ("disabled while its job waits", ended("disabled"), {ALL: "dropped: paused"}),
-    ("paused while its job waits", waiting("paused"), {ALL: ([], "postponed")}),
+    ("paused while its job waits", waiting("paused"), {ALL: ([], "closed")}),
     ("its function becomes unknown", records("unknown"), {ALL: []}),
     ("its function becomes one with pieces", ended("turned_to_pieces"), {ALL: "failed: N of N pieces failed"}),
     # a job of one task keeps RQ's time limit of its push; that of a batch has the time of all its tasks
@@ -304,7 +304,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
         SINGLES: "wrappers.layers.TimedOut:", IN_ONE_PROCESS: "gone"}),
     ("RQ: soft limit swallowed", in_rq("returns_late"), {ALL: "gone"}),
     ("RQ: stopped", in_rq("is_stopped"), {ALL: "gone"}),
-    ("RQ: held off", in_rq("slows"), {ALL: "gone"}),
+    ("RQ: closed", in_rq("slows"), {ALL: "gone"}),
     ("RQ: killed", in_rq("swallows"), {
         IN_TURN: "Work-horse terminated unexpectedly", GROUPS: "gone"}),  # a group's job ends once all its tasks have begun
     # ------------------------------------------------------------------------------------------------- log lines
@@ -325,7 +325,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("run.again", lambda seen: seen.first("asks_again").result == str(seen.tasks["asks_again"].next_run), {ALL: True}),
     ("SlowDown", ended("slows"), {ALL: sentence("why.ended_as_held_off", key="slow")}),
     ("held keys", lambda seen: seen.held, {ALL: {"slow", "off"}}),
-    ("run.hold_off", ended("holds_off"), {ALL: "succeeded"}),
+    ("run.slow_down", ended("holds_off"), {ALL: "succeeded"}),
     ("pieces", records("makes_pieces"), {
         IN_TURN: ["scheduled 1 failed", "piece 1 succeeded", "piece 1 failed"], GROUPS: NotHere(NO_PIECES)}),
     ("RQ: failed piece", in_rq("makes_pieces", 2), {IN_TURN: "ValueError: no such piece", GROUPS: NotHere(NO_PIECES)}),

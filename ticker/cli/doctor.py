@@ -76,9 +76,9 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         counts = overview.counts(db)
         if counts.failing:
             yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")
-        if counts.limited:
+        if counts.no_room:
             yield Advice(
-                f"due tasks with limits that no tick has pushed: {counts.said('limited')}; ticker limit lists the keys without room"
+                f"due tasks with limits that no tick has pushed: {counts.said('no_room')}; ticker limit lists the keys without room"
             )
         for row in execute("failing_pushes"):
             yield f"pushing {counted(row['count'], 'task')} failed; the first is {row['id']} ({row['name']}): {row['error']}"

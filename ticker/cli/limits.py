@@ -26,7 +26,7 @@ from ticker.tasks import gates as declared
     help="How many of these may start at once; by default, those of one second.",
 )
 @click.option("--remove", is_flag=True, help="Remove the limit.")
-@click.option("--release", is_flag=True, help="End the hold that SlowDown put on the key. One run starts first.")
+@click.option("--release", is_flag=True, help="Open the key that SlowDown closed. One run starts first.")
 @options.limit(100)
 @options.as_json
 def limit(
@@ -55,7 +55,7 @@ def limit(
     with database() as db:
         if release:
             answer = {"key": key, "released": declared.release(db, key)}
-            text = f"{key} is released" if answer["released"] else f"{key} is not held"
+            text = f"{key} is released" if answer["released"] else f"{key} is not closed"
         elif remove:
             answer = declared.unlimit(db, key)
             text = f"removed the limit of {key}" if answer else f"{key} had no limit"
@@ -78,7 +78,7 @@ def show(statuses: Sequence[gates.LimitStatus]) -> None:
         active = "" if one.concurrency is None else f"{one.active} of {one.concurrency}"
         if one.allowed is not None:
             active += f" ({one.allowed} allowed)"
-        held, waiting = formatting.moment(one.held_until), one.waiting or ""
+        held, waiting = formatting.moment(one.closed_until), one.waiting or ""
         cells = one.key, one.limited_by or "", active.strip(), formatting.rate(one), free, held, waiting
         rows.append(row(*cells, style="yellow" if held else ""))
     render.print_table(("key", "limited by", "active", "rate", "free", "held until (UTC)", "due"), rows)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 DUMB = ("", "dumb", "unknown")
 WIDE = 100_000  # columns: the terminal itself wraps long lines, so that copied words and ids stay whole
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
-YELLOW = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED}
+YELLOW = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.SLOWED_DOWN, Outcome.DROPPED}
 
 TASK_COLUMNS = (
     "id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)", "last outcome", "state",

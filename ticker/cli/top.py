@@ -120,7 +120,7 @@ def counted(counts: Counts) -> str:
     """Returns the counts of tasks and runs by state. Omits states with a count of 0."""
     states = (
         "late",
-        "limited",
+        "no_room",
         "queue_full",
         "waits_for_its_turn",
         "failing",

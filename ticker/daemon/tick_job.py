@@ -294,7 +294,7 @@ _ALWAYS = ("due", "enqueued", "errors")
 def counts(report: Report) -> dict[str, int]:
     """Returns what a pass did, as counts under the names that the log, the heartbeat and the metrics use."""
     return {
-        "due": report.due.due - report.due.put_off + report.planned.due,
+        "due": report.due.due - report.due.outside_hours + report.planned.due,
         "enqueued": report.enqueued,
         "errors": report.errors,
         "held": report.due.held + report.planned.held,
@@ -302,5 +302,5 @@ def counts(report: Report) -> dict[str, int]:
         "expired": report.swept.expired,
         "lost": report.swept.lost + report.swept.overdue,
         "retries": report.followed.retries,
-        "unpushed": report.due.unpushed,
+        "enough_jobs": report.due.enough_jobs,
     }

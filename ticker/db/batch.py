@@ -41,9 +41,9 @@ class PostgresBatch:
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
         self._columns("note_jobs", ("ids", "occurrences", "batch_jobs"), occurrences)
 
-    def leave_unpushed(self, tasks: Sequence[DueTask], words: str) -> None:
+    def skip_for_enough_jobs(self, tasks: Sequence[DueTask], words: str) -> None:
         if tasks:
-            self._execute("leave_unpushed", ids=[task.id for task in tasks], words=words)
+            self._execute("skip_for_enough_jobs", ids=[task.id for task in tasks], words=words)
 
     def claim_ended(self, limit: int) -> Sequence[Ended]:
         return [Ended(**{**row, **_enums(row)}) for row in self._execute("claim_ended", limit=limit)]
@@ -95,8 +95,8 @@ class PostgresBatch:
     def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         self._columns("set_next_runs", ("ids", "next_runs"), [(task.id, next_run) for task, next_run in tasks])
 
-    def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
-        self._columns("set_back", ("ids", "errors", "afters"), failed)
+    def try_later(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        self._columns("try_later", ("ids", "errors", "afters"), failed)
 
     def claim_planned(
         self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
@@ -114,8 +114,8 @@ class PostgresBatch:
     def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
         self._columns("mark_pushed", ("ids", "job_ids"), runs, now=now)
 
-    def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
-        self._columns("set_back_planned", ("ids", "errors", "afters"), failed)
+    def try_planned_later(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        self._columns("try_planned_later", ("ids", "errors", "afters"), failed)
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         rows = self._execute("claim_waiting", after=self._swept.get("claim_waiting", 0), limit=limit, now=now)
@@ -130,7 +130,7 @@ class PostgresBatch:
         if task_ids:
             self._execute("note_expired", ids=list(task_ids), words=words, now=now)
 
-    def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
+    def wait_again(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
         self._columns("put_back", ("ids", "occurrences", "reasons"), occurrences)
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:

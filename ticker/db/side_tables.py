@@ -105,11 +105,11 @@ limited_keys = Table(
     column("burst", "limited"),
     # How long a token of the rate is used up, in microseconds: the burst times the period, divided by the rate.
     column("token_us", "bigint"),
-    # The hold of the key (SlowDown): until when no run starts, when the hold began, how often its length has doubled
+    # The key after a SlowDown: until when no run starts, since when, how often that time has doubled
     # since the last success, and how many runs may be active while the key starts again.
-    column("held_until", "moment"),
-    column("held_at", "moment"),
-    column("held_step", "integer", 0),
+    column("closed_until", "moment"),
+    column("closed_at", "moment"),
+    column("closed_step", "integer", 0),
     column("allowed", "limited"),
     check("limited_keys_rate", "(burst IS NULL) = (token_us IS NULL)"),
 )

@@ -92,12 +92,12 @@ class PostgresStore:
     def open_pauses(self, now: datetime) -> OpenPauses:
         return OpenPauses(**self.execute("open_pauses", now=now)[0])
 
-    def withhold(
+    def wait_for_gate(
         self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None = None
     ) -> tuple[datetime, int] | None:
         after_run, after_id = after or BEFORE_ALL
         which = {"now": now, "look_ahead": look_ahead, "limit": limit, "after_run": after_run, "after_id": after_id}
-        return next(((row["next_run"], row["id"]) for row in self.execute("withhold", **which)), None)
+        return next(((row["next_run"], row["id"]) for row in self.execute("wait_for_gate", **which)), None)
 
     def probe(self, now: datetime, period: int) -> None:
         self.execute("probe", now=now, period_ms=period)

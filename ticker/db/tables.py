@@ -128,11 +128,11 @@ tasks = Table(
     # next run again, and is pushed after `push_after`. The hours of the day, and the days of the week, in which the
     # task is due ('' for always).
     column("pause_id", "bigint"),
-    column("returned", "moment"),
+    column("waits_again", "moment"),
     column("wait_reason", "short"),
     column("during", "short", ""),
     # The event that counts the occurrences that were not pushed, while none of the task's occurrences is pushed.
-    column("unpushed_event", "bigint"),
+    column("enough_jobs_event", "bigint"),
     # Why it has failed, if that was notified: the error without what differs among tasks. A success clears it.
     column("cause", "short", ""),
     UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
@@ -163,7 +163,7 @@ tasks = Table(
     # else.
     index("tasks_due", "next_run", "id", where=f"{DUE} AND limits IS NULL"),
     index("tasks_due_limited", "next_run", "id", where=f"{DUE} AND limits IS NOT NULL"),
-    index("tasks_withheld", "pause_id", "next_run", where="pause_id IS NOT NULL"),
+    index("tasks_at_gate", "pause_id", "next_run", where="pause_id IS NOT NULL"),
     # The sweep: occurrences that were pushed and have not started. Empty while workers keep up.
     index("tasks_waiting_oldest", "id", where="waiting <> '{}'"),
     # The room of a key: what was pushed and has not started will take it.

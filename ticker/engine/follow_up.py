@@ -96,7 +96,7 @@ def may_be_retried(run: Ended) -> bool:
 
     A run that made pieces is done. The pieces have their own attempts.
     """
-    is_tried = run.started and not run.stopped and run.outcome not in (Outcome.DROPPED, Outcome.HELD_OFF)
+    is_tried = run.started and not run.stopped and run.outcome not in (Outcome.DROPPED, Outcome.SLOWED_DOWN)
     return is_tried and run.kind is not RunKind.MANUAL and not run.has_pieces
 
 
@@ -151,10 +151,10 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def is_failure(run: Ended) -> bool:
-    """Returns whether the run failed. Earlier attempts decide if it was interrupted, held off, dropped or lost with its
+    """Returns whether the run failed. Earlier attempts decide if it was interrupted, slowed down, dropped or lost with its
     host.
     """
-    if run.with_host or run.outcome in (Outcome.INTERRUPTED, Outcome.HELD_OFF, Outcome.DROPPED):
+    if run.with_host or run.outcome in (Outcome.INTERRUPTED, Outcome.SLOWED_DOWN, Outcome.DROPPED):
         return run.failed_before
     return run.outcome not in GOOD
 
@@ -199,7 +199,7 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
 
 
 def why_failed(run: Ended) -> str:
-    if run.outcome in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.HELD_OFF):
+    if run.outcome in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.SLOWED_DOWN):
         return f"its last attempt was {run.outcome}: {run.reason}"
     return f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome)
 

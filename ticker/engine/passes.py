@@ -22,9 +22,9 @@ class Counts:
 class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
-    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `put_off` tasks
+    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time. `outside_hours` tasks
     were outside their hours. `saved` is how many more pushes the lower bounds of elastic intervals would have caused.
-    `unpushed` occurrences got no job, because enough jobs of their tasks wait.
+    `enough_jobs` occurrences got no job, because enough jobs of their tasks wait.
     """
 
     due: int = 0
@@ -32,9 +32,9 @@ class Pushed(Counts):
     held: int = 0
     errors: int = 0
     missed: int = 0
-    put_off: int = 0
+    outside_hours: int = 0
     saved: int = 0
-    unpushed: int = 0
+    enough_jobs: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Swept(Counts):
     """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push
     errors.
 
-    `returned` occurrences of tasks that may not start are next runs again, because their jobs are gone.
+    `waits_again` occurrences of tasks that may not start are next runs again, because their jobs are gone.
     """
 
     overdue: int = 0
@@ -50,7 +50,7 @@ class Swept(Counts):
     repushed: int = 0
     lost: int = 0
     errors: int = 0
-    returned: int = 0
+    waits_again: int = 0
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class Batch(Protocol):
     def reschedule(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         """Sets when these tasks are due, without a push. Clears earlier push errors."""
 
-    def leave_unpushed(self, tasks: Sequence[DueTask], words: str) -> None:
+    def skip_for_enough_jobs(self, tasks: Sequence[DueTask], words: str) -> None:
         """Counts the occurrences of tasks of which enough jobs wait, in one event of each task."""
 
     def claim_ended(self, limit: int) -> Sequence[Ended]:
@@ -139,7 +139,7 @@ class Batch(Protocol):
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
         """Takes (task id, when to check again). None means that the missing success is reported now."""
 
-    def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+    def try_later(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         """Takes (task id, error, not before). The task stays due; the error is counted and shown."""
 
     def claim_planned(
@@ -160,7 +160,7 @@ class Batch(Protocol):
     def mark_pushed(self, runs: Sequence[tuple[int, str]], now: datetime) -> None:
         """Notes that these planned runs were pushed, each with the id of its job."""
 
-    def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
+    def try_planned_later(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
     def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues
@@ -173,7 +173,7 @@ class Batch(Protocol):
     def note_expired(self, task_ids: Sequence[int], words: str, now: datetime) -> None:
         """Counts occurrences of these tasks whose jobs never started: one event for each function and minute."""
 
-    def put_back(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
+    def wait_again(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
         """Takes (task id, occurrence, why), each of a different task. Makes the occurrences next runs again that wait
         for no job.
         """
@@ -230,7 +230,7 @@ class Store(Protocol):
     def open_pauses(self, now: datetime) -> OpenPauses:
         """Ends the pauses of many tasks whose time has passed, and counts those that matter to this pass."""
 
-    def withhold(
+    def wait_for_gate(
         self, now: datetime, look_ahead: int, limit: int, after: tuple[datetime, int] | None = None
     ) -> tuple[datetime, int] | None:
         """Examines the next `limit` due tasks, by next_run and id, after the task `after`. Skips rows that are locked.

@@ -4,7 +4,7 @@ A sweep is bounded. While jobs are missing, it goes through all batches. Otherwi
 rows stay locked while the queue is asked about their jobs, so that no job can start in between.
 
 Runs that have begun end elsewhere: by `end_overdue` in sweep.sql, or at once by their worker (wrappers/pipeline/finish.py) or
-its supervisor (wrappers/pipeline/orphaned_ends.py).
+its supervisor (wrappers/pipeline/dead_workers.py).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -65,7 +65,7 @@ def sweep_waiting(store: Store, room: Room, now: datetime, limit: int) -> tuple[
                 JobVerdict.NEVER_STARTED,
                 JobVerdict.AGAIN,
                 JobVerdict.GIVEN_UP,
-                JobVerdict.PUT_BACK,
+                JobVerdict.WAIT_AGAIN,
             )
         )
         expired = [*old, *never_started]
@@ -74,12 +74,12 @@ def sweep_waiting(store: Store, room: Room, now: datetime, limit: int) -> tuple[
         gone = [job_id(store.installation, due) for due in (*expired, *back)]
         pushed = push_again(room, packed, gone, {due.queue for due in (*expired, *back)})
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
-        rows.put_back([(due.id, due.occurrence, Reason.POSTPONED) for due in back])
+        rows.wait_again([(due.id, due.occurrence, Reason.CLOSED) for due in back])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
         rows.note_expired([due.id for due in never_started], NEVER_STARTED, now)
         more = rows.has_more()
-    return pushed + Swept(expired=len(expired), lost=len(lost), returned=len(back)), more
+    return pushed + Swept(expired=len(expired), lost=len(lost), waits_again=len(back)), more
 
 
 def sweep_planned(store: Store, room: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
@@ -119,7 +119,7 @@ class JobVerdict(Enum):
     NEVER_STARTED = "never started"
     AGAIN = "pushed again"
     GIVEN_UP = "given up"
-    PUT_BACK = "put back"
+    WAIT_AGAIN = "waits again"
 
 
 def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
@@ -129,7 +129,7 @@ def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime) 
     to the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
     be queued before the tasks that are due now, only to be dropped.
     """
-    newest, again = task.waiting[-1], JobVerdict.PUT_BACK if task.is_closed else JobVerdict.AGAIN
+    newest, again = task.waiting[-1], JobVerdict.WAIT_AGAIN if task.is_closed else JobVerdict.AGAIN
     if state is JobState.TAKEN:
         return JobVerdict.WAITS
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):

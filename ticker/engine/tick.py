@@ -7,7 +7,7 @@ rows, it takes these steps in order (and no others if the first look saw only du
 function of (task, occurrence). So a push repeated after a crash names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some
 occurrences are recorded as dropped instead: missed ones, if the task wants no late run. Others are only counted,
-because enough jobs of the task wait, or another one would overlap. A task outside its hours is put off until they begin
+because enough jobs of the task wait, or another one would overlap. A task outside its hours waits until they begin
 again, without a record. 4. Commit.
 
 The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would
@@ -113,18 +113,18 @@ def apply_pauses(work: Pass) -> None:
     """Makes due tasks wait for the pauses that are in force for them, and lets those go whose pauses are over."""
     pauses = work.store.open_pauses(work.now)
     if pauses.in_force or pauses.over:
-        withhold(work)
+        wait_for_gate(work)
     if pauses.in_force:
         work.store.probe(work.now, work.options.period)
     if pauses.over:
         let_go(work)
 
 
-def withhold(work: Pass) -> None:
+def wait_for_gate(work: Pass) -> None:
     """Examines each due task once, in order, so that many of them cost a pass only one walk."""
     after = None
     while not work.options.stop():
-        after = work.store.withhold(work.now, work.options.look_ahead, work.options.batch, after)
+        after = work.store.wait_for_gate(work.now, work.options.look_ahead, work.options.batch, after)
         if after is None:
             return
 
@@ -268,9 +268,9 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], watched: t
     with work.store.batch() as rows:
         tasks = claim(rows)
         claimed = [task for task in tasks if not must_wait(task)]
-        plans, put_off, failed = with_next_times(claimed, now, work.options.beat)
+        plans, outside_hours, failed = with_next_times(claimed, now, work.options.beat)
         passed_over, plans = parted(plans, lambda task: was_missed(task, now, lateness.get(task.kind, late)))
-        unpushed, plans = parted(plans, lambda task: has_enough_jobs(task, work.options.waiting_jobs))
+        enough_jobs, plans = parted(plans, lambda task: has_enough_jobs(task, work.options.waiting_jobs))
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
         receipts = work.queue.push([job.spec for job in packed])
         sent = list(zip(packed, receipts, strict=True))
@@ -280,14 +280,18 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], watched: t
         rows.advance(
             [(*plan, batch_jobs[id_]) for plan in plans if (id_ := plan[0].id) in batch_jobs and id_ not in refused]
         )
-        rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
+        rows.try_later([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.settle([Settled(task.id, task.occurrence, Outcome.DROPPED, Reason.MISSED) for task, _ in passed_over], now)
-        rows.leave_unpushed([task for task, _ in unpushed], f"{work.options.waiting_jobs} jobs of the task wait")
-        rows.reschedule([*passed_over, *unpushed, *put_off])
+        rows.skip_for_enough_jobs(
+            [task for task, _ in enough_jobs], f"{work.options.waiting_jobs} jobs of the task wait"
+        )
+        rows.reschedule([*passed_over, *enough_jobs, *outside_hours])
     stored = [task for job, receipt in sent if receipt.stored for task in job.tasks]
     held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
     saved = sum(task.pace_ms // task.every_ms - 1 for task in stored if task.pace_ms is not None)
-    return Pushed(len(tasks), len(stored), held, len(failed), len(passed_over), len(put_off), saved, len(unpushed))
+    return Pushed(
+        len(tasks), len(stored), held, len(failed), len(passed_over), len(outside_hours), saved, len(enough_jobs)
+    )
 
 
 def drop_unknown(work: Pass) -> None:
@@ -297,10 +301,10 @@ def drop_unknown(work: Pass) -> None:
     for _ in range(STEPS_IN_VAIN):
         with work.store.batch() as rows:
             tasks = rows.claim_unknown(work.now, work.options.batch)
-            due, put_off, failed = with_next_times(tasks, work.now, work.options.beat)
-            rows.settle([unknown(task) for task, _ in (*due, *put_off)], work.now)
-            rows.reschedule([*due, *put_off])
-            rows.set_back([(task.id, error, after_error(task, work.now)) for task, error in failed])
+            due, outside_hours, failed = with_next_times(tasks, work.now, work.options.beat)
+            rows.settle([unknown(task) for task, _ in (*due, *outside_hours)], work.now)
+            rows.reschedule([*due, *outside_hours])
+            rows.try_later([(task.id, error, after_error(task, work.now)) for task, error in failed])
         if len(tasks) < work.options.batch or work.options.stop():
             return
 
@@ -341,7 +345,7 @@ class Plans(NamedTuple):
     """Due tasks with their next times: those to push, those outside their hours, and bad rows with the errors."""
 
     due: list[Plan]
-    put_off: list[Plan]
+    outside_hours: list[Plan]
     failed: list[tuple[DueTask, str]]
 
 
@@ -352,7 +356,7 @@ def with_next_times(tasks: Sequence[DueTask], now: datetime, beat: int = 0) -> P
         instant = max(now, task.occurrence)  # it may be due a little early
         try:
             if (first := in_hours(task, instant)) > instant:
-                plans.put_off.append((task, kinds.bounded(task, first)))
+                plans.outside_hours.append((task, kinds.bounded(task, first)))
             else:
                 plans.due.append((task, kinds.next_run(task, now, beat)))
         except (BadInput, OverflowError) as error:
@@ -369,7 +373,7 @@ def push_planned(work: Pass, claim: Callable[[Batch], Sequence[PlannedRun]]) -> 
         sent = [(run, job, receipt) for job, receipt in zip(packed, receipts, strict=True) for run in job.tasks]
         failed = [(run.id, receipt.error) for run, _, receipt in sent if receipt.error]
         rows.mark_pushed([(run.id, job.spec.job_id) for run, job, receipt in sent if not receipt.error], work.now)
-        rows.set_back_planned([(run_id, error, work.now + timing.back_off(1)) for run_id, error in failed])
+        rows.try_planned_later([(run_id, error, work.now + timing.back_off(1)) for run_id, error in failed])
     return Pushed(len(runs), sum(r.stored for *_, r in sent), sum(r.held for *_, r in sent), len(failed))
 
 

@@ -14,7 +14,7 @@ from ticker.tasks.rows import query
 QUEUES_AT_MOST = LIMITS_AT_MOST = 200
 
 COUNTS = {
-    "ticker_tasks": "tasks", "ticker_tasks_late": "late", "ticker_tasks_limited": "limited",
+    "ticker_tasks": "tasks", "ticker_tasks_late": "late", "ticker_tasks_no_room": "no_room",
     "ticker_tasks_queue_full": "queue_full", "ticker_tasks_waits_for_its_turn": "waits_for_its_turn",
     "ticker_tasks_failing": "failing",
     "ticker_tasks_paused": "paused", "ticker_tasks_inactive": "inactive", "ticker_tasks_waiting": "waiting", "ticker_tasks_unknown_function": "unknown_function",
@@ -22,7 +22,7 @@ COUNTS = {
 }  # fmt: skip
 OF_LIMITS = {
     "ticker_limit_active_runs": "active", "ticker_limit_concurrency": "concurrency", "ticker_limit_used_starts": "starts",
-    "ticker_limit_burst": "burst", "ticker_limit_waiting_tasks": "waiting", "ticker_limit_held_keys": "held",
+    "ticker_limit_burst": "burst", "ticker_limit_waiting_tasks": "waiting", "ticker_limit_closed_keys": "closed",
 }  # fmt: skip
 
 

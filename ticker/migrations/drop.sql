@@ -6,7 +6,7 @@ DROP AGGREGATE sum_counts(integer[]);
 DROP FUNCTION micros(timestamptz), cluster_identifier(), note_change(), guard_owner(), note_edit(), note_deletion(),
     is_limit_of(text, text), apply_limit(), use_keys(), words_of_pause(text, text), note_pause(), guard_pause(),
     note_worker(text, text, boolean, text, timestamptz, interval),
-    leave_pause(), note_return(), add_counts(integer[], integer[]);
+    leave_pause(), note_waits_again(), add_counts(integer[], integer[]);
 DROP DOMAIN ticker_plain, ticker_named, ticker_short, ticker_prose, ticker_words, ticker_output, ticker_key, ticker_keys,
     ticker_queues, ticker_moment, ticker_duration, ticker_span, ticker_box, ticker_grace, ticker_uptime, ticker_count,
     ticker_limit, ticker_intervals, ticker_max_runs, ticker_started, ticker_total, ticker_retries, ticker_priority,

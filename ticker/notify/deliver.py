@@ -73,7 +73,7 @@ class Notifier(threading.Thread):
         except BaseException as error:  # a user's function may also call sys.exit()
             words = in_words(error)
             self._log_change("channel %s fails: %s; its notices wait and are retried (ticker notify)", words)
-            self._outbox.set_back(claimed, words)
+            self._outbox.try_later(claimed, words)
             return False
         self._delivered = claimed
         self._remove_delivered()

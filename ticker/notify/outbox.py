@@ -84,9 +84,9 @@ class Outbox:
         else:
             self._execute("remove_notice", event_id=event_id, channel=channel)
 
-    def set_back(self, claimed: Claimed, error: str) -> None:
+    def try_later(self, claimed: Claimed, error: str) -> None:
         event_id, channel, cause, wait = claimed.notice.id, claimed.channel, claimed.cause, claimed.wait
-        self._execute("set_back_notice", event_id=event_id, channel=channel, cause=cause, error=error, wait=wait)
+        self._execute("try_notice_later", event_id=event_id, channel=channel, cause=cause, error=error, wait=wait)
 
     def give_up(self) -> list[sql.Row]:
         """Removes up to `BATCH` notices older than `GIVEN_UP`. Returns their event_id, channel and error."""

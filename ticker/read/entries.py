@@ -22,7 +22,7 @@ from ticker.tasks.rows import query
 class Event:
     """An entry in a task's history other than a run, such as a pause with its author, or a first failure.
 
-    An event that counts (`unpushed`) has happened `count` times, first at `at`, and last at `until`.
+    An event that counts (`enough_jobs`) has happened `count` times, first at `at`, and last at `until`.
     """
 
     id: int

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 ITEM_AT_MOST = 60  # characters of a piece of work in a line
 WAITS_BECAUSE: Mapping[str, str] = {
-    Reason.LIMITED: "one of its keys had no room",
-    Reason.POSTPONED: "the task was paused or disabled, or its owner was inactive",
+    Reason.NO_ROOM: "one of its keys had no room",
+    Reason.CLOSED: "the task was paused or disabled, or its owner was inactive",
     Reason.STILL_RUNNING: "another run held the task",
     Reason.UNKNOWN_HERE: "the worker that took its job does not know its function",
     Reason.NO_SLOT: "its group had no free slot, or started no further runs",

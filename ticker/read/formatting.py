@@ -105,7 +105,7 @@ def state(task: Task) -> str:
         "unknown_function": task.unknown_function,
         "running": task.running_until is not None,
         "waiting": bool(task.waiting),
-        "limited": task.waits_for == "limited",
+        "no_room": task.waits_for == "no_room",
         "queue_full": task.waits_for == "queue_full",
         "waits_for_its_turn": task.waits_for == "waits_for_its_turn",
         "outside_hours": task.waits_for == "outside_hours",

@@ -60,10 +60,10 @@ def then_paused(pause: Pause) -> str:
 class LimitStatus:
     """A limited key and its use, or a limit without a key in use. Times are in UTC.
 
-    `limited_by` is the declared limit, which may be a pattern. None means that the key has no limit, but is held off or
+    `limited_by` is the declared limit, which may be a pattern. None means that the key has no limit, but is closed or
     starting again. `concurrency`, `rate`, `period_ms` and `burst` are its limits. `active` counts the runs that have a
     slot, and `tokens` the runs that the rate lets start now. `waiting` counts the due tasks of the key. No run starts
-    before `held_until`. After that, at most `allowed` runs are active, and twice as many after each success.
+    before `closed_until`. After that, at most `allowed` runs are active, and twice as many after each success.
     """
 
     key: str
@@ -75,7 +75,7 @@ class LimitStatus:
     active: int
     tokens: int | None
     waiting: int
-    held_until: datetime | None
+    closed_until: datetime | None
     allowed: int | None
 
 
@@ -126,7 +126,7 @@ class KeyUse:
     key: str
     places: int | None
     burst: int | None
-    held_until: datetime | None
+    closed_until: datetime | None
     active: int
     used: int
     token_at: datetime | None
@@ -140,8 +140,8 @@ class KeyUse:
 
 def wait_for(key: KeyUse, oldest: KeyUser | None, now: datetime) -> str:
     """Returns why a task waits for a key, or an empty text. `oldest` is the run that has been active for longest."""
-    if key.held_until:
-        return f"{key.key} is held off until {time_of_day(key.held_until, now)} (SlowDown)"
+    if key.closed_until:
+        return f"{key.key} is closed until {time_of_day(key.closed_until, now)} (SlowDown)"
     jobs = f", and {counted(key.waiting, 'job')} of it {'waits' if key.waiting == 1 else 'wait'}" if key.waiting else ""
     rest = jobs + (f"; {counted(key.before, 'task')} before it" if key.before else "")
     if key.is_full:
@@ -219,10 +219,10 @@ def wait(task: Task, gates: GatesNow) -> Task:
         because = f"{full}, which left {counted(left, 'due task')}; the next tick looks again"
     elif task.id in gates.in_turn:
         because = "suspected tasks of its function take turns; the next tick looks again"
-    elif word == "limited" or gates.in_full:
+    elif word == "no_room" or gates.in_full:
         full_keys = (wait_for(key, gates.oldest.get(key.key), gates.now) for key in keys)
         because = " and ".join(filter(None, full_keys))
-        word = "limited" if because else word if word == "limited" else ""
+        word = "no_room" if because else word if word == "no_room" else ""
     else:
         word = ""
     return replace(task, waits_for=word, waits_because=because)
@@ -262,12 +262,10 @@ def then(task: Task | None, instant: datetime, now: datetime) -> Steps[list[str]
 
 
 def then_held(
-    instant: datetime, key: str, places: int | None, held_at: datetime | None, held_until: datetime, active: int
+    instant: datetime, key: str, places: int | None, closed_at: datetime | None, closed_until: datetime, active: int
 ) -> str:
     """Says what is known of a key at a time in the past. Of its runs, those count that are still active."""
-    if held_at:
-        return (
-            f"{key} was held off from {time_of_day(held_at, instant)} to {time_of_day(held_until, instant)} (SlowDown)"
-        )
+    if closed_at:
+        return f"{key} was closed from {time_of_day(closed_at, instant)} to {time_of_day(closed_until, instant)} (SlowDown)"
     allows = "" if places is None else f", which now allows {places}"
     return f"at least {counted(active, 'run')} of {key} {'was' if active == 1 else 'were'} active{allows}"

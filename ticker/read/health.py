@@ -210,7 +210,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
-            pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.held_too_long(db), late=overview.late(db),
+            pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 

@@ -28,14 +28,14 @@ class Counts:
     """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at
-    least 30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `limited`: due tasks
+    least 30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `no_room`: due tasks
     with limits that the last tick has not pushed. `late` does not count them. Tasks outside their hours are not
     counted: no index finds them.
     """
 
     tasks: int
     late: int
-    limited: int
+    no_room: int
     queue_full: int
     waits_for_its_turn: int
     failing: int
@@ -131,7 +131,7 @@ def late() -> Steps[int]:
 
 
 @reads
-def held_too_long() -> Steps[dict[str, int]]:
+def waits_too_long_for_room() -> Steps[dict[str, int]]:
     """Counts the tasks that a limit has kept waiting for over an interval, by limit."""
     rows = yield query("limits_held_too_long", most=COUNTED_AT_MOST)
     return {row["key"]: row["tasks"] for row in rows}

@@ -171,7 +171,7 @@ def list_tasks(
     """Returns up to `limit` tasks with ids over `after`, by id.
 
     `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not
-    started. A task that waits for room under its limits is `limited` instead. `outside_hours` has no index. `search` is a part of the
+    started. A task that waits for room under its limits is `no_room` instead. `outside_hours` has no index. `search` is a part of the
     name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
@@ -334,6 +334,6 @@ def late_since(task: Task, now: datetime) -> datetime | None:
     bound = now - timing.span(late_ms() + max(task.tolerance_ms, LEAST_GRACE))
     due = (
         *task.waiting[:1],
-        *([due_since(task.next_run, task)] if task.next_run and task.waits_for != "limited" else []),
+        *([due_since(task.next_run, task)] if task.next_run and task.waits_for != "no_room" else []),
     )
     return min((since for since in due if since < bound), default=None)

@@ -27,7 +27,7 @@ SHORTEST = 10 * MINUTE
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 A_DAY, A_WEEK = 24 * 60, 7 * 24 * 60  # minutes
 WHOLE_DAY, WEEK = (0, A_DAY), timedelta(weeks=1)
-BEFORE_THE_END = timedelta(minutes=10)  # a task that is put off until later in its hours could miss them each time
+BEFORE_THE_END = timedelta(minutes=10)  # a task that waits until later in its hours could miss them each time
 GOLDEN = 2_654_435_769  # 2^32 divided by the golden ratio: multiples of it are evenly spread
 SPANS_AT_MOST = 100  # computed for one alarm, in a third of a millisecond
 _HOW = "is not hours of the day; write 9-17 mon-fri, 9:30-17:30, 22-6 sat,sun, 8-12,13-17 or mon-fri"

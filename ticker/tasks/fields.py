@@ -202,7 +202,7 @@ class Task(Owned):
 
     `wait_reason` says why the next run, whose job ended before it could start, waits again. `pause` describes the pause
     of many tasks that is in force for it. If that pause is over and the task still waits for its turn, `is_resuming` is
-    True. `waits_for` is the state of a due task that the last tick has left, such as `limited`, or `outside_hours`;
+    True. `waits_for` is the state of a due task that the last tick has left, such as `no_room`, or `outside_hours`;
     otherwise, it is empty. Readers also say why (`waits_because`). `unknown_function`: workers have announced
     functions, but not that of the task, which has not started since its last edit.
     """

@@ -71,7 +71,7 @@ def unlimit(key: str) -> Steps[Limit | None]:
 
 @writes
 def release(key: str) -> Steps[bool]:
-    """Ends the hold of a key (`SlowDown`) early. Returns whether the key was held off.
+    """Opens a key that `SlowDown` closed. Returns whether it was closed.
 
     One run starts first, as after any hold. Raises BadInput for a pattern.
     """

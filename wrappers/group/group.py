@@ -180,7 +180,7 @@ class Group:
         others = [call for call in self._unstarted if call.task_id not in self._full_keys][reached:]
         old = {job_id for job_id, job in self._jobs.items() if closes or now > job.until}
         await self._write_back(
-            [call for call in self._unstarted if call.task_id in self._full_keys and call.job_id in old], Reason.LIMITED
+            [call for call in self._unstarted if call.task_id in self._full_keys and call.job_id in old], Reason.NO_ROOM
         )
         await self._write_back([call for call in others if call.job_id in old], Reason.NO_SLOT, if_idle=not closes)
 

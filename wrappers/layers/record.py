@@ -13,9 +13,9 @@ from ticker.model import NO_FAILURE, Outcome
 from wrappers.pipeline import finish as finishing
 from wrappers.pipeline import serialize
 from wrappers.pipeline.context import Call, HoldLost, log_end
-from wrappers.pipeline.hold_off import SlowDown, checked_key
 from wrappers.pipeline.invoke import call_function
 from wrappers.pipeline.output import Capture
+from wrappers.pipeline.slow_down import SlowDown, checked_key
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import STOPPED, End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
@@ -104,7 +104,7 @@ def end_of_error(call: Call, error: BaseException) -> End:
             key = checked_key(error.key, call.start.limits)
         except BadInput as wrong:
             return End(Outcome.FAILED, f"SlowDown: {wrong}", traceback=serialize.trace(error))
-        return End(Outcome.HELD_OFF, f"{key} is held off for a while", held_key=key, held_ms=error.for_ms)
+        return End(Outcome.SLOWED_DOWN, f"{key} is closed for a while", closed_key=key, closed_ms=error.for_ms)
     by = call.answer.cancelled_by
     if isinstance(error, CancelledError) and (by is not None or not call.answer.is_cancelled):
         reason = f"it was cancelled by the code of task {by}" if by is not None else "what it awaited was cancelled"

@@ -14,7 +14,7 @@ from ticker.model import JSON_AT_MOST, LARGEST_ID, NO_FAILURE, Kind, RunKind
 from ticker.schedules.duration import MILLISECOND, Duration, milliseconds, words
 from ticker.settings import Settings
 from wrappers.pipeline.database import Database
-from wrappers.pipeline.hold_off import Until, checked_key, span
+from wrappers.pipeline.slow_down import Until, checked_key, span
 from wrappers.sandbox import limits
 from wrappers.sandbox.limits import Limits
 
@@ -143,18 +143,18 @@ class Run:
     attempt: int = 1
     _keys: tuple[str, ...] = field(default=(), repr=False)
 
-    def hold_off(self, key: str, until: Until | None = None) -> None:
+    def slow_down(self, key: str, until: Until | None = None) -> None:
         """Holds off a key of the task: no run of the key starts before `until`, on any worker. This run continues.
 
         `until` is what `SlowDown` takes. Raises BadInput if the task does not have this key.
         """
-        self._database.hold_off(checked_key(key, self._keys), self.id, span(until), at=limits.now())
+        self._database.close_key(checked_key(key, self._keys), self.id, span(until), at=limits.now())
 
     def again(self, after: Duration) -> datetime | None:
         """Makes the task due `after` this time from now, once, instead of after its interval. Returns when it is due.
 
         The task is never due before its next run may start. A time over 24 hours, or over the upper bound of an elastic
-        interval, is cut to that limit, with a warning in the log. To wait longer, hold off a key with `SlowDown`. The
+        interval, is cut to that limit, with a warning in the log. To wait longer, close a key with `SlowDown`. The
         time is stored at once, and applies whatever becomes of this run. The last call counts. Returns None, and
         changes nothing, if the next occurrence is in the queue already, or if the schedule is over.
 
@@ -174,7 +174,7 @@ class Run:
             )
         if after_ms > row["longest_ms"]:
             log.warning(
-                "run=%s of task=%s asked for %s: cut to the limit of %s; to wait longer, hold off a key with SlowDown",
+                "run=%s of task=%s asked for %s: cut to the limit of %s; to wait longer, close a key with SlowDown",
                 self.id, self.task_id, words(after_ms), words(row["longest_ms"]), extra={"event": "again_cut"},
             )  # fmt: skip
         return cast(datetime | None, row["next_run"])

@@ -141,9 +141,9 @@ class Database:
 
         is_limited = any(left.has_keys or left.end.suspect_count for left in ends)
         rows = [] if is_limited else self.execute("finish", **sets(ends))
-        answers = {str(row["token"]): row for row in rows if not row["is_undecided"]}
-        if undecided := [left for left in ends if left.token not in answers]:
-            answers |= {str(row["token"]): row for row in self.execute("finish_limited", **sets(undecided))}
+        answers = {str(row["token"]): row for row in rows if not row["is_left"]}
+        if more := [left for left in ends if left.token not in answers]:
+            answers |= {str(row["token"]): row for row in self.execute("finish_limited", **sets(more))}
         found = [answers[left.token] for left in ends]
         self._wake_for_room({left.task_id: row for left, row in zip(ends, found, strict=True) if row["run_id"]})
         return [None if row["is_locked"] else row["run_id"] is not None for row in found]
@@ -161,17 +161,17 @@ class Database:
         if settings.from_environment().wake:
             self.execute("wake_up", schema=self.schema)
 
-    def hold_off(self, key: str, run_id: int, for_ms: int | None, *, at: float) -> None:
+    def close_key(self, key: str, run_id: int, for_ms: int | None, *, at: float) -> None:
         """Lets no run of the key start for a time after the instant `at` of `limits.now`."""
         self.open()  # first, so that the age does not include the time to connect
         now = clock.now()
 
         def write() -> None:
             age = 0.0 if now else max(limits.now() - at, 0.0)
-            [row] = self.execute("hold_off", key=key, run_id=run_id, for_ms=for_ms, age=age, now=now)
+            [row] = self.execute("close_key", key=key, run_id=run_id, for_ms=for_ms, age=age, now=now)
             if row["is_locked"]:
                 raise RowLocked(LOCKED)
-            log.info("key %s is held off until %s", key, row["held_until"], extra={"event": "key_held_off"})
+            log.info("key %s is closed until %s", key, row["closed_until"], extra={"event": "key_closed"})
 
         while_locked(write)
 

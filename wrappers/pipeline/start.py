@@ -122,7 +122,7 @@ def ask_all(
     late: list[PendingEnd] = []
     for token, call in asked.items():
         began, since, answered, verdict = verdicts[token]
-        if verdict["refusal"] == Reason.LIMITED and waits and token not in back:
+        if verdict["refusal"] == Reason.NO_ROOM and waits and token not in back:
             retry_at, now = verdict["retry_at"], verdict["now"]
             answers.append(NoRoom(verdict["full_key"], retry_at and (retry_at - now).total_seconds()))
         elif verdict["refusal"]:
@@ -186,7 +186,7 @@ def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call
         return []
     planned = [call for call in calls if call.planned is not None]
     if planned:
-        database.execute("put_back_planned", ids=[call.planned for call in planned], reason=reason)
+        database.execute("wait_again_planned", ids=[call.planned for call in planned], reason=reason)
     asked = {str(uuid4()): call for call in calls if call.planned is None}
     answers = decide_all([*asked.values()], [*asked], {}, waits=False, back=reason)
     decided = [(asked[str(row["token"])], row) for *_, row in answers if row["refusal"] != "locked"]
@@ -198,8 +198,8 @@ def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call
 
 
 def _waits_long(call: Call, verdict: sql.Row) -> bool:
-    """Returns whether the call has no room for longer than a tick, as during a hold. It goes back to its row at once."""
-    if verdict["refusal"] != Reason.LIMITED or not verdict["retry_at"]:
+    """Returns whether the call has no room for longer than a tick, as while a key is closed. It goes back to its row at once."""
+    if verdict["refusal"] != Reason.NO_ROOM or not verdict["retry_at"]:
         return False
     return bool(verdict["retry_at"] - verdict["now"] > timedelta(milliseconds=call.settings.tick_ms))
 
@@ -291,8 +291,8 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
     detail = explain(reason, verdict)
     shown = reason, call.task_id, *names_in(verdict), call.job_id, detail
     waits_for_end = reason is Reason.STILL_RUNNING and (call.planned or verdict["kind"] != Kind.INTERVAL)
-    if reason in (Reason.LIMITED, Reason.POSTPONED) or waits_for_end:
-        log.info("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "run_postponed"})
+    if reason in (Reason.NO_ROOM, Reason.CLOSED) or waits_for_end:
+        log.info("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "run_waits"})
         return f"{reason}: {detail}"
     if reason in (Reason.REDELIVERED, Reason.STALE, Reason.UNKNOWN_HERE):
         log.warning("%s task=%s name=%s owner=%s job=%s: %s", *shown, extra={"event": "job_refused"})
@@ -317,7 +317,7 @@ _SAID = {
     Reason.MISSED: "a later occurrence was already due",
     Reason.ADOPTED: "its job belonged to another installation",
     Reason.STOPPED: "it was stopped before it started",
-    Reason.POSTPONED: "the task is paused; it is pushed again after the pause",
+    Reason.CLOSED: "the task is paused; it is pushed again after the pause",
     Reason.NO_SLOT: "its group had no free slot, or started no further runs; it is pushed again",
     Reason.SUPERSEDED: "it was kept waiting until the task was due at another time",
     Reason.NO_TIME: "it could not end before the next start",
@@ -341,7 +341,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return f"this worker knows no function {verdict['function']!r}; see --tasks"
         case Reason.REDELIVERED:
             return f"run {verdict['run_id']} is its record"
-        case Reason.LIMITED:
+        case Reason.NO_ROOM:
             return f"{verdict['full_key']!r} has no room, and the next tick with room pushes it again"
         case _:
             return _SAID[reason]

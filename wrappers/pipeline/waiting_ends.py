@@ -81,7 +81,7 @@ class WaitingEnds:
         ends = [left for run in runs if (left := PendingEnd.unpacked(self._ends[run][1])).end.pieces is None]
         try:
             for left in ends:
-                hold_off(database, left)
+                close_key(database, left)
             written = database.finish_all(ends)
             if any(_is_news(left.end) for left in ends):
                 database.wake_tickers()
@@ -179,7 +179,7 @@ class WaitingEnds:
 
 def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
     """Writes an end. Returns False if it changes nothing. `wake` wakes the tickers if the end gives them work."""
-    hold_off(database, left)
+    close_key(database, left)
     has_pieces = left.end.pieces is not None
     recorded = has_pieces and database.hand_out(left)
     if not recorded:
@@ -197,10 +197,10 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
     return recorded
 
 
-def hold_off(database: Database, left: PendingEnd) -> None:
+def close_key(database: Database, left: PendingEnd) -> None:
     """Holds off the key that the run named, if any. A repetition changes nothing."""
-    if left.end.held_key:
-        database.hold_off(left.end.held_key, left.run_id, left.end.held_ms, at=left.end.at)
+    if left.end.closed_key:
+        database.close_key(left.end.closed_key, left.run_id, left.end.closed_ms, at=left.end.at)
 
 
 def _was_recorded(database: Database, left: PendingEnd) -> bool:
@@ -224,4 +224,4 @@ def _was_recorded(database: Database, left: PendingEnd) -> bool:
 
 def _is_news(end: End) -> bool:
     """Returns whether the end creates work for a tick."""
-    return end.pieces is not None or end.outcome not in GOOD | {Outcome.HELD_OFF}
+    return end.pieces is not None or end.outcome not in GOOD | {Outcome.SLOWED_DOWN}

@@ -56,11 +56,11 @@ class End:
     """How many runs were active when its process died of an unknown cause. If there were several, their tasks are
     suspects.
     """
-    held_key: str = ""
-    """The key that is held off from `at`, for `held_ms` milliseconds. With None, earlier holds of the key decide how
+    closed_key: str = ""
+    """The key that is closed from `at`, for `closed_ms` milliseconds. With None, how often it was closed decides how
     long.
     """
-    held_ms: int | None = None
+    closed_ms: int | None = None
 
 
 _fields_of = attrgetter(*(field.name for field in fields(End)))  # a quarter of the time of `astuple`, once per run

@@ -27,9 +27,9 @@ def advances(task: Task) -> Iterator[Advance]:
 
 
 def moved_on(before: Version, after: Version) -> bool:
-    """Later than before, or none any more, and not counted as unpushed. People and runs of elastic tasks move it, too, but change
+    """Later than before, or none any more, and not counted as enough_jobs. People and runs of elastic tasks move it, too, but change
     something else of the row with it; a clamp only brings it nearer."""
-    if after.op != "U" or before.next_run is None or after.next_run == before.next_run or after.unpushed_event:
+    if after.op != "U" or before.next_run is None or after.next_run == before.next_run or after.enough_jobs_event:
         return False
     later = after.next_run is None or after.next_run > before.next_run
     is_paced = (before.pace_ms, before.again_at) != (after.pace_ms, after.again_at)

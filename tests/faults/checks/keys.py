@@ -1,4 +1,4 @@
-"""Finds which keys a run used, which limits applied to them, and until when a key was held off.
+"""Finds which keys a run used, which limits applied to them, and until when a key was closed.
 
 The runs record their own keys, and the harness its declarations. So this does not depend on the product's tables of limits.
 """
@@ -111,7 +111,7 @@ def concurrency(history: History, key: str, at: float) -> tuple[float, float]:
 
 
 class Hold(NamedTuple):
-    """A key is certainly held off from `since` to `until`."""
+    """A key is certainly closed from `since` to `until`."""
 
     since: float
     until: float
@@ -120,11 +120,11 @@ class Hold(NamedTuple):
 
 @lru_cache(maxsize=1)
 def holds(history: History) -> Mapping[str, Sequence[Hold]]:
-    """Returns the holds that were committed: the call returned, or the end of the run was recorded as `held_off`."""
+    """Returns the holds that were committed: the call returned, or the end of the run was recorded as `slowed_down`."""
     by_key: dict[str, list[Hold]] = {}
     for one in history.holds:
         run = history.runs.get(one.run)
-        ends = [moment.at for outcome, moment in run.ends if outcome == "held_off"] if run else []
+        ends = [moment.at for outcome, moment in run.ends if outcome == "slowed_down"] if run else []
         committed = min([at for at in (one.held, *ends) if at is not None], default=None)
         if committed is not None:
             by_key.setdefault(one.key, []).append(Hold(settled(history, committed), one.at + one.seconds, one.run))

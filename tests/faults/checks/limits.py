@@ -1,4 +1,4 @@
-"""S15: how many runs of a key are active at the same time, how many start, that none starts while the key is held off, and
+"""S15: how many runs of a key are active at the same time, how many start, that none starts while the key is closed, and
 that the slots come back.
 """
 

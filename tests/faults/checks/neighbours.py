@@ -228,7 +228,7 @@ def _unstarted(history: History, crew: Crew, died: float, until: float) -> Itera
 
 def _is_given_back(row: Version, occurrence: int) -> bool:
     """It waits for room, or met a pause."""
-    return occurrence not in row.waiting and (bool(keys_of(row)) or micros(row.returned) == occurrence)
+    return occurrence not in row.waiting and (bool(keys_of(row)) or micros(row.waits_again) == occurrence)
 
 
 @lru_cache(maxsize=1)

@@ -89,7 +89,7 @@ def _wanted_since(history: History, version: Version) -> float:
 
 
 def _room(history: History, key: str, calm: Calm) -> Sequence[Span]:
-    """Returns when the key certainly had room in a calm: for a run, for a start, and it was not held off. After the first hold,
+    """Returns when the key certainly had room in a calm: for a run, for a start, and it was not closed. After the first hold,
     only a key without any run certainly has room: it may still be starting slowly."""
     limits = in_force(history, key, calm.begin)
     if not limits:

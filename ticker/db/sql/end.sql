@@ -32,7 +32,7 @@ SELECT kind, longest_ms, (SELECT next_run FROM changed) AS next_run FROM held
         AS u (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, suspects))
 
 -- rule: ended_runs
--- Ends the runs that are `asked`, unless they are undecided.
+-- Ends the runs that are `asked`, unless they are left to another statement.
 held AS MATERIALIZED (
     SELECT id, run_token, retries, function, alone_until, share, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
@@ -51,10 +51,10 @@ held AS MATERIALIZED (
         ended_at = greatest(r.started_at, m.at), boot = NULL, uptime_us = NULL,
         pid = coalesce(m.pid, r.pid),
         follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece')
-            AND (m.outcome <> 'held_off' OR r.kind = 'retry'), false)
+            AND (m.outcome <> 'slowed_down' OR r.kind = 'retry'), false)
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
-      AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked AND NOT m.is_undecided
+      AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked AND NOT m.is_left
     RETURNING r.id, r.kind, r.started_at, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.suspects
 ), freed AS (
     UPDATE {schema}.tasks t SET
@@ -86,12 +86,12 @@ held AS MATERIALIZED (
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
 -- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
 -- function is repeatable. The uptime of its start is no longer needed.
--- If a run has slots, or has died together with others, nothing is written (`is_undecided`): `finish_limited` ends it. So other
+-- If a run has slots, or has died together with others, nothing is written (`is_left`): `finish_limited` ends it. So other
 -- ends do not pay for that.
 WITH asked AS MATERIALIZED (
-    SELECT a.*, a.suspects > 0 OR EXISTS (SELECT FROM {schema}.slots s WHERE s.token = a.token OFFSET 0) AS is_undecided FROM {ends_asked} a
+    SELECT a.*, a.suspects > 0 OR EXISTS (SELECT FROM {schema}.slots s WHERE s.token = a.token OFFSET 0) AS is_left FROM {ends_asked} a
 ), {ended_runs t}
-SELECT m.token, e.id AS run_id, m.is_locked, m.is_undecided, m.was_alone FROM measured m LEFT JOIN ended e ON e.token = m.token
+SELECT m.token, e.id AS run_id, m.is_locked, m.is_left, m.was_alone FROM measured m LEFT JOIN ended e ON e.token = m.token
 
 -- name: finish_limited
 -- Ends any runs in the same way, also those that have slots, or have died together with others.
@@ -99,10 +99,10 @@ SELECT m.token, e.id AS run_id, m.is_locked, m.is_undecided, m.was_alone FROM me
 -- ended. If a run of a function with groups is killed, its task is guilty, and runs alone for an hour. If a group dies whose tasks
 -- have just been cleared in smaller parts, the group is too large: its size is halved for an hour.
 -- The end frees the run's slots, and returns their `keys`. It may wait for a start that looks for a free one: a start waits for
--- nothing. A slot that this start takes, because its time has passed, is not freed. After a hold (`hold_off`), each success doubles
+-- nothing. A slot that this start takes, because its time has passed, is not freed. After a key was closed (`close_key`), each success doubles
 -- how many runs of its key may be active.
 WITH asked AS MATERIALIZED (
-    SELECT a.*, false AS is_undecided FROM {ends_asked} a
+    SELECT a.*, false AS is_left FROM {ends_asked} a
 ), {ended_runs t}, halving AS MATERIALIZED (
     SELECT f.name, d.suspects, d.ended_at FROM {schema}.functions f JOIN (
         SELECT h.function, e.ended_at, max(e.suspects) AS suspects FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
@@ -126,10 +126,10 @@ WITH asked AS MATERIALIZED (
 ), ramping AS MATERIALIZED (
     SELECT k.key, 2 * k.allowed AS allowed, coalesce(k.concurrency, {slow_start_most}) AS most FROM {schema}.limited_keys k
     WHERE k.key = ANY (ARRAY(SELECT key FROM given_back WHERE good)) AND k.allowed IS NOT NULL
-      AND EXISTS (SELECT FROM given_back s WHERE s.key = k.key AND s.good AND coalesce(s.started_at >= k.held_until, true))
+      AND EXISTS (SELECT FROM given_back s WHERE s.key = k.key AND s.good AND coalesce(s.started_at >= k.closed_until, true))
     FOR NO KEY UPDATE SKIP LOCKED
 ), ramped AS (
-    UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, held_step = 0
+    UPDATE {schema}.limited_keys k SET allowed = CASE WHEN r.allowed < r.most THEN r.allowed END, closed_step = 0
     FROM ramping r WHERE k.key = r.key
 )
 SELECT m.token, e.id AS run_id, m.is_locked, m.was_alone, ARRAY(SELECT key::text FROM given_back) AS keys
@@ -147,19 +147,19 @@ SELECT pg_notify('ticker_wake', %(schema)s) WHERE EXISTS (SELECT FROM {schema}.r
         coalesce((SELECT count(*) >= 100 OR bool_or(limits && %(keys)s::text[]) FROM (
             SELECT limits FROM {schema}.tasks WHERE {limited} AND next_run <= {now} ORDER BY next_run, id LIMIT 100) due), false)
         OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= {now})
-        OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece}))
+        OR EXISTS (SELECT FROM {schema}.runs WHERE {planned_piece}))
 
--- name: hold_off
+-- name: close_key
 -- Nobody starts a run of this key before a time: `for_ms` after the call, which was `age` seconds ago. Without `for_ms`, the
 -- time is one minute, and it doubles with each hold since the last success, up to an hour. Runs that were already active when
 -- the key was held do not double it. After the hold, one run may start first; each success doubles the number. If the clock was
--- set back since the last hold, that hold begins again, as in `clamp_slots`.
+-- set back since the key was last closed, that time begins again, as in `clamp_slots`.
 WITH held AS MATERIALIZED (
-    SELECT k.*, CASE WHEN k.held_at > i.now + interval '1 second' THEN i.now + (k.held_until - k.held_at) ELSE k.held_until END AS lasts_until
+    SELECT k.*, CASE WHEN k.closed_at > i.now + interval '1 second' THEN i.now + (k.closed_until - k.closed_at) ELSE k.closed_until END AS lasts_until
     FROM {schema}.limited_keys k, (SELECT {now} AS now) i WHERE k.key = %(key)s FOR NO KEY UPDATE OF k SKIP LOCKED
 ), step AS MATERIALIZED (
     SELECT h.key, h.concurrency, h.lasts_until, {now} - %(age)s::float8 * interval '1 second' AS at,
-        CASE WHEN r.started_at < h.held_until THEN greatest(h.held_step - 1, 0) ELSE h.held_step END AS step
+        CASE WHEN r.started_at < h.closed_until THEN greatest(h.closed_step - 1, 0) ELSE h.closed_step END AS step
     FROM held h LEFT JOIN {schema}.runs r ON r.id = %(run_id)s
 ), slots AS (
     INSERT INTO {schema}.slots (key, kind, n)
@@ -167,14 +167,14 @@ WITH held AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 ), changed AS (
     UPDATE {schema}.limited_keys k SET allowed = CASE WHEN s.lasts_until >= u.until THEN k.allowed ELSE 1 END,
-        held_step = CASE WHEN %(for_ms)s::bigint IS NULL THEN s.step + 1 ELSE k.held_step END,
-        held_at = s.at, held_until = greatest(s.lasts_until, u.until)
+        closed_step = CASE WHEN %(for_ms)s::bigint IS NULL THEN s.step + 1 ELSE k.closed_step END,
+        closed_at = s.at, closed_until = greatest(s.lasts_until, u.until)
     FROM step s, LATERAL (SELECT s.at + coalesce(%(for_ms)s::bigint * interval '1 millisecond',
         least(interval '1 minute' * 2 ^ least(s.step, 10), interval '1 hour')) AS until) u WHERE k.key = s.key
-    RETURNING k.held_until
+    RETURNING k.closed_until
 )
 SELECT EXISTS (SELECT FROM {schema}.limited_keys WHERE key = %(key)s) AND NOT EXISTS (SELECT FROM held) AS is_locked,
-    (SELECT held_until FROM changed) AS held_until
+    (SELECT closed_until FROM changed) AS closed_until
 
 -- name: outcome_of
 SELECT coalesce(outcome, state) AS outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid

@@ -14,7 +14,7 @@ SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.
         AND r.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)), false) AS is_past,
     coalesce(t.last_success_at > coalesce(r.started_at, r.ended_at), false) AS made_good,
     {lost_with_host r} AS with_host,
-    r.kind = 'retry' AND (r.outcome IN ('interrupted', 'held_off', 'dropped') OR {lost_with_host r}) AND EXISTS (
+    r.kind = 'retry' AND (r.outcome IN ('interrupted', 'slowed_down', 'dropped') OR {lost_with_host r}) AND EXISTS (
         SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.outcome IN {bad_outcomes} AND NOT {lost_with_host p}
         UNION ALL
         SELECT FROM {schema}.runs p WHERE p.parent_id = r.parent_id AND p.kind = 'retry' AND p.attempt < r.attempt
@@ -96,7 +96,7 @@ WITH complete AS MATERIALIZED (
         SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN {bad_outcomes}) AS failed,
             count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE p.outcome IN ('interrupted', 'dropped') AND p.stop_requested_by IS NOT NULL) AS stopped,
-            count(*) FILTER (WHERE p.outcome IN ('partial', 'held_off')) AS partial,
+            count(*) FILTER (WHERE p.outcome IN ('partial', 'slowed_down')) AS partial,
             count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
         FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
 ), held AS MATERIALIZED (

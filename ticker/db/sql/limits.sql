@@ -18,7 +18,7 @@ WHERE (l.concurrency, l.rate, l.period_ms, l.burst)
 DELETE FROM {schema}.limits WHERE key = %(key)s
 
 -- name: release_key
-UPDATE {schema}.limited_keys SET held_until = NULL, held_step = 0 WHERE key = %(key)s AND held_until > {now} RETURNING key
+UPDATE {schema}.limited_keys SET closed_until = NULL, closed_step = 0 WHERE key = %(key)s AND closed_until > {now} RETURNING key
 
 -- name: find_limit
 SELECT key, concurrency, rate, period_ms, burst, by, updated_at FROM {schema}.limits WHERE key = %(key)s
@@ -38,16 +38,16 @@ WITH i AS (SELECT {now} AS now), waiting AS (
     SELECT u.key, count(*)::int AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
     WHERE {limited t} AND t.next_run <= (SELECT now FROM i) GROUP BY u.key
 ), keys AS (
-    SELECT key, limited_by, CASE WHEN held_until > (SELECT now FROM i) THEN held_until END AS held_until, allowed
+    SELECT key, limited_by, CASE WHEN closed_until > (SELECT now FROM i) THEN closed_until END AS closed_until, allowed
     FROM {schema}.limited_keys
     UNION ALL SELECT key, key, NULL, NULL FROM {schema}.limits l
     WHERE NOT EXISTS (SELECT FROM {schema}.limited_keys k WHERE k.limited_by = l.key)
 ), chosen AS MATERIALIZED (
     SELECT k.*, coalesce(w.waiting, 0) AS waiting FROM keys k LEFT JOIN waiting w ON w.key = k.key
-    WHERE k.limited_by IS NOT NULL OR k.held_until IS NOT NULL OR k.allowed IS NOT NULL
+    WHERE k.limited_by IS NOT NULL OR k.closed_until IS NOT NULL OR k.allowed IS NOT NULL
     ORDER BY waiting DESC, k.key LIMIT %(limit)s
 )
-SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.held_until, k.allowed, k.waiting, s.active, s.tokens
+SELECT k.key, k.limited_by, l.concurrency, l.rate, l.period_ms, l.burst, k.closed_until, k.allowed, k.waiting, s.active, s.tokens
 FROM chosen k LEFT JOIN {schema}.limits l ON l.key = k.limited_by, LATERAL (
     SELECT (count(*) FILTER (WHERE kind = 'run' AND until > (SELECT now FROM i)))::int AS active,
         (CASE WHEN bool_or(kind = 'start') THEN l.burst - count(*) FILTER (WHERE kind = 'start' AND n <= l.burst AND until > (SELECT now FROM i)) END)::int
@@ -58,7 +58,7 @@ ORDER BY k.waiting DESC, k.key
 -- name: limits_held_too_long
 -- Returns the limits of the tasks that a limit has kept waiting for over an interval, and the number of these tasks.
 SELECT k.limited_by AS key, count(DISTINCT t.id)::int AS tasks
-FROM (SELECT id, limits FROM {schema}.tasks t WHERE {held_too_long t} ORDER BY next_run LIMIT %(most)s) t
+FROM (SELECT id, limits FROM {schema}.tasks t WHERE {waits_too_long_for_room t} ORDER BY next_run LIMIT %(most)s) t
     JOIN {schema}.limited_keys k ON k.key = ANY (t.limits)
 WHERE k.limited_by IS NOT NULL GROUP BY k.limited_by ORDER BY k.limited_by
 

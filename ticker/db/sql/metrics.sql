@@ -73,7 +73,7 @@ WITH i AS MATERIALIZED (
     SELECT {now} AS now
 ), waiting AS (
     SELECT u.key, count(*) AS waiting FROM {schema}.tasks t, unnest(t.limits) AS u (key)
-    WHERE {held_too_long t} GROUP BY u.key
+    WHERE {waits_too_long_for_room t} GROUP BY u.key
 ), used AS (
     SELECT key, count(*) FILTER (WHERE kind = 'run') AS active, count(*) FILTER (WHERE kind = 'start' AND n <= k.burst) AS starts
     FROM {schema}.slots s JOIN {schema}.limited_keys k USING (key) WHERE s.until > (SELECT now FROM i) GROUP BY key
@@ -81,7 +81,7 @@ WITH i AS MATERIALIZED (
 SELECT l.key, l.concurrency * greatest(count(k.key), 1) AS concurrency, l.burst * greatest(count(k.key), 1) AS burst,
     CASE WHEN l.concurrency > 0 THEN coalesce(sum(u.active), 0)::bigint END AS active,
     CASE WHEN l.burst > 0 THEN coalesce(sum(u.starts), 0)::bigint END AS starts,
-    coalesce(sum(w.waiting), 0)::bigint AS waiting, count(*) FILTER (WHERE k.held_until > (SELECT now FROM i)) AS held
+    coalesce(sum(w.waiting), 0)::bigint AS waiting, count(*) FILTER (WHERE k.closed_until > (SELECT now FROM i)) AS closed
 FROM (SELECT * FROM {schema}.limits ORDER BY key LIMIT %(limit)s) l LEFT JOIN {schema}.limited_keys k ON k.limited_by = l.key
     LEFT JOIN used u ON u.key = k.key LEFT JOIN waiting w ON w.key = k.key
 GROUP BY l.key, l.concurrency, l.burst

@@ -136,7 +136,7 @@ UPDATE {schema}.notices SET tries = 0, error = '',
     due_at = CASE WHEN %(fails)s THEN {now} + interval '1 hour' ELSE coalesce(sent_at + interval '1 hour', {now}) END
 WHERE event_id = %(event_id)s AND channel = %(channel)s AND cause = %(cause)s AND cause <> ''
 
--- name: set_back_notice
+-- name: try_notice_later
 -- Delays a notice that was not delivered, and stores the reason.
 UPDATE {schema}.notices SET error = %(error)s,
     due_at = {now} + %(wait)s::interval

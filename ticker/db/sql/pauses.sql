@@ -117,7 +117,7 @@ SELECT (SELECT count(*) FROM {schema}.pauses p WHERE {in_force p}) AS in_force,
     AND NOT EXISTS (SELECT FROM {schema}.runs r JOIN {schema}.tasks w ON w.id = r.task_id
         WHERE r.function = t.value AND w.queue = t.of_queue AND (r.state = 'pushed' OR {planned r} AND r.reason = 'unknown_here')))
 
--- name: withhold
+-- name: wait_for_gate
 -- Examines the next tasks that are due, after one that was examined before. Those for which a pause is in force wait for it from now
 -- on, and so do those that were due before the end of a pause. They leave the indexes of what is due, so that they delay nothing
 -- else. Returns the last task, if more may follow. (A back-off after errors does not matter here: the task is due.)
@@ -131,7 +131,7 @@ WITH examined AS MATERIALIZED (
     SELECT id FROM {schema}.tasks t WHERE id = ANY (ARRAY(SELECT id FROM examined)) AND {runnable t}
         AND ({covered t} OR {gated t} OR (SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {over p})) AND {backlog t} IS NOT NULL)
     FOR NO KEY UPDATE SKIP LOCKED
-), withheld AS (
+), at_gate AS (
     UPDATE {schema}.tasks t SET pause_id = coalesce({covering t}, {backlog t}) FROM held h WHERE t.id = h.id
 )
 SELECT next_run, id FROM examined

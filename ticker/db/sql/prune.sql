@@ -80,8 +80,8 @@ SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), 
 FROM instant i, page p LEFT JOIN counted c ON c.id = p.id
 
 -- rule: unused
--- No task has the key t, no run or start takes a slot of it, and it is not held.
-coalesce(t.held_until <= {now}, true)
+-- No task has the key t, no run or start takes a slot of it, and it is not closed.
+coalesce(t.closed_until <= {now}, true)
     AND NOT EXISTS (SELECT FROM {schema}.tasks o, unnest(o.limits) AS u (key) WHERE u.key = t.key)
     AND NOT EXISTS (SELECT FROM {schema}.slots s WHERE s.key = t.key AND s.until > {now})
 

@@ -47,7 +47,7 @@ SELECT t.id, t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits
     ) pushed, unnest(limits) AS k (key) GROUP BY k.key
 ), rooms AS MATERIALIZED (
     SELECT k.key, f.free + least(ceil(f.pace * p.delay), greatest(-f.free, 0) + floor(f.pace * l.now) - floor(f.pace * l.looked)) AS room,
-        CASE WHEN k.held_until > %(now)s THEN k.held_until
+        CASE WHEN k.closed_until > %(now)s THEN k.closed_until
              WHEN w.count > 0 AND f.pace > 0 AND p.delay < {longest_delay} THEN %(now)s + least(0.5 / f.pace, 5) * interval '1 second'
              WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
     FROM (SELECT u.key, least(max(coalesce((%(delays)s::jsonb ->> d.queue)::float8, 0)), {longest_delay}) AS delay
@@ -63,9 +63,9 @@ SELECT t.id, t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits
                 min(until) FILTER (WHERE kind = 'start' AND until > a.ahead) - %(ahead)s * interval '1 millisecond' AS token_ends
             FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s, LATERAL (
-            SELECT CASE WHEN k.held_until > %(now)s THEN 0 ELSE
+            SELECT CASE WHEN k.closed_until > %(now)s THEN 0 ELSE
                     least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) END - coalesce(w.count, 0) AS free,
-                CASE WHEN k.held_until > %(now)s THEN 0 ELSE coalesce(least({places k} / s.took, 1e6 * k.burst / k.token_us), 0) END::float8 AS pace) f
+                CASE WHEN k.closed_until > %(now)s THEN 0 ELSE coalesce(least({places k} / s.took, 1e6 * k.burst / k.token_us), 0) END::float8 AS pace) f
 )
 SELECT d.id, d.next_run, d.queue, d.limits[1] AS one, d.limits[2] AS two, a.room AS room_one, b.room AS room_two, d.owner_type,
     d.owner_id, d.priority, greatest(a.free_at, b.free_at) AS free_at, d.is_planned, d.has_job, d.more
@@ -96,7 +96,7 @@ WITH due AS MATERIALIZED (
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
                      FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-                     WHERE p.state = 'processing' AND {offered t} AND {not_withheld t}) m, LATERAL (
+                     WHERE p.state = 'processing' AND {offered t} AND {not_at_gate t}) m, LATERAL (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
@@ -135,7 +135,7 @@ UPDATE {schema}.tasks t SET
                    ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
     batch_jobs = nullif(coalesce(CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END, '{}')
         || CASE WHEN a.batch_job IS NULL THEN '{}' ELSE jsonb_build_object({schema}.micros(t.next_run), a.batch_job) END, '{}'),
-    push_errors = 0, push_error = '', push_after = NULL, unpushed_event = NULL
+    push_errors = 0, push_error = '', push_after = NULL, enough_jobs_event = NULL
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
 WHERE t.id = a.id
 
@@ -147,24 +147,24 @@ UPDATE {schema}.tasks t SET batch_jobs = nullif(coalesce(t.batch_jobs, '{}') - {
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, occurrence, batch_job)
 WHERE t.id = a.id AND (t.batch_jobs IS NOT NULL OR a.batch_job IS NOT NULL)
 
--- name: leave_unpushed
+-- name: skip_for_enough_jobs
 -- Counts the occurrences of these locked tasks, of which enough jobs wait, or one waits or runs and the task skips overlaps. They
 -- leave no record: one event of each task counts them until one of its occurrences is pushed again.
 WITH given AS MATERIALIZED (
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.unpushed_event, t.next_run AS occurrence,
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.enough_jobs_event, t.next_run AS occurrence,
         CASE t.overlap WHEN 'skip' THEN 'a job of the task waits or runs (overlap skip)' ELSE %(words)s END AS words
     FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
 ), counted AS (
-    UPDATE {schema}.events e SET count = e.count + 1, until = g.occurrence FROM given g WHERE e.id = g.unpushed_event
+    UPDATE {schema}.events e SET count = e.count + 1, until = g.occurrence FROM given g WHERE e.id = g.enough_jobs_event
 ), first AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, count, until, words)
-    SELECT g.occurrence, g.id, g.name, g.function, g.owner_type, g.owner_id, 'unpushed', 'ticker', 1, g.occurrence, g.words
-    FROM given g WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.id = g.unpushed_event)
+    SELECT g.occurrence, g.id, g.name, g.function, g.owner_type, g.owner_id, 'enough_jobs', 'ticker', 1, g.occurrence, g.words
+    FROM given g WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.id = g.enough_jobs_event)
     RETURNING id, task_id
 )
-UPDATE {schema}.tasks t SET unpushed_event = e.id FROM first e WHERE t.id = e.task_id
+UPDATE {schema}.tasks t SET enough_jobs_event = e.id FROM first e WHERE t.id = e.task_id
 
--- name: set_back
+-- name: try_later
 -- Sets back tasks that could not be pushed: they stay due, wait a while, and store the reason. (Counts stop at the
 -- limit of the tables' CHECK.)
 UPDATE {schema}.tasks t SET
@@ -175,14 +175,14 @@ WHERE t.id = b.id
 -- rule: may_be_pushed
 -- No pause keeps the planned run r of the task from its job, and no run at work, except from a piece. A manual run of a paused task
 -- runs, unless all tasks are paused. A retry of a task that waits for its turn after a pause waits with it.
-NOT {all_paused} AND (r.kind = 'manual' OR {not_withheld t})
+NOT {all_paused} AND (r.kind = 'manual' OR {not_at_gate t})
     AND (r.kind = 'piece' OR coalesce(t.running_until <= %(now)s::timestamptz, true))
 
 -- rule: has_turn
 -- Manual runs of suspected tasks wait for no turn.
 (r.kind = 'manual' OR NOT {waits_for_turn t})
 
--- rule: not_withheld
+-- rule: not_at_gate
 -- No pause keeps the task waiting. Planned runs look for a worker that knows their function by themselves.
 ((t.pause_id IS NULL OR {waits_for_worker t}) AND NOT {kept_waiting t})
 
@@ -203,7 +203,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-    WHERE p.state = 'processing' AND t.limits IS NULL AND {not_withheld t}
+    WHERE p.state = 'processing' AND t.limits IS NULL AND {not_at_gate t}
       AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ), chosen AS MATERIALIZED (
     SELECT c.id, c.turn FROM made m, LATERAL (
@@ -220,7 +220,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- rule: due_piece
 -- A piece that was made before the clock was set back is due.
-t.parent_id = m.id AND {unpushed_piece t} AND (t.due_at <= %(now)s OR t.created_at > %(now)s::timestamptz + interval '1 second')
+t.parent_id = m.id AND {planned_piece t} AND (t.due_at <= %(now)s OR t.created_at > %(now)s::timestamptz + interval '1 second')
 
 -- name: claim_chosen_planned
 -- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
@@ -235,7 +235,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 UPDATE {schema}.runs r SET state = 'pushed', pushed_at = %(now)s, reason = '', job_id = p.job_id
 FROM unnest(%(ids)s::bigint[], %(job_ids)s::text[]) AS p (id, job_id) WHERE r.id = p.id
 
--- name: set_back_planned
+-- name: try_planned_later
 -- Sets back a planned run that could not be pushed, to try again later, and stores the reason.
 UPDATE {schema}.runs r SET due_at = b.after, reason = left(b.error, 500)
 FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
@@ -251,7 +251,7 @@ WHERE r.id = b.id
 ), pieces AS MATERIALIZED (
     SELECT r.id, m.is_over FROM made m, LATERAL (
         SELECT r.id FROM {schema}.runs r
-        WHERE r.parent_id = m.id AND {unpushed_piece r}
+        WHERE r.parent_id = m.id AND {planned_piece r}
         ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
     WHERE m.is_over OR NOT m.is_wanted
 ), unmade AS (

@@ -4,7 +4,7 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     SELECT id FROM {late_tasks t} l WHERE %(state)s::text = 'late'
     UNION ALL
-    (SELECT id FROM {schema}.tasks t WHERE %(state)s::text = 'limited' AND {held_back t} ORDER BY next_run LIMIT %(most)s + 1)
+    (SELECT id FROM {schema}.tasks t WHERE %(state)s::text = 'no_room' AND {waits_for_room t} ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT id FROM {in_full_queues t} t WHERE %(state)s::text = 'queue_full'
     UNION ALL
@@ -32,8 +32,8 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
 
 -- rule: state_of_wait
 -- The state of a task that the last tick has left, by what has kept it. Empty for all others.
-CASE WHEN NOT coalesce({unpushed t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full' WHEN {is_alone t} THEN 'waits_for_its_turn'
-        WHEN {may_be_full t} THEN 'limited' ELSE '' END
+CASE WHEN NOT coalesce({seen_waiting t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full' WHEN {is_alone t} THEN 'waits_for_its_turn'
+        WHEN {may_be_full t} THEN 'no_room' ELSE '' END
 
 -- name: list_tasks
 -- Lists the tasks that match all filters that are not null, by id. With `state`, only the `first` tasks in that state are
@@ -57,7 +57,7 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
        OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
-       WHEN 'late' THEN {late t} WHEN 'limited' THEN {held_back t}
+       WHEN 'late' THEN {late t} WHEN 'no_room' THEN {waits_for_room t}
        WHEN 'queue_full' THEN {for_queue t} WHEN 'waits_for_its_turn' THEN {for_turn t}
        WHEN 'outside_hours' THEN {runnable t} AND next_run IS NOT NULL
             AND (during, zone) IN (SELECT * FROM unnest(%(durings)s::text[], %(zones)s::text[]))
@@ -136,7 +136,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
             ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
     {count_of_late t} AS late,
-    (SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {held_back t} ORDER BY next_run LIMIT %(most)s) t) AS limited,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {waits_for_room t} ORDER BY next_run LIMIT %(most)s) t) AS no_room,
     (SELECT least(count(*), %(most)s) FROM {in_full_queues t} t) AS queue_full,
     (SELECT least(count(*), %(most)s) FROM {in_turns t} t) AS waits_for_its_turn,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
@@ -147,7 +147,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     {running t} AS running,
     (SELECT count(*) FROM (
         SELECT FROM {schema}.runs WHERE {planned}
-        UNION ALL SELECT FROM {schema}.runs WHERE {unpushed_piece}
+        UNION ALL SELECT FROM {schema}.runs WHERE {planned_piece}
         LIMIT %(most)s) r) AS planned
 
 -- name: halved
@@ -177,7 +177,7 @@ WITH suspects AS MATERIALIZED (
      WHERE {late_due t} AND %(late)s ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks t
-     WHERE {late_limited t} AND %(late)s ORDER BY next_run LIMIT %(crowd)s)
+     WHERE {late_with_limits t} AND %(late)s ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks t
      WHERE {late_in_queue t} AND %(late)s LIMIT %(crowd)s)
@@ -251,7 +251,7 @@ WITH i AS (SELECT {now} AS now), jobs AS MATERIALIZED (
     SELECT u.key, count(*) AS waiting FROM ({with_jobs t}) o, unnest(o.limits) AS u (key)
     WHERE (o.id = %(id)s::bigint) IS NOT TRUE GROUP BY u.key
 )
-SELECT k.key, {places k} AS places, k.burst, CASE WHEN k.held_until > i.now THEN k.held_until END AS held_until,
+SELECT k.key, {places k} AS places, k.burst, CASE WHEN k.closed_until > i.now THEN k.closed_until END AS closed_until,
     s.active, s.used, s.token_at, coalesce(j.waiting, 0) AS waiting, (
         SELECT count(*) FROM {schema}.tasks t, {schema}.tasks o WHERE t.id = %(id)s
             AND {limited o} AND o.next_run <= t.next_run AND k.key = ANY (o.limits) AND (o.next_run, o.id) < (t.next_run, t.id)) AS before
@@ -270,13 +270,13 @@ SELECT key AS queue, value AS count FROM jsonb_each_text({left})
 SELECT id FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {waits_for_turn t}
 
 -- name: keys_at
--- Returns the keys of a task that were held off at a time in the past, or of which runs were active that still are. Of others, nothing
+-- Returns the keys of a task that were closed at a time in the past, or of which runs were active that still are. Of others, nothing
 -- is stored.
-SELECT k.key, {places k} AS places, CASE WHEN k.held_at <= %(at)s AND k.held_until > %(at)s THEN k.held_at END AS held_at, k.held_until, s.active
+SELECT k.key, {places k} AS places, CASE WHEN k.closed_at <= %(at)s AND k.closed_until > %(at)s THEN k.closed_at END AS closed_at, k.closed_until, s.active
 FROM {schema}.tasks t, unnest(t.limits) WITH ORDINALITY AS u (key, n) JOIN {schema}.limited_keys k ON k.key = u.key, LATERAL (
         SELECT count(*) AS active FROM {schema}.slots s JOIN {schema}.runs r ON r.token = s.token AND r.state = 'running'
         WHERE s.key = k.key AND s.kind = 'run' AND r.started_at <= %(at)s) s
-WHERE t.id = %(task_id)s AND (s.active > 0 OR k.held_at <= %(at)s AND k.held_until > %(at)s) ORDER BY u.n
+WHERE t.id = %(task_id)s AND (s.active > 0 OR k.closed_at <= %(at)s AND k.closed_until > %(at)s) ORDER BY u.n
 
 -- name: list_runs
 -- Lists runs without their output, which is up to 64 kB each.

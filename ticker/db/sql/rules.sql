@@ -129,7 +129,7 @@ t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resume
 -- The task t has no limits, and should have been pushed.
 {unlimited t} AND {overdue t}
 
--- rule: unpushed
+-- rule: seen_waiting
 -- The task t was due at the last tick, which has not pushed it.
 {runnable t} AND t.push_errors = 0 AND t.next_run <= (SELECT max(last_tick_at) FROM {schema}.tickers)
 
@@ -144,48 +144,48 @@ coalesce((SELECT CASE jsonb_typeof(a.last_report->'left') WHEN 'object' THEN a.l
 
 -- rule: for_queue
 -- The task t was due at the last tick, which left it because its queue is full. (The first condition is asked once.)
-(SELECT {left} <> '{}') AND {unpushed t} AND {in_full_queue t}
+(SELECT {left} <> '{}') AND {seen_waiting t} AND {in_full_queue t}
 
 -- rule: for_turn
 -- The last tick left the task t because suspected tasks take turns.
-{suspected t} AND {unpushed t} AND {is_alone t} AND NOT ({in_full_queue t}) AND {waits_for_turn t}
+{suspected t} AND {seen_waiting t} AND {is_alone t} AND NOT ({in_full_queue t}) AND {waits_for_turn t}
 
 -- rule: is_alone
 -- It was a suspect at the last tick.
 coalesce(t.alone_until > (SELECT max(last_tick_at) FROM {schema}.tickers), false)
 
--- rule: held_back
--- A limit keeps the task t waiting, or a key that is held off or starts again: it was due at the last tick, which has not pushed it.
+-- rule: waits_for_room
+-- A limit keeps the task t waiting, or a key that is closed or starts again: it was due at the last tick, which has not pushed it.
 -- Nothing else has kept it: no job of its own, no turn of suspected tasks, and no full queue.
-{limited t} AND {unpushed t} AND NOT {is_alone t} AND NOT {in_full_queue t} AND {may_be_full t}
+{limited t} AND {seen_waiting t} AND NOT {is_alone t} AND NOT {in_full_queue t} AND {may_be_full t}
 
 -- rule: may_be_full
--- The task t has no job that waits, but keys with limits, or with a hold.
+-- The task t has no job that waits, but keys with limits, or keys that SlowDown has closed.
 t.waiting = '{}' AND EXISTS (
         SELECT FROM {schema}.limited_keys k WHERE k.key = ANY (t.limits) AND (k.limited_by IS NOT NULL OR k.allowed IS NOT NULL
-            OR k.held_until > (SELECT max(last_tick_at) FROM {schema}.tickers)))
+            OR k.closed_until > (SELECT max(last_tick_at) FROM {schema}.tickers)))
 
--- rule: held_too_long
+-- rule: waits_too_long_for_room
 -- A limit has kept the task t waiting for over an interval, or for 10 minutes if it has none.
-{held_back t} AND t.next_run < (SELECT {now}) - coalesce(nullif({interval_ms t}, 0), 600000) * interval '1 millisecond'
+{waits_for_room t} AND t.next_run < (SELECT {now}) - coalesce(nullif({interval_ms t}, 0), 600000) * interval '1 millisecond'
 
--- rule: late_limited
+-- rule: late_with_limits
 -- The task t has keys, but no limit keeps it waiting: it should have been pushed.
-{limited t} AND {overdue t} AND NOT ({held_back t})
+{limited t} AND {overdue t} AND NOT ({waits_for_room t})
 
 -- rule: late_in_queue
 -- A job of the task t should have started.
 t.waiting <> '{}' AND {runnable t} AND t.waiting[1] < {late_before t}
 
 -- rule: late
-coalesce({late_due t} OR {late_limited t} OR {late_in_queue t}, false)
+coalesce({late_due t} OR {late_with_limits t} OR {late_in_queue t}, false)
 
 -- rule: late_tasks
 -- Up to twice %(most)s late tasks, and since when they have been due.
 (SELECT id, min(since) AS since FROM (
         (SELECT t.id, greatest(t.next_run, t.resumed_at) AS since FROM {schema}.tasks t WHERE {late_due t} ORDER BY t.next_run LIMIT %(most)s + 1)
         UNION ALL
-        (SELECT t.id, greatest(t.next_run, t.resumed_at) FROM {schema}.tasks t WHERE {late_limited t} ORDER BY t.next_run LIMIT %(most)s + 1)
+        (SELECT t.id, greatest(t.next_run, t.resumed_at) FROM {schema}.tasks t WHERE {late_with_limits t} ORDER BY t.next_run LIMIT %(most)s + 1)
         UNION ALL
         (SELECT t.id, t.waiting[1] FROM {schema}.tasks t WHERE {late_in_queue t} LIMIT %(most)s + 1)) t GROUP BY id)
 
@@ -217,7 +217,7 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 -- A retry or manual run waits for a tick to push it. Indexes have this condition and that of the next rule.
 t.state = 'planned' AND (t.kind <> 'piece' OR t.attempt > 1)
 
--- rule: unpushed_piece
+-- rule: planned_piece
 t.state = 'planned' AND t.kind = 'piece' AND t.attempt = 1
 
 -- rule: to_stop
@@ -388,10 +388,10 @@ coalesce((SELECT f.concurrency > 1 FROM {schema}.functions f WHERE f.name = t.fu
 -- rule: with_parents
 -- The runs with pieces that were never pushed. Each run is looked up after the previous one.
 WITH RECURSIVE parents AS (
-    (SELECT parent_id AS id FROM {schema}.runs WHERE {unpushed_piece} ORDER BY parent_id LIMIT 1)
+    (SELECT parent_id AS id FROM {schema}.runs WHERE {planned_piece} ORDER BY parent_id LIMIT 1)
     UNION ALL
     SELECT (SELECT r.parent_id FROM {schema}.runs r
-            WHERE {unpushed_piece r} AND r.parent_id > p.id
+            WHERE {planned_piece r} AND r.parent_id > p.id
             ORDER BY r.parent_id LIMIT 1)
     FROM parents p WHERE p.id IS NOT NULL
 )

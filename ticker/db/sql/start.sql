@@ -28,8 +28,8 @@ CASE WHEN t.verdict = 'unknown_here' OR t.refusal IS NULL AND {gated t} THEN {sc
 -- of WAL per run (python -m tests.bench polls).
 -- Only the columns that are needed are locked and passed on: with all of them, a start takes a tenth more CPU.
 -- A task that may start also needs a slot of each of its keys, all or none (`take_slots`), oldest first. If it has not got them, it is
--- `limited`, which is no drop. With `waits`, nothing is written then, and the start is requested again. Otherwise the occurrence goes
--- back to being the next run, so that a tick pushes it again. So does one that a pause keeps waiting (`postponed`), and one whose
+-- `no_room`, which is no drop. With `waits`, nothing is written then, and the start is requested again. Otherwise the occurrence goes
+-- back to being the next run, so that a tick pushes it again. So does one that a pause keeps waiting (`closed`), and one whose
 -- function this worker does not know, but another may (`unknown_here`): ticks drop it after ten minutes without a start of the function.
 -- Only the newest occurrence goes back: an older one is dropped as `superseded`. With a reason in `back`, no run starts: a group gives
 -- its tasks back.
@@ -38,7 +38,7 @@ WITH asked AS MATERIALIZED (
         AS a (task_id, occurrence, token, job_id)
 ), locked AS MATERIALIZED (
     SELECT id, name, function, owner_type, owner_id, kwargs, cursor, kind, every_ms, tolerance_ms, box_ms, grace_ms, enabled,
-        owner_active, queue, group_name, paused_by, paused_until, next_run, returned, wait_reason, waiting, batch_jobs, last_run, last_occurrence, run_token,
+        owner_active, queue, group_name, paused_by, paused_until, next_run, waits_again, wait_reason, waiting, batch_jobs, last_run, last_occurrence, run_token,
         running_until, last_run_id, last_outcome, last_ended_at, starts_at, ends_at, max_runs, started, dropped, limits
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), instant AS MATERIALIZED (
@@ -70,7 +70,7 @@ WITH asked AS MATERIALIZED (
         WHEN l.occurrence <= l.last_occurrence THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END THEN 'still_running'
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
-        WHEN {paused_itself l} OR {covered l} THEN 'postponed'
+        WHEN {paused_itself l} OR {covered l} THEN 'closed'
         ELSE %(back)s::text
         END AS verdict
     FROM measured l
@@ -81,8 +81,8 @@ WITH asked AS MATERIALIZED (
     FROM (SELECT * FROM judged ORDER BY occurrence, id) j,
         LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN {schema}.take_slots(
             j.limits, j.token, j.hold, j.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0) k,
-        LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict WHEN %(waits)s::boolean THEN 'waits' ELSE 'limited' END AS answer) v,
-        LATERAL (SELECT answer IN ('limited', 'postponed', 'unknown_here', 'no_slot')
+        LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict WHEN %(waits)s::boolean THEN 'waits' ELSE 'no_room' END AS answer) v,
+        LATERAL (SELECT answer IN ('no_room', 'closed', 'unknown_here', 'no_slot')
             OR answer = 'still_running' AND j.kind <> 'interval' AS goes_back) g,
         LATERAL (SELECT CASE WHEN g.goes_back AND {outlived j} THEN 'superseded' ELSE answer END AS refusal) r
 ), changed AS (
@@ -93,7 +93,7 @@ WITH asked AS MATERIALIZED (
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
-        returned = CASE WHEN j.goes_back THEN j.occurrence ELSE j.returned END,
+        waits_again = CASE WHEN j.goes_back THEN j.occurrence ELSE j.waits_again END,
         wait_reason = CASE WHEN j.goes_back THEN j.refusal ELSE j.wait_reason END,
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
@@ -139,7 +139,7 @@ WITH asked AS MATERIALIZED (
     WHERE k.is_known OR j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity')
         OR j.refusal = 'gone' AND j.record IS NULL
 )
-SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'limited' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
+SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'no_room' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
     CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
@@ -151,7 +151,7 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- Returns the task if it is a suspect or guilty.
 SELECT t.id FROM {schema}.tasks t WHERE t.id = %(task_id)s AND {suspected t}
 
--- name: put_back_planned
+-- name: wait_again_planned
 -- Gives planned runs back that their group cannot begin: ticks push them again.
 UPDATE {schema}.runs SET state = 'planned', pushed_at = NULL, reason = %(reason)s WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
 
@@ -170,7 +170,7 @@ t.state = 'running' AND t.token = %(token)s::uuid
 -- If the run has begun with this token, its start gets the answer again, as in `start`.
 -- If another transaction has locked the task or the run, the answer is `locked`. A statement that waited would not see the holds,
 -- limits and pauses that were written meanwhile.
--- The run takes the same slots as a scheduled one. If there is no room (`limited`), or a pause keeps it waiting (`postponed`), it is
+-- The run takes the same slots as a scheduled one. If there is no room (`no_room`), or a pause keeps it waiting (`closed`), it is
 -- planned again, and a tick pushes it when it may start. With `waits`, nothing is written if there is no room. The same happens half a
 -- minute after a worker did not know the function (`unknown_here`), until it was planned ten minutes ago, and no run of the function has
 -- started for as long: then it is dropped.
@@ -212,7 +212,7 @@ WITH locked AS MATERIALIZED (
         WHEN {inactive b} THEN 'paused'
         WHEN b.is_past OR b.room < 1000 THEN 'no_time'
         WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
-        WHEN {all_paused} OR b.run_kind <> 'manual' AND ({paused_itself b} OR {covered b}) THEN 'postponed'
+        WHEN {all_paused} OR b.run_kind <> 'manual' AND ({paused_itself b} OR {covered b}) THEN 'closed'
         END AS verdict
     FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
@@ -224,12 +224,12 @@ WITH locked AS MATERIALIZED (
     FROM judged j,
         LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN {schema}.take_slots(
             j.limits, j.token, j.hold, j.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0) k,
-        LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict ELSE 'limited' END AS refusal) r,
-        LATERAL (SELECT coalesce(j.fresh AND r.refusal IN ('limited', 'postponed', 'unknown_here', 'still_running'), false) AS goes_back) g
-), put_off AS (
+        LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict ELSE 'no_room' END AS refusal) r,
+        LATERAL (SELECT coalesce(j.fresh AND r.refusal IN ('no_room', 'closed', 'unknown_here', 'still_running'), false) AS goes_back) g
+), waits_again AS (
     UPDATE {schema}.runs r SET state = 'planned', pushed_at = NULL, reason = j.refusal,
         due_at = CASE j.refusal WHEN 'unknown_here' THEN j.now + interval '30 seconds' ELSE r.due_at END
-    FROM ruled j WHERE r.id = j.run_id AND j.goes_back AND NOT (j.refusal = 'limited' AND %(waits)s::boolean)
+    FROM ruled j WHERE r.id = j.run_id AND j.goes_back AND NOT (j.refusal = 'no_room' AND %(waits)s::boolean)
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,

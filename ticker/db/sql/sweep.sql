@@ -78,7 +78,7 @@ FROM instant i, LATERAL (SELECT (SELECT id FROM {schema}.tasks WHERE {unlimited}
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
     OR EXISTS (SELECT FROM {schema}.runs WHERE {planned} AND due_at <= i.now)
-    OR EXISTS (SELECT FROM {schema}.runs WHERE {unpushed_piece})
+    OR EXISTS (SELECT FROM {schema}.runs WHERE {planned_piece})
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
     OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
@@ -147,8 +147,8 @@ WITH instant AS MATERIALIZED (
                 WHERE r.token = s.token AND r.state = 'running'), interval '10 minutes') END AS until) u
     WHERE s.until > i.now + interval '1 second' AND s.until > u.until + interval '1 second' FOR NO KEY UPDATE OF s SKIP LOCKED
 ), held AS (
-    UPDATE {schema}.limited_keys k SET held_at = i.now, held_until = i.now + (k.held_until - k.held_at)
-    FROM instant i WHERE k.held_at > i.now + interval '1 second'
+    UPDATE {schema}.limited_keys k SET closed_at = i.now, closed_until = i.now + (k.closed_until - k.closed_at)
+    FROM instant i WHERE k.closed_at > i.now + interval '1 second'
 )
 UPDATE {schema}.slots s SET until = a.until FROM ahead a
 WHERE (s.key, s.kind, s.n) = (a.key, a.kind, a.n)
@@ -308,12 +308,12 @@ WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id
 FOR NO KEY UPDATE OF t SKIP LOCKED
 
--- name: put_back
+-- name: wait_again
 -- Makes occurrences of different tasks the next runs again, each for a reason: their jobs are gone, or end without them. After the
 -- clock was set back, a task that is due before its occurrence goes on waiting.
 UPDATE {schema}.tasks t SET waiting = array_remove(t.waiting, b.occurrence),
     batch_jobs = nullif(t.batch_jobs - {schema}.micros(b.occurrence), '{}'),
-    next_run = b.occurrence, returned = b.occurrence, wait_reason = b.reason
+    next_run = b.occurrence, waits_again = b.occurrence, wait_reason = b.reason
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(reasons)s::text[]) AS b (id, occurrence, reason)
 WHERE t.id = b.id AND coalesce(t.next_run >= b.occurrence, true)
 

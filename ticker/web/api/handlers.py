@@ -352,11 +352,11 @@ def remove_limit(_: Site, db: Any, key: str) -> None:
         raise Refused(404, f"there is no limit {quoted(key)}")
 
 
-@operation("DELETE /holds/{key:path}")
+@operation("DELETE /closed-keys/{key:path}")
 def release_key(_: Site, db: Any, key: str) -> None:
-    """Ends the hold of a key (SlowDown) early."""
+    """Opens a key that SlowDown closed."""
     if not gates.release(db, key):
-        raise Refused(404, f"{quoted(key)} is not held")
+        raise Refused(404, f"{quoted(key)} is not closed")
 
 
 @operation("GET /pauses", object_of(pauses=list[Pause]))

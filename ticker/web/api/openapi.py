@@ -97,7 +97,7 @@ PLAIN: Mapping[Any, Schema] = {
 }  # fmt: skip
 STATES = (
     "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting",
-    "limited", "queue_full", "waits_for_its_turn", "outside_hours", "failing", "ok",
+    "no_room", "queue_full", "waits_for_its_turn", "outside_hours", "failing", "ok",
 )  # fmt: skip
 NAMES: Mapping[type, str] = {RunRecord: "Run", OwnerStatus: "Owner", TickerStatus: "Ticker"}
 """The names of schemas that differ from those of their classes."""

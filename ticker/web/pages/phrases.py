@@ -17,7 +17,7 @@ from ticker.tasks.fields import Task
 
 MARKS = {
     Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "■",
-    Outcome.KILLED: "✖", Outcome.LOST: "?", Outcome.INTERRUPTED: "◌", Outcome.HELD_OFF: "◇",
+    Outcome.KILLED: "✖", Outcome.LOST: "?", Outcome.INTERRUPTED: "◌", Outcome.SLOWED_DOWN: "◇",
     Outcome.DROPPED: "↷",
 }  # fmt: skip
 OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}
@@ -41,7 +41,7 @@ def tone(what: str | None) -> str:
     """Returns the CSS class that colours a word: good, bad, warn, or "" for no colour."""
     if what in GOOD:
         return "good"
-    if what in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.HELD_OFF):
+    if what in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.SLOWED_DOWN):
         return "warn"
     return "bad" if what in MARKS else TONES.get(what or "", "")
 

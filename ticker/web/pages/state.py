@@ -119,7 +119,7 @@ def keyed(path: str, operation: Operation, result: str) -> None:
 
 keyed("/limits/set", api.declare_limit, "the limit is set")
 keyed("/limits/remove", api.remove_limit, "the limit is removed")
-keyed("/limits/release", api.release_key, "the hold is ended")
+keyed("/limits/release", api.release_key, "the key is open")
 
 
 @screen("/pauses", "pauses.html")

@@ -53,12 +53,12 @@ CREATE DOMAIN ticker_told AS text CHECK (VALUE IN ('', 'failed'));
 CREATE DOMAIN ticker_run_kind AS text CHECK (VALUE IN ('scheduled', 'manual', 'retry', 'piece'));
 CREATE DOMAIN ticker_state AS text CHECK (VALUE IN ('planned', 'pushed', 'running', 'processing', 'ended'));
 CREATE DOMAIN ticker_outcome AS text CHECK (VALUE IN (
-    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'held_off',
+    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'slowed_down',
     'dropped'));
 CREATE DOMAIN ticker_what AS text CHECK (VALUE IN (
     'paused', 'auto_paused', 'resumed', 'disabled', 'enabled', 'owner_inactive', 'owner_active', 'edited', 'deleted',
     'slowed', 'restored', 'failed', 'recovered', 'dead_man', 'redelivered', 'end_recorded_late', 'stale', 'adopted',
-    'unknown_function', 'unpushed', 'expired', 'host_lost', 'group_too_large'));
+    'unknown_function', 'enough_jobs', 'expired', 'host_lost', 'group_too_large'));
 
 -- JSON that Python can read: not nested too deeply, and without numbers that do not fit a double (such as 1e5000). One
 -- row that cannot be read would break every query that returns it with others. A short text has neither problem, so its

@@ -106,7 +106,7 @@ BEGIN
         reason, ended_at, created_at, queue)
     SELECT id, name, function, owner_type, owner_id, 'scheduled', occurrence, 'ended', 'dropped', 'gone',
         now, now, queue
-    FROM gone, unnest(waiting || array_remove(ARRAY[returned]::timestamptz[], NULL)) AS occurrence
+    FROM gone, unnest(waiting || array_remove(ARRAY[waits_again]::timestamptz[], NULL)) AS occurrence
     ORDER BY occurrence, id ON CONFLICT DO NOTHING;
     UPDATE {schema}.runs SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = now
     WHERE state IN ('planned', 'pushed') AND id = ANY (ARRAY(SELECT r.id FROM gone g, LATERAL (

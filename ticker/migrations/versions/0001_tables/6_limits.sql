@@ -70,8 +70,8 @@ CREATE TRIGGER tasks_use_keys AFTER INSERT OR UPDATE OF limits ON tasks FOR EACH
 WHEN (NEW.limits IS NOT NULL) EXECUTE FUNCTION use_keys();
 
 -- Takes a free slot of each of these keys for a run that starts: all or none. If one is missing, returns it: its key, and as `until` when
--- a token falls due or the hold of the key ends, if that is known. (It is unknown while the limit allows more slots than there are.)
--- A key that is held off has no slots. Slots are tried from a random one on. Those that are locked are skipped: another start is about
+-- a token falls due or the key opens again, if that is known. (It is unknown while the limit allows more slots than there are.)
+-- A key that is closed has no slots. Slots are tried from a random one on. Those that are locked are skipped: another start is about
 -- to take them. A slot whose time has passed is not free if the clock was set forward: by the uptime of this host, its run goes on.
 -- If no slot is free, the number of slots doubles, up to the limit, for the next request of a start. A limit that was declared for more
 -- than 1,000 keys at once has none at first, and gets 10. Only one transaction at a time makes slots, and no other waits for it.
@@ -85,7 +85,7 @@ BEGIN
     WITH needed AS MATERIALIZED (
         SELECT n.*, 1 + floor(random() * n.most)::integer AS first
         FROM unnest(keys) AS u (key), LATERAL (SELECT * FROM {schema}.limited_keys k WHERE k.key = u.key OFFSET 0) k, LATERAL (
-            SELECT k.key, s.kind, s.span, k.held_until, CASE WHEN k.held_until > at THEN 0 ELSE s.most END AS most FROM (VALUES
+            SELECT k.key, s.kind, s.span, k.closed_until, CASE WHEN k.closed_until > at THEN 0 ELSE s.most END AS most FROM (VALUES
                 ('run', least(k.concurrency, k.allowed)::integer, hold),
                 ('start', k.burst::integer, k.token_us * interval '1 microsecond')) AS s (kind, most, span)) n
         WHERE n.most IS NOT NULL
@@ -103,7 +103,7 @@ BEGIN
         FROM found f WHERE (s.key, s.kind, s.n) = (f.key, f.kind, f.n) AND NOT EXISTS (SELECT FROM found WHERE n IS NULL)
     )
     SELECT array_agg(ROW(f.key, f.kind, f.most, NULL, f.again, NULL)::{schema}.slots ORDER BY f.again DESC NULLS LAST) INTO missing FROM (
-        SELECT f.*, coalesce(CASE WHEN f.held_until > at THEN f.held_until END, (SELECT min(s.until) FROM {schema}.slots s
+        SELECT f.*, coalesce(CASE WHEN f.closed_until > at THEN f.closed_until END, (SELECT min(s.until) FROM {schema}.slots s
             WHERE s.key = f.key AND s.kind = f.kind AND s.kind = 'start' AND s.n <= f.most AND s.until > at
             HAVING f.most <= count(*))) AS again FROM found f WHERE f.n IS NULL) f;
     IF missing IS NOT NULL AND pg_try_advisory_xact_lock('{schema}.slots'::regclass::oid::bigint) THEN

@@ -50,26 +50,26 @@ EXECUTE FUNCTION leave_pause();
 
 -- An occurrence that went back to the row is pushed again. If the task becomes due at another time instead, for example
 -- by an edit, the occurrence is recorded as dropped: each occurrence that was pushed has a record.
-CREATE FUNCTION note_return() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION note_waits_again() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE added integer := 0;
 BEGIN
-    IF NOT OLD.returned = ANY (NEW.waiting) THEN
+    IF NOT OLD.waits_again = ANY (NEW.waiting) THEN
         INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
             reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, queue)
-        SELECT OLD.id, OLD.name, OLD.function, OLD.owner_type, OLD.owner_id, 'scheduled', OLD.returned, 'ended',
+        SELECT OLD.id, OLD.name, OLD.function, OLD.owner_type, OLD.owner_id, 'scheduled', OLD.waits_again, 'ended',
             'dropped', 'superseded', now, now, OLD.last_run, now, OLD.every_ms, OLD.tolerance_ms, OLD.queue
         FROM (SELECT clock_timestamp() AS now) i
         ON CONFLICT DO NOTHING;
         GET DIAGNOSTICS added = ROW_COUNT;
     END IF;
     NEW.dropped := NEW.dropped + added;
-    NEW.returned := nullif(NEW.returned, OLD.returned);
-    NEW.wait_reason := CASE WHEN NEW.returned IS NOT NULL THEN NEW.wait_reason END;
+    NEW.waits_again := nullif(NEW.waits_again, OLD.waits_again);
+    NEW.wait_reason := CASE WHEN NEW.waits_again IS NOT NULL THEN NEW.wait_reason END;
     RETURN NEW;
 END $$;
 CREATE TRIGGER tasks_note_return BEFORE UPDATE OF next_run ON tasks FOR EACH ROW
-WHEN (OLD.returned IS NOT NULL AND NEW.next_run IS DISTINCT FROM OLD.returned) EXECUTE FUNCTION note_return();
+WHEN (OLD.waits_again IS NOT NULL AND NEW.next_run IS DISTINCT FROM OLD.waits_again) EXECUTE FUNCTION note_waits_again();
 
 -- If a worker does not know a function, its tasks in the queue wait for one that does. The first start ends that. (A tick ends a wait
 -- without a start.) Later refusals, as from an old worker next to a new one, are no cause to wait again, for some time. Nothing waits for
@@ -91,4 +91,4 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE ALL ON FUNCTION note_pause(), guard_pause(), leave_pause(), note_return() FROM PUBLIC;
+REVOKE ALL ON FUNCTION note_pause(), guard_pause(), leave_pause(), note_waits_again() FROM PUBLIC;

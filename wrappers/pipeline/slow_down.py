@@ -1,4 +1,4 @@
-"""Reads what `SlowDown` and `run.hold_off` are given: a key of the task, and the time until which it is held off."""
+"""Reads what `SlowDown` and `run.slow_down` are given: a key of the task, and the time until which it is closed."""
 
 import logging
 import math
@@ -17,11 +17,11 @@ log = logging.getLogger("ticker.run")
 
 
 class SlowDown(Exception):
-    """A function raises this to end its run and to hold off a key of its task: no run of the key starts before `until`.
+    """A function raises this to end its run and to close a key of its task: no run of the key starts before `until`.
 
-    The outcome is `held_off`, which is neither a success nor a failure. `key` defaults to the first key of the task.
+    The outcome is `slowed_down`, which is neither a success nor a failure. `key` defaults to the first key of the task.
     `until` is a datetime with a zone, a duration (seconds as a number, a timedelta, or a text such as `5m`), or the
-    value of a `Retry-After` header. Without `until`, or with any other text, the key is held off for one minute. Each
+    value of a `Retry-After` header. Without `until`, or with any other text, the key is closed for one minute. Each
     further `SlowDown` doubles this, up to an hour, until a run of the key succeeds. Raises BadInput if a datetime has
     no zone, a number or timedelta is negative, or one of these is more than 366 days away.
     """
@@ -42,7 +42,7 @@ def span(until: Until | None) -> int | None:
     with suppress(ValueError, OverflowError, BadInput):
         date = parsedate_to_datetime(until)  # such as `Wed, 21 Oct 2026 07:28:00 GMT`
         return _span(date if date.tzinfo else date.replace(tzinfo=UTC))
-    log.warning("%s; the key is held off as without a time", problem, extra={"event": "hold_off_without_time"})
+    log.warning("%s; the key is closed as without a time", problem, extra={"event": "slow_down_without_time"})
     return None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.documents import commands
+from tests.documents.pages import PAGES
 from ticker.cli import main
 from ticker.db import tables
 
@@ -30,7 +31,7 @@ def budget() -> dict[str, Any]:
 
 
 def rooms() -> dict[str, Size]:
-    """Returns the size of each room: tokens of Python, lines of SQL, lines of everything else, or words of Markdown."""
+    """Returns the size of each room: tokens of Python, lines of SQL, words of Markdown, or lines of everything else."""
     sizes: dict[str, Size] = {}
     for path in tracked():
         size = Counter(sizes.get(room(path), {}))
@@ -55,6 +56,7 @@ def totals(of_rooms: dict[str, Size]) -> Size:
         "tables": len(tables.metadata.tables),
         "lines of tests": total("lines", "tests"),
         "words of docs": total("words", "docs"),
+        "words of docs, generated": total("generated", "docs"),
         "lines over 120 characters": sum(len(line) > LONG_LINE for text in texts for line in text.splitlines()),
         "fmt: skip": sum(text.count("# fmt: skip") for text in texts),
         "functions over 40 lines": sum(1 for text in texts for lines in lengths(text) if lines > LONG_FUNCTION),
@@ -78,7 +80,8 @@ def measured(path: Path) -> Size:
     except UnicodeDecodeError:
         return {"kilobytes": (ROOT / path).stat().st_size // 1024}
     if path.suffix == ".md":
-        return {"words": len(text.split())}
+        is_generated = any(path == page.FILE.relative_to(ROOT) for page in PAGES)
+        return {"generated" if is_generated else "words": len(text.split())}
     if path.parts[0] in PRODUCT and path.suffix == ".py":
         return {"tokens": tokens(text)}
     if path.parts[0] in PRODUCT and path.suffix in (".sql", ".lua"):

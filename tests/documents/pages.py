@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from tests.documents import commands, fields, log_lines, outcomes, rooms, settings, sql_tables
+from tests.documents import commands, fields, log_lines, outcomes, python_api, rooms, settings, sql_tables
 
-PAGES: tuple[ModuleType, ...] = (fields, settings, commands, outcomes, log_lines, sql_tables, rooms)
+PAGES: tuple[ModuleType, ...] = (python_api, fields, settings, commands, outcomes, log_lines, sql_tables, rooms)
 """Modules with a FILE and a function `text()`, which returns the contents of that file."""

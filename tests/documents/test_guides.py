@@ -225,7 +225,7 @@ def test_every_alert_has_a_line_that_says_what_to_do():
 @pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
 def test_the_reference_of_python_has_every_public_name(package):
     page, name = text("reference/python"), package.__name__
-    shown = set(re.findall(rf"^::: {name}\.(\w+)$", page, flags=re.MULTILINE))
+    shown = set(re.findall(rf"^### `{name}\.(\w+)`$", page, flags=re.MULTILINE))
     assert shown <= {*package.__all__}
     assert all(f"`{public}`" in page or f"`{name}.{public}`" in page for public in {*package.__all__} - shown)
 

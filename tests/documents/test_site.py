@@ -40,8 +40,7 @@ def prose(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
 def test_a_page_uses_nothing_that_only_one_theme_understands(page):
     lines = prose(page)
-    if page.name != "python.md":  # the reference of Python is made by mkdocstrings
-        assert not [line for line in lines if OF_ONE_THEME.search(line)]
+    assert not [line for line in lines if OF_ONE_THEME.search(line)]
     # GitHub begins a list within a paragraph, and MkDocs does not
     assert not [
         two

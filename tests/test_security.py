@@ -43,7 +43,7 @@ from wrappers.pipeline import foreign_jobs
 def redis_users(redis: Redis) -> Iterator[dict[str, str]]:
     """Users of Redis as the document makes them, by their names there; the worker's for the queues polling and reports."""
     users = {name: f"test-{name}-{uuid4().hex[:8]}" for name in ("ticker", "worker", "page")}
-    of_queues = [line for line in block("redis").splitlines() if "~rq:queue:polling" in line]
+    of_queues = [line for line in block("redis").splitlines() if "polling" in line]
     for line in [*block("redis").splitlines(), *(line.replace("polling", "reports") for line in of_queues)]:
         command = line.replace("PASSWORD", PASSWORD).split()
         redis.execute_command("ACL", "SETUSER", users[command[2]], *command[3:])

@@ -47,7 +47,8 @@ PAGES = {
 }
 """The pages that describe a command in more detail."""
 WORKER = """
-    ticker worker --tasks MODULE[,MODULE...] [--hardened] [--health-port PORT] [options of rq worker] QUEUE...
+    ticker worker --tasks MODULE[,MODULE...] [--hardened] [--health-port PORT]
+                  [options of rq worker] QUEUE...
 
 `--tasks` names the modules with the functions; it defaults to `TICKER_TASKS`. `--hardened` runs only jobs that the ticker signed.
 `python -m wrappers` is the same command.

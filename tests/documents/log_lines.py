@@ -12,9 +12,10 @@ HEAD = """\
 # Log lines
 
 `ticker run`, `ticker worker` and `ticker web` write their log to standard output. Times are in UTC. Each run has one line, which
-names the task, its owner (`-` if it has none), the run and the job:
+names the task, its owner (`-` if it has none), the run and the job (wrapped here):
 
-    2026-03-01T09:00:02.413Z INFO ticker.run run succeeded task=7 name=inbox owner=customer:7 run=12 job=k3xq-t7-1772355600000000
+    2026-03-01T09:00:02.413Z INFO ticker.run run succeeded task=7 name=inbox
+    owner=customer:7 run=12 job=k3xq-t7-1772355600000000
 
 A success is logged as INFO, and a failure as WARNING, with its reason. RQ's own INFO lines about such a job are left out, because they
 say the same; `--logging_level DEBUG` shows them. With `--log-format` or `--date-format`, RQ writes its other lines in that form.
@@ -25,9 +26,11 @@ lines escapes nothing.
 
 `TICKER_LOG=json` writes one JSON object per line, including RQ's lines:
 
-    {"task": 7, "name": "inbox", "owner": "customer:7", "run": 12, "job": "k3xq-t7-1772355600000000", "outcome": "succeeded",
-     "reason": "", "time": "2026-03-01T09:00:02.413Z", "level": "INFO", "logger": "ticker.run", "event": "run_ended",
-     "message": "run succeeded task=7 name=inbox owner=customer:7 run=12 job=k3xq-t7-1772355600000000"}
+    {"task": 7, "name": "inbox", "owner": "customer:7", "run": 12,
+     "job": "k3xq-t7-1772355600000000", "outcome": "succeeded", "reason": "",
+     "time": "2026-03-01T09:00:02.413Z", "level": "INFO",
+     "logger": "ticker.run", "event": "run_ended",
+     "message": "run succeeded task=7 name=inbox owner=customer:7 run=12 ..."}
 
 `time`, `level`, `logger`, `event` and `message` are always present, and `traceback` if there is one. Values that a message names
 (`task=7`) are fields. `tick` also has the counts of the tick as fields. Select lines by `event`: its names are stable, and the words

@@ -24,6 +24,8 @@ LOADED = {
     "object": "data",
 }
 FOREIGN = re.compile(r"(https?:)?//")
+COLUMNS = 80  # of code: more scrolls sideways on a screen of 1280 pixels
+PROCESS = re.compile(r"(release|web|ticker|worker): ")  # a line of a Procfile, which cannot be continued
 LIST = re.compile(r"([*+-]|\d+\.) ")
 
 
@@ -47,6 +49,13 @@ def test_a_page_uses_nothing_that_only_one_theme_understands(page):
         for one, two in pairwise(lines)
         if LIST.match(two) and one and not one.startswith(" ") and not LIST.match(one)
     ]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_fits_the_page(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    code = [line for line, text in zip(lines, prose(page), strict=True) if not text or line.startswith("    ")]
+    assert not [line for line in code if len(line) > COLUMNS and not PROCESS.match(line)]
 
 
 class Loaded(HTMLParser):

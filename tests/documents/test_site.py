@@ -1,16 +1,14 @@
 """The documentation is plain Markdown, and the site that MkDocs builds of it asks no other host for anything."""
 
-import importlib.util
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.running import PATIENCE, ROOT
+from tests.documents.site import built
+from tests.running import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 OF_ONE_THEME = re.compile(r"(!!!|\?\?\?|===) |:(material|octicons|fontawesome)-|\{:? ?[.#]|--8<--|^\[TOC\]|^:::")
@@ -74,19 +72,12 @@ class Loaded(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Returns the folder of the site; the build is strict, so that a broken link or anchor fails it."""
-    if importlib.util.find_spec("mkdocs") is None:
-        pytest.skip("mkdocs is not installed: uv sync --group docs")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * PATIENCE)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return folder
+    return built(tmp_path_factory.mktemp("site"))
 
 
 @pytest.mark.docs
 def test_the_site_has_every_page(site):
-    assert len(list(site.rglob("index.html"))) >= len(PAGES)
+    assert len(list(site.rglob("*.html"))) >= len(PAGES)
 
 
 @pytest.mark.docs

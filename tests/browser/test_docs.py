@@ -14,7 +14,7 @@ BROKEN = r"""() => {
   const broken = []
   for (const cell of document.querySelectorAll("td, th")) {
     const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT)
-    for (let text; text = texts.nextNode();) for (const word of text.data.matchAll(/\w+/g)) {
+    for (let text; text = texts.nextNode();) for (const word of text.data.matchAll(/--[a-z][\w-]*|\w+/g)) {
       const range = new Range()
       range.setStart(text, word.index)
       range.setEnd(text, word.index + word[0].length)

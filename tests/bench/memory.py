@@ -18,7 +18,7 @@ from tests.running import ROOT, until
 from ticker.engine.tick import tick
 
 DUE = 10_000
-RUNNING, ROUNDS = 2_000, 5  # tasks, and runs of each
+RUNNING, ROUNDS = 3_000, 10  # tasks, and runs of each
 AGAIN = "UPDATE ticker.tasks SET batch_jobs = NULL, last_run = NULL, last_occurrence = NULL"
 SIZES = """
 SELECT pg_table_size(oid) / n, pg_indexes_size(oid) / n FROM pg_class, (SELECT count(*) AS n FROM ticker.{table}) rows

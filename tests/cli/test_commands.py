@@ -37,7 +37,7 @@ TASK = {
     "started", "stretched_ms", "resumed_at", "phase_ms", "alone_until", "succeeded", "failed", "dropped", "pace_ms", "again_at", "pause", "is_resuming", "waits_for", "waits_because", "unknown_function",
 }  # fmt: skip
 PUSHED = {"due", "enqueued", "held", "errors", "missed", "outside_hours", "saved", "enough_jobs"}
-SWEPT = {"overdue", "expired", "repushed", "returned", "lost", "errors"}
+SWEPT = {"overdue", "expired", "repushed", "waits_again", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
 HEALTH = {
     "healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "late", "leased", "warnings", "pauses",

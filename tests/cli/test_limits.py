@@ -20,7 +20,7 @@ def test_a_limit_is_declared_listed_and_removed(db):
     )
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE n = 1")
     head, row = command("limit")[0].splitlines()
-    assert re.split(r"\s{2,}", head) == ["key", "limited by", "active", "rate", "free", "held until (UTC)", "due"]
+    assert re.split(r"\s{2,}", head) == ["key", "limited by", "active", "rate", "free", "closed until (UTC)", "due"]
     assert re.split(r"\s{2,}", row) == ["imap.gmail.com", "imap.gmail.com", "1 of 20", "300/1m", "4 of 5", "1"]
     assert sentence("cli.limit_removed", key="imap.gmail.com") == command("limit", "imap.gmail.com", "--remove")[0]
     assert sentence("cli.had_no_limit", key="imap.gmail.com") == command("limit", "imap.gmail.com", "--remove")[0]

@@ -395,7 +395,9 @@ def test_next_it_says_what_stands_in_its_way(change, said, db, task):
 def test_next_it_says_why_an_occurrence_went_back_and_which_tick_pushes_it(reason, push_after, said, db, task, frozen):
     frozen.move_to(NINE + 45 * SECOND)
     ticked(db)
-    db.execute("UPDATE ticker.tasks SET returned = next_run, wait_reason = %s, push_after = %s", [reason, push_after])
+    db.execute(
+        "UPDATE ticker.tasks SET waits_again = next_run, wait_reason = %s, push_after = %s", [reason, push_after]
+    )
     assert ticker.why(db, task).next[-1] == said
 
 

@@ -327,9 +327,11 @@ ORDER BY n.event_id, n.channel LIMIT %(limit)s
 SELECT {tick_ms} AS tick_ms
 
 -- name: failing_pushes
--- Returns the first task whose last push failed, and the number of such tasks. Reads the whole table.
-SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM {schema}.tasks t
-WHERE t.push_errors > 0 AND {runnable t} ORDER BY t.id LIMIT 1
+-- Returns the task that has been due longest of those whose last push failed, and their number. Reads the indexes of what is due.
+SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM (
+    SELECT * FROM {schema}.tasks t WHERE {unlimited t} AND t.next_run <= (SELECT clock_timestamp())
+    UNION ALL SELECT * FROM {schema}.tasks t WHERE {limited t} AND t.next_run <= (SELECT clock_timestamp())) t
+WHERE t.push_errors > 0 ORDER BY t.next_run, t.id LIMIT 1
 
 -- name: tickers
 SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,

@@ -386,8 +386,14 @@ UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
 -- name: queues
--- Returns the queues of all tasks, which a ticker leases.
-SELECT DISTINCT queue FROM {schema}.tasks
+-- Returns the queues of all tasks, which a ticker leases. Reads the index once for each function and queue.
+WITH RECURSIVE places AS (
+    (SELECT function, queue FROM {schema}.tasks ORDER BY function, queue LIMIT 1)
+    UNION ALL
+    SELECT n.function, n.queue FROM places p, LATERAL (
+        SELECT function, queue FROM {schema}.tasks WHERE (function, queue) > (p.function, p.queue)
+        ORDER BY function, queue LIMIT 1) n)
+SELECT DISTINCT queue FROM places
 
 -- name: used_queues
 -- Returns which of these queues are used by tasks. For a queue without a task, reads the whole table.

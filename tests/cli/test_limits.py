@@ -37,7 +37,7 @@ def test_a_hold_is_released(db):
     ticker.register(db, "poll", every="1m", limits=["a"])
     db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1")
     assert sentence("cli.limit_released", key="a") == command("limit", "a", "--release")[0]
-    assert sentence("cli.limit_not_held", key="a") == command("limit", "a", "--release")[0]
+    assert sentence("cli.limit_not_closed", key="a") == command("limit", "a", "--release")[0]
     assert answer("limit", "a", "--release") == {"key": "a", "released": False}
 
 

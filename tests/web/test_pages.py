@@ -137,6 +137,15 @@ def test_no_screen_promises_a_next_run_of_a_task_that_will_not_run(change, clien
     assert "No upcoming times." in text_of(client.get(screens[-1]))
 
 
+def test_every_list_names_a_task_by_its_subject_first(client, db, task):
+    ticker.edit(db, task, subject="support@example.org")
+    db.execute("UPDATE ticker.tasks SET failures = 1, next_run = next_run - interval '10 minutes'")
+    a_run(db, task, outcome="failed", reason="OSError")
+    for screen in ("/", "/tasks", "/runs", "/runs/1", "/owners", f"/tasks/{task.id}"):
+        said = text_of(client.get(screen))
+        assert "support@example.org mail.fetch" in said or "support@example.org mail_channels:5" in said, screen
+
+
 def test_now_says_what_is_late_and_why(client, db, task):
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
     said = text_of(client.get("/"))

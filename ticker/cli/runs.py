@@ -168,6 +168,9 @@ def why(task: str, owner: str | None, at: str | None, limit: int) -> None:
 
 
 def print_why(answer: read_why.Why) -> None:
+    if answer.task is not None and answer.task.subject:
+        owner = f" of {answer.task.owner}" if answer.task.owner else ""
+        render.say(f"{answer.task.subject}: {answer.task.name}{owner}")
     if answer.lines:
         render.print_lines(answer.lines, whose=False)
     else:

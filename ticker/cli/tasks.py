@@ -20,7 +20,7 @@ from ticker.tasks.checks import json_value
 from ticker.tasks.fields import FIELDS, SETTINGS, Task
 from ticker.tasks.sorts import Field
 
-SPARE = tuple(map(TASK_COLUMNS.index, ("function", "queue", "last run (UTC)", "schedule", "owner", "last outcome")))
+SPARE = ("function", "queue", "last run (UTC)", "schedule", "last outcome", "owner")
 MORE = "and more; filter with --owner, --owner-type, --function, --group or --submitter"
 
 

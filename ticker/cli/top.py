@@ -168,7 +168,7 @@ def late(task: Task, view: View) -> Row:
     now = view.overview.now
     since = late_since(task, now) or task.next_run or now
     text = f"for {_short(now - since)}: {health.cause(task, view.health)}"
-    return row(task.id, task.name, task.owner, text, style="yellow")
+    return row(task.subject, task.id, task.name, task.owner, text, style="yellow")
 
 
 def pushed(task: Task, view: View) -> str:
@@ -191,7 +191,7 @@ def failing(task: Task, view: View) -> Row:
     state = (
         "" if formatting.state(task) == "failing" else f"; {formatting.state_in_words(task).partition(', failing')[0]}"
     )
-    return row(task.id, task.name, task.owner, failed + state, style="red")
+    return row(task.subject, task.id, task.name, task.owner, failed + state, style="red")
 
 
 def running(run: RunRecord, view: View) -> Row:
@@ -201,7 +201,7 @@ def running(run: RunRecord, view: View) -> Row:
     began = f"started {explain.lateness(run.started_at, explain.planned_for(run))}"
     which = explain.identity(run, run.attempt)
     text = "; ".join(part for part in (lasted, which, began) if part)
-    return row(run.task_id, run.task_name, run.owner, text)
+    return row(run.subject, run.task_id, run.task_name, run.owner, text)
 
 
 def ahead(task: Task, view: View) -> Row:
@@ -213,7 +213,13 @@ def ahead(task: Task, view: View) -> Row:
     else:
         when = f"due since {at}{pushed(task, view)}"
     text = f"{when}, {formatting.in_words(task) or formatting.schedule_now(task)}"
-    return row(task.id, task.name, task.owner, text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
+    return row(
+        task.subject,
+        task.id,
+        task.name,
+        task.owner,
+        text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"),
+    )
 
 
 def dropped(drop: Drops) -> Row:
@@ -223,7 +229,8 @@ def dropped(drop: Drops) -> Row:
 
 
 def _whose(line: JournalEntry) -> str:
-    return (line.task_name or f"task {line.task_id}") + (f" of {line.owner}" if line.owner else "")
+    named = (line.task_name or f"task {line.task_id}") + (f" of {line.owner}" if line.owner else "")
+    return f"{line.subject}, {named}" if line.subject else named
 
 
 def _short(span: timedelta) -> str:

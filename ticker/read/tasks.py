@@ -74,6 +74,7 @@ class RunRecord(Owned):
     stop_requested_by: str | None
     stop_requested_at: datetime | None
     queue: str
+    subject: str = ""
 
     @property
     def earliest(self) -> datetime | None:

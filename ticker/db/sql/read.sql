@@ -214,7 +214,7 @@ WITH suspects AS MATERIALIZED (
 )
 SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
     LATERAL (
-        SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
+        SELECT t.owner_type, t.owner_id, min(nullif(t.subject, '')) AS subject, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
             count(*) FILTER (WHERE {late t})::int AS late,
             count(*) FILTER (WHERE {is_paused})::int AS paused,
             count(*) FILTER (WHERE {inactive})::int AS inactive,

@@ -352,7 +352,7 @@ def remove_limit(_: Site, db: Any, key: str) -> None:
         raise Refused(404, f"there is no limit {quoted(key)}")
 
 
-@operation("DELETE /closed-keys/{key:path}")
+@operation("DELETE /closures/{key:path}")
 def release_key(_: Site, db: Any, key: str) -> None:
     """Opens a key that SlowDown closed."""
     if not gates.release(db, key):

@@ -299,7 +299,7 @@ def of_owner(owner: OwnerStatus) -> str:
 def owner_after(in_trouble: str, owner: str) -> OwnerStatus:
     """Returns the last owner of the previous page, with only the fields that the list needs."""
     who = owner_in("after", owner)
-    return OwnerStatus(who.type, who.id, 1, int(in_trouble), 0, 0, 0, None, None)
+    return OwnerStatus(who.type, who.id, None, 1, int(in_trouble), 0, 0, 0, None, None)
 
 
 def continued(schema: Schema, read: Callable[..., Any]) -> Callable[[str, str], Any]:

@@ -175,9 +175,8 @@ def test_silent_tickers_are_named_beside_the_living_ones(db):
 
 
 @pytest.mark.slow
-def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, monkeypatch):
-    monkeypatch.setenv("TICKER_TICK", "5m")
-    ticked(db, 10 * MINUTE)
+def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db):
+    ticked(db, 10 * MINUTE, tick_ms=300_000)
     make(db, "late", next_run=NINE - 15 * MINUTE)
     lines = drawn(db)
     assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[1])

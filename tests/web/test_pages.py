@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import ticker
-from tests.factories import ticked
+from tests.factories import a_run, ticked
 from tests.harness import command
 from tests.sentences import sentence
 from tests.web.asking import SCREENS, SCRIPT, text_of

@@ -23,6 +23,7 @@ from ticker.tasks import owner_checks
 from wrappers.rq import compatibility
 
 WELL, FINDING, WARNING, UNCHECKED = "well", "finding", "warning", "not checked"
+NEARLY_FULL = 0.9
 UPGRADE = "run: ticker db upgrade"
 
 
@@ -116,11 +117,24 @@ def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         diagnosis.versions["redis"] = queue.check()
         if refused := queue.refused(inspect.queues_of_tasks(config)):
             yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
+        else:
+            yield from capacity(*queue.memory(), queue.refused_write())
         if aside := queue.put_aside():
             yield Advice(
                 f"in the last hour, workers put aside {counted(aside, 'job')} of other installations without a lease of the "
                 "queue; give each installation its own queues, or its own Redis"
             )
+
+
+def capacity(used: int, most: int, refused: str) -> Iterator[str]:
+    """Yields a sentence if Redis refuses writes, or is nearly full."""
+    uses = f"it uses {used:,} of {most:,} bytes (maxmemory)"
+    if refused and used >= most > 0:
+        yield f"REDIS_URL: Redis refuses writes: {refused}; {uses}: raise maxmemory, or delete data"
+    elif refused:
+        yield f"REDIS_URL: Redis refuses writes: {refused}"
+    elif used >= NEARLY_FULL * most > 0:
+        yield Advice(f"REDIS_URL: {uses}, and once it is full, refuses jobs: raise maxmemory, or delete data")
 
 
 def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
@@ -166,7 +180,7 @@ def lines(notes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     for status, name, sentence in notes:
         if status == UNCHECKED:
             unchecked.setdefault(cause(sentence), []).append(name)
-    for status, name, sentence in notes:
+    for status, name, sentence in sorted(notes, key=lambda note: note[0] != FINDING):  # what is wrong comes first
         if status == WELL:
             yield f"ok: {name}"
         elif status == FINDING:

@@ -1,6 +1,6 @@
 """`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
@@ -92,27 +92,33 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]
 def head(view: View) -> Iterator[tuple[str, str]]:
     """Yields sentences and their styles: the counts, the running tickers, and all problems and warnings."""
     seen, most = view.overview, view.health.max_age_ms
+    for failure in view.health.failures:
+        yield f"problem: {failure}", "bold red"
     yield f"{formatting.moment(seen.now)} UTC  {counted(seen.counts)}", "bold"
-    alive = [ticker for ticker in seen.tickers if health.ticks([ticker], most)]
+    alive = [ticker for ticker in view.health.tickers if ticker.lives(most) and not ticker.failure]
     if alive:
         subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
         sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
-        yield sentence + silent(seen.tickers, most), ""
+        yield sentence + silent(view.health.tickers, most), ""
     for pause in view.health.pauses:
         yield gates.sentence(pause), "bold yellow"
-    for problem in view.health.problems:
+    for problem in without(view.health.problems, view.health.failures):
         yield f"problem: {problem}", "bold red"
-    for warning in view.health.warnings:
+    for warning in without(view.health.warnings, view.health.failures):
         yield f"warning: {warning}", "bold yellow"
 
 
-def silent(tickers: Iterable[TickerStatus], most: int) -> str:
+def without(sentences: Iterable[str], shown: Collection[str]) -> list[str]:
+    return [sentence for sentence in sentences if sentence not in shown]
+
+
+def silent(tickers: Iterable[TickerStatus], most: int | None) -> str:
     """Counts the silent tickers and describes the last one. Returns an empty string if no ticker is silent."""
-    quiet = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
+    quiet = [ticker for ticker in tickers if ticker.silent_ms(most)]
     if not quiet:
         return ""
     subject = "1 is silent" if len(quiet) == 1 else f"{len(quiet)} are silent, the last one"
-    lasts = words(health.silent_ms(quiet[0], most) // 1000 * 1000)
+    lasts = words(quiet[0].silent_ms(most) // 1000 * 1000)
     return f"; {subject}, pid {quiet[0].pid} on {quiet[0].host}, for {lasts}"
 
 
@@ -175,8 +181,7 @@ def pushed(task: Task, view: View) -> str:
     """Says whether the next tick pushes a due task, unless its state says why it waits."""
     if task.push_errors or task.waits_because:
         return ""
-    ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
-    return ": the next tick pushes it" if ticks else ": no ticker is ticking"
+    return f": {view.health.why_no_tick or 'the next tick pushes it'}"
 
 
 def failing(task: Task, view: View) -> Row:

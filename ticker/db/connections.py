@@ -299,7 +299,9 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     except psycopg.errors.QueryCanceled as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) has stopped a statement: {first_line(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
+        answered = error.sqlstate is not None or "FATAL:" in str(error)  # errors at the start have no SQLSTATE
+        did = "answers with an error" if answered else "does not answer"
+        raise DatabaseUnavailable(f"PostgreSQL ({variable}) {did}: {first_line(error)}") from error
     except OSError as error:  # psycopg opens another file descriptor to wait for the server
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise

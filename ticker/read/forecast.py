@@ -25,8 +25,6 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
-SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
-
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -155,12 +153,17 @@ def following(
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
     """Says when a ticker last ticked. A missing ticker is the most common reason why a due task does not run."""
-    ages = [ticker.age_ms for ticker in tickers if ticker.age_ms is not None and not ticker.has_ended]
-    age = min(ages, key=abs, default=None)
-    if age is not None and age <= SILENT:
-        yield f"a ticker ticked {span(max(age, 0) // SECOND * SECOND)} ago"
+    alive = [ticker for ticker in tickers if ticker.lives()]
+    if alive and all(ticker.failure for ticker in alive):
+        yield from (ticker.fails for ticker in alive)
         return
-    silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(age)}"
+    ages = [ticker.age_ms for ticker in alive or tickers if ticker.age_ms is not None and not ticker.has_ended]
+    age = min(ages, key=abs, default=None)
+    if alive:
+        ticked = "makes its first pass" if age is None else f"ticked {span(max(age, 0) // SECOND * SECOND)} ago"
+        yield f"a ticker {ticked}"
+        return
+    silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(abs(age))}"
     yield f"{formatting.last_stop(tickers) or silent}: nothing is pushed; start one: ticker run"
 
 

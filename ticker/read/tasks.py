@@ -13,6 +13,7 @@ from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import TASK_STATES, Outcome, Reason, RunKind
 from ticker.read import gates
+from ticker.read.explain import span
 from ticker.schedules.duration import SECOND
 from ticker.tasks import identity
 from ticker.tasks.fields import Owned, Task
@@ -130,7 +131,11 @@ class FullRun:
 
 @dataclass(frozen=True, slots=True)
 class TickerStatus:
-    """The heartbeat of one ticker. `age_ms` is by the database's clock, and None before its first tick."""
+    """The heartbeat of one ticker. `age_ms` is by the database's clock, and None before its first tick.
+
+    `seen_at` is its last sign of life, `seen_ms` ago: a tick, a failed one, or a pass in progress. Without any for
+    `patience_ms`, the ticker is silent. `failure` says why its ticks have failed for `failing_ms`, or is empty.
+    """
 
     id: UUID
     host: str
@@ -139,11 +144,35 @@ class TickerStatus:
     last_tick_at: datetime | None
     last_report: dict[str, Any]
     age_ms: int | None
+    failure: str
+    failing_ms: int
+    seen_at: datetime | None
+    seen_ms: int | None
+    patience_ms: int | None
 
     @property
     def has_ended(self) -> bool:
         """Returns whether the ticker was stopped cleanly."""
         return "ended" in self.last_report
+
+    def silent_ms(self, most: int | None = None) -> int:
+        """Returns for how long the ticker has been silent; 0 if that is at most `most`, which defaults to its patience.
+
+        An age is negative if the clock was set back after the sign of life. Only its absolute value counts.
+        """
+        age, most = abs(self.seen_ms or 0), (self.patience_ms or 0) if most is None else most
+        return age if age > most else 0
+
+    def lives(self, most: int | None = None) -> bool:
+        return self.seen_ms is not None and not self.has_ended and not self.silent_ms(most)
+
+    @property
+    def fails(self) -> str:
+        """Returns a sentence that says why the ticks of the live ticker fail. Otherwise, returns an empty text."""
+        if not self.failure or not self.lives():
+            return ""
+        lasts = span(self.failing_ms // SECOND * SECOND)
+        return f"the ticks of pid {self.pid} on {self.host} have failed for {lasts}: {self.failure}"
 
 
 @reads
@@ -282,11 +311,11 @@ def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
 
 @reads
 def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
-    """Returns the tickers, latest heartbeat first. A live ticker removes tickers that have been silent for a day.
+    """Returns the tickers, latest sign of life first. A live ticker removes tickers that have been silent for a day.
 
     `ended` includes tickers that ended cleanly.
     """
-    known = [TickerStatus(**row) for row in (yield query("tickers"))]
+    known = [TickerStatus(**{**row, "failing_ms": row["failing_ms"] or 0}) for row in (yield query("tickers"))]
     return [one for one in known if ended or not one.has_ended]
 
 

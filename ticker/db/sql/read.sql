@@ -334,9 +334,13 @@ SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM (
 WHERE t.push_errors > 0 ORDER BY t.next_run, t.id LIMIT 1
 
 -- name: tickers
-SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
-    round(1000 * extract(epoch FROM clock_timestamp() - last_tick_at))::bigint AS age_ms
-FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
+SELECT t.id, t.host, t.pid, t.started_at, t.last_tick_at, t.last_report::text AS last_report, t.failure,
+    greatest(round(1000 * extract(epoch FROM i.now - t.failing_since))::bigint, 0) AS failing_ms,
+    round(1000 * extract(epoch FROM i.now - t.last_tick_at))::bigint AS age_ms,
+    s.seen_at, round(1000 * extract(epoch FROM i.now - s.seen_at))::bigint AS seen_ms,
+    round(1000 * extract(epoch FROM {silent_at t} - s.seen_at))::bigint AS patience_ms
+FROM (SELECT clock_timestamp() AS now) i, {schema}.tickers t, LATERAL (SELECT greatest(t.last_tick_at, t.seen_at) AS seen_at) s
+ORDER BY s.seen_at DESC NULLS LAST
 
 -- name: pieces_of
 -- Returns the progress of the pieces of these runs. A piece that was retried counts by its last attempt.

@@ -26,8 +26,8 @@ coalesce(%(now)s::timestamptz, clock_timestamp())
     AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1)
 
 -- rule: silent_at
--- The time from which the ticker counts as gone, unless it ticks earlier.
-t.last_tick_at + greatest(interval '90 s', 3 * (t.last_report->>'tick_ms')::bigint * interval '1 ms')
+-- The time from which the ticker counts as gone, unless it gives a sign of life earlier: three of its ticks after the last one.
+greatest(t.last_tick_at, t.seen_at) + greatest(interval '15 s', 3 * coalesce((t.last_report->>'tick_ms')::bigint, 30000) * interval '1 ms')
 
 -- rule: runnable
 -- The task is enabled, its owner is active, it is not paused, and it does not wait for a pause of many tasks. Indexes have the

@@ -423,11 +423,20 @@ SELECT pg_notify('ticker_wake', %(schema)s)
 -- day, and those from before the clock was set back: this tick has clamped, and living tickers write theirs again.
 WITH silent AS (
     DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
-      AND (last_tick_at < clock_timestamp() - interval '1 day'
+      AND (greatest(last_tick_at, seen_at) < clock_timestamp() - interval '1 day'
            OR last_tick_at > clock_timestamp() + interval '1 second'))
 INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
+
+-- name: show_sign
+-- Records that a ticker is alive between its ticks: a pass takes long, or its ticks have failed for `failing_ms`. An empty
+-- `failure` means that they do not.
+INSERT INTO {schema}.tickers (id, host, pid, started_at, seen_at, last_report, failure, failing_since)
+SELECT %(id)s::uuid, %(host)s, %(pid)s, i.now, i.now, jsonb_build_object('tick_ms', %(tick_ms)s::bigint), f.failure,
+    CASE WHEN f.failure <> '' THEN i.now - %(failing_ms)s::bigint * interval '1 ms' END
+FROM (SELECT clock_timestamp() AS now) i, (SELECT %(failure)s::text AS failure) f
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, failure = excluded.failure, failing_since = excluded.failing_since
 
 -- name: sample
 -- Adds what a tick saw of the queues to the minute, and stores the workers in the ticker's row: which of them listen to the same

@@ -13,6 +13,7 @@ from redis import Redis
 from tests.cli.answers import answer, refused
 from tests.factories import SECOND, a_need, ticked
 from tests.harness import command as ticker
+from tests.harness import start
 from tests.poolers import is_installed, pooler, through
 from tests.rights import PASSWORD, block, with_user
 from tests.sentences import sentence
@@ -147,6 +148,22 @@ def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: 
     db.execute("UPDATE ticker.tasks SET declared_in = 'reports'")
     [told] = examined()[0]["tasks"]
     assert sentence("doctor.declared", module="reports", remedy="ticker sync --tasks ... --prune-modules").ends(told)
+
+
+@pytest.mark.slow
+def test_a_function_that_a_worker_does_not_know_any_more_is_named_at_once_and_is_a_problem_after_a_minute(
+    ticking: None, db: Db
+) -> None:
+    """It was renamed in the code: it has been announced, but the worker that was deployed last does not know it."""
+    ticker("add", "mail.fetch", "--every", "1m")
+    db.execute("INSERT INTO ticker.functions (name, queues, announced_at) VALUES ('mail.fetch', '{polling}', now())")
+    assert examined(code=0) == (WELL, {})
+    [(occurrence,)] = db.execute("SELECT next_run FROM ticker.tasks").fetchall()
+    assert start(db, 1, occurrence, None, functions=["mail.fetch_all"])["refusal"] == "unknown_here"
+    [told] = [note["sentence"] for note in answer("doctor")["notes"] if note["status"] == "warning"]
+    assert sentence("doctor.unknown_here", function="'mail.fetch'", remedy="ticker list --function mail.fetch") == told
+    db.execute("UPDATE ticker.pauses SET paused_at = paused_at - interval '1 minute'")
+    assert examined()[0] == {"tasks": [told]}
 
 
 @pytest.mark.slow

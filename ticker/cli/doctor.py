@@ -13,7 +13,8 @@ from ticker import migrations
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.db import checks, listener, sql
-from ticker.errors import ConfigurationError, Unavailable, not_announced
+from ticker.engine.follow_up import unknown
+from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
@@ -71,8 +72,9 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         execute = sql.on(db, config.schema)
         announced = [function.name for function in overview.functions(db)]
         for row in execute("missing_functions"):
-            if warning := not_announced("function", row["function"], announced):
-                yield f"{warning}; {remedy(row['function'], row['declared_in'])}"
+            cause = unknown(row["function"], announced)
+            told = f"{cause}; {remedy(row['function'], row['declared_in'])}"
+            yield Advice(told) if row["is_new"] else told  # in a deployment, an old worker may be the cause
         yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
         counts = overview.counts(db)
         if counts.failing:

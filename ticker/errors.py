@@ -42,10 +42,15 @@ def quoted(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # a user's value: its repr may fail
-        text = f"a value of type {type(value).__name__}"
+        text = of_type(value)
     if not text.isprintable():  # a repr of several lines
         text = repr(text)
     return text if len(text) <= QUOTED_AT_MOST else f"{text[:QUOTED_AT_MOST]}…"
+
+
+def of_type(value: object) -> str:
+    """Names a value that is not shown: it may be a secret, or very long."""
+    return f"a value of type {type(value).__name__}"
 
 
 def cause(error: str) -> str:

@@ -106,7 +106,7 @@ def test_a_first_time_may_be_a_duration_from_now(db):
     ("words", "said"),
     [
         ([], sentence("errors.about", field="every")),
-        (["--every", "1m", "--kwargs", "[1]"], sentence("errors.no_json_object", field="kwargs", value="'list'")),
+        (["--every", "1m", "--kwargs", "[1]"], sentence("errors.no_json_object", field="kwargs", type="list")),
         (["--every", "1m", "--kwargs", '{"a":'], sentence("errors.text_is_not_json", field="kwargs")),
         (["--every", "1m", "--evry", "2m"], sentence("cli.no_such_option")),
         (["--every", "1m", "f2"], sentence("cli.extra_argument")),

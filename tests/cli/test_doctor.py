@@ -131,6 +131,17 @@ def test_too_few_workers(db: Db) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_does_all_the_work_is_no_problem_although_a_second_one_would_start_jobs_sooner(db: Db) -> None:
+    a_need(db, "polling", 0.7, 2)
+    ticked(db, crews=[[["polling"], 1, 1]])
+    [note] = [note for note in answer("doctor", code=0)["notes"] if note["status"] == "warning"]
+    assert note["sentence"] == sentence(
+        "workers.need_hint", queue="polling", average="0.7", most=2, listen="1 listens", missing=1,
+        remedy="ticker worker --tasks ... polling",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
 def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: Db) -> None:
     ticker("add", "mail.fetch", "--every", "1m")
     for name in "one", "two":

@@ -234,6 +234,22 @@ def test_a_run_that_is_still_open_says_how_many_attempts_there_may_be(db, task):
     assert words(db, task) == [sentence("why.first_attempt_runs", attempt="1 of 4", span="0 s", box="30 s")]
 
 
+def test_a_run_that_began_after_the_clock_was_read_has_run_for_no_time(db, task):
+    started = NINE + SECOND / 100
+    a_run(
+        db,
+        task,
+        state="running",
+        outcome=None,
+        ended_at=None,
+        started_at=started,
+        token="6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60",
+    )
+    answer = ticker.why(db, task)
+    assert "for 0 s now" in str(answer.lines[0])
+    assert "has been running for 0 s" in str(answer.next)
+
+
 def test_an_occurrence_that_waits_says_for_how_long(db, task):
     db.execute("UPDATE ticker.tasks SET waiting = %s", [[NINE - 90 * SECOND, NINE - 30 * SECOND]])
     answer = ticker.why(db, task)

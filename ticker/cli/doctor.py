@@ -64,7 +64,7 @@ def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
 
 def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
     look = health.look(config, breaker=diagnosis.servers)
-    return *look.problems, *look.warnings
+    return *look.problems, *(Advice(one) if one in look.hints else one for one in look.warnings)
 
 
 def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:

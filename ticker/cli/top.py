@@ -213,7 +213,9 @@ def ahead(task: Task, view: View) -> Row:
     assert task.next_run is not None
     now, state = view.overview.now, formatting.state(task)
     at = explain.time_of_day(task.next_run.replace(microsecond=0), now)
-    if task.next_run > now:
+    if task.runs_next is None:
+        when = f"waits {'from' if task.next_run > now else 'since'} {at}"
+    elif task.next_run > now:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
         when = f"due since {at}{pushed(task, view)}"

@@ -25,7 +25,7 @@ from typing import Any, Protocol, cast
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from ticker.errors import BadInput, DatabaseUnavailable, RowLocked, TickerError
+from ticker.errors import BadInput, DatabaseUnavailable, RowLocked, TickerError, of_type
 
 Row = Mapping[str, Any]
 
@@ -157,8 +157,8 @@ def _bound(session: Any, about: Iterable[Any]) -> Any:
     except alchemy.exc.UnboundExecutionError as error:
         raise BadInput(
             "db",
-            type(session).__name__,
-            "has no engine for ticker's tables; pass a connection: session.connection("
+            None,
+            f"{of_type(session)} has no engine for ticker's tables; pass a connection: session.connection("
             "bind_arguments={'mapper': MailChannel}), with a class that is mapped to the same database",
         ) from error
 

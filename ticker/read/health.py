@@ -18,7 +18,7 @@ from ticker.model import Pause
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import entries, formatting, gates, overview, tasks, workers
-from ticker.read.explain import counted, span
+from ticker.read.explain import ago, counted, span
 from ticker.read.tasks import TickerStatus
 from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
@@ -90,16 +90,30 @@ class Health:
         """Returns sentences about queues with too few workers, limits that are too tight, and tickers whose ticks fail
         while another one ticks. No problems: a restart does not help.
         """
-        few = [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
+        few = [need for need in self._short_of_workers if need.is_overloaded]
         return (
             *(self.failures if self.ticks else ()),
             *(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few),
+            *self.hints,
             *(
                 f"{counted(tasks, 'task')} with the limit {key} {'has' if tasks == 1 else 'have'} waited for room for over an interval; "
                 "raise the limit, or the interval; ticker limit lists the keys without room"
                 for key, tasks in self.held.items()
             ),
         )
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Returns those warnings that name queues whose workers do all the work, although jobs may wait for them."""
+        few = [need for need in self._short_of_workers if not need.is_overloaded]
+        return tuple(
+            f"{need.sentence}; jobs would wait for less time with {need.missing} more: {start_worker(need.queue)}"
+            for need in few
+        )
+
+    @property
+    def _short_of_workers(self) -> list[Need]:
+        return [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -183,8 +197,7 @@ def silence(tickers: Sequence[TickerStatus], most: int | None, last_stop: str) -
 def last_tick(ticker: TickerStatus) -> str:
     if ticker.age_ms is None:
         return "has not ticked yet"
-    text = words(abs(ticker.age_ms) // SECOND * SECOND)
-    return f"ticked {text} ago" if ticker.age_ms >= 0 else f"ticked {text} ahead of the database's clock"
+    return f"ticked {ago(ticker.age_ms)}"
 
 
 def cause(task: Task, look: Health) -> str:

@@ -23,7 +23,7 @@ from rq.job import Job, JobStatus
 from ticker import clock
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
-from ticker.engine.ports import JobState, Receipt, RunAtWork
+from ticker.engine.ports import JobState, Receipt, Refusal, RunAtWork
 from ticker.errors import ConfigurationError, QueueUnavailable, escaped, start_worker
 from ticker.queue import bulk, signing
 from ticker.queue.bulk import PREFIX, script
@@ -216,6 +216,14 @@ class RedisQueue:
                 jobs = Job.fetch_many(job_ids, connection=self._connection)
                 return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
+
+    def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
+        """Returns what workers noted in one call to Redis."""
+        keys = [(Job.key_for(job_id) + jobs.REFUSED).encode() for job_id in job_ids]
+        with translated():
+            found = answers(self._connection, [("HGET", key, field) for key in keys for field in ("count", "reason")])
+        texts = [one.decode("utf-8", "replace") if isinstance(one, bytes) else "" for one in found]
+        return [Refusal(int(count or 0), reason) for count, reason in zip(texts[::2], texts[1::2], strict=True)]
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one

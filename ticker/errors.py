@@ -24,6 +24,9 @@ _WORD = re.compile(r"""[^\s,;()\[\]{}<>"'=|]+""")
 _VARIABLE = re.compile(r"\d|[@/\\]|\w\.\w")
 _ASTERISKS = re.compile(r"\*(?:\W*\*)+")
 
+FRAMEWORK_NAMES: dict[str, str] = {}
+"""The names of variables in a framework's settings, which errors show instead: `ticker.django` reads TICKER_REDIS_URL."""
+
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
 
@@ -104,6 +107,12 @@ class TickerWarning(UserWarning):
 
 class TickerError(Exception):
     """The root of the tree: catch this to catch everything that ticker raises on purpose."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        for variable, name in FRAMEWORK_NAMES.items():
+            text = re.sub(rf"\b{variable}\b", name, text)
+        return text
 
 
 class BadInput(TickerError, ValueError):

@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"\d|[@/\\]|\w\.\w")
 _ASTERISKS = re.compile(r"\*(?:\W*\*)+")
 
 FRAMEWORK_NAMES: dict[str, str] = {}
-"""The names of variables in a framework's settings, which errors show instead: `ticker.django` reads TICKER_REDIS_URL."""
+"""The names of variables in the settings of a framework. Errors show these instead."""
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""

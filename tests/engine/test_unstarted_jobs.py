@@ -1,6 +1,8 @@
 """Jobs that ended before their start: a newer occurrence replaces them, which is no failure; events count them. What a worker
 refuses because of its settings goes back once, and has then failed for that cause."""
 
+from subprocess import CalledProcessError
+
 import pytest
 from rq.job import Job
 
@@ -91,6 +93,17 @@ def test_what_a_worker_without_settings_refuses_goes_back_once_and_names_one_cau
     assert why.within(cause) and "host *" in cause
 
 
+@pytest.mark.slow
+def test_our_worker_class_takes_no_job_without_settings(play, monkeypatch):
+    ticker.register(play.db, "poll", every="1m")
+    play.tick()
+    monkeypatch.delenv("DATABASE_URL")
+    with pytest.raises(CalledProcessError) as ended:
+        stock_worker("--worker-class", "wrappers.Worker", "polling")
+    assert NOT_SET.within(ended.value.stderr)
+    assert play.redis.llen(QUEUE) == 1
+
+
 def test_a_worker_with_settings_runs_what_another_has_refused_once(play):
     task = ticker.register(play.db, "poll", every="1h")
     play.tick()
@@ -99,6 +112,16 @@ def test_a_worker_with_settings_runs_what_another_has_refused_once(play):
     play.tick()
     [taken] = play.take()
     assert (taken.task_id, taken.refusal, play.runs()[0].state) == (task.id, None, "running")
+
+
+def test_what_is_refused_again_is_lost(play):
+    ticker.register(play.db, "poll", every="1h")
+    found = []
+    for seconds in (0, 30, 60, 90):
+        play.at(seconds)
+        play.tick()
+        found.append((die(play, "DATABASE_URL is not set"), [run.outcome for run in play.runs()]))
+    assert found == [(1, []), (1, []), (0, ["lost"]), (0, ["lost"])]
 
 
 def test_a_refused_occurrence_whose_successor_waits_has_failed_for_its_cause(play):

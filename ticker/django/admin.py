@@ -1,6 +1,7 @@
-"""Shows the tasks in the admin, and changes selected ones, for users who may change tasks. The history says who did it."""
+"""Shows the tasks in the admin, and changes selected ones. The history names the user."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
@@ -37,7 +38,7 @@ TASK_ACTIONS = {
 }
 
 
-def act(request: HttpRequest, tasks: "QuerySet[Task]", action: TaskAction) -> None:
+def act(action: TaskAction, _: "TaskAdmin", request: HttpRequest, tasks: "QuerySet[Task]") -> None:
     """Changes each task by itself. The history and the messages name only what was done."""
     changed, refusals = list[Task](), list[str]()
     with transaction.atomic(using=tasks.db):
@@ -58,7 +59,10 @@ def act(request: HttpRequest, tasks: "QuerySet[Task]", action: TaskAction) -> No
 class TaskAdmin(admin.ModelAdmin):
     """Lists tasks. A task has no form: the ticker writes its row, too."""
 
-    list_display = ("name", "owner_type", "owner_id", "function", "queue", "enabled", "paused_by", "next_run", "last_outcome", "failures")  # fmt: skip
+    list_display = (
+        *("name", "owner_type", "owner_id", "function", "queue", "enabled", "paused_by"),
+        *("next_run", "last_outcome", "failures"),
+    )
     list_filter = ("enabled", "owner_active")
     search_fields = ("name__exact", "function__exact", "owner_id__exact")
     ordering = ("id",)
@@ -78,14 +82,10 @@ class TaskAdmin(admin.ModelAdmin):
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         def button(name: str) -> tuple[Callable[..., None], str, str]:
-            return (
-                lambda _, request, tasks: act(request, tasks, TASK_ACTIONS[name]),
-                name,
-                f"{name.capitalize()} selected tasks",
-            )
+            return partial(act, TASK_ACTIONS[name]), name, f"{name.capitalize()} selected tasks"
 
-        own = {name: button(name) for name in TASK_ACTIONS} if self.has_change_permission(request) else {}
-        return {**super().get_actions(request), **own}
+        own = TASK_ACTIONS if self.has_change_permission(request) else ()
+        return {**super().get_actions(request), **{name: button(name) for name in own}}
 
 
 if connections[alias()].vendor == "postgresql":

@@ -137,9 +137,10 @@ class JobVerdict(Enum):
 def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime, refusal: Refusal) -> JobVerdict:
     """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    A dead job is pushed again for ten minutes, but once if a worker refused it because of its settings. While the task may not start, nothing is pushed: the occurrence goes back
-    to the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
-    be queued before the tasks that are due now, only to be dropped.
+    A dead job is pushed again for ten minutes, but only once if a worker refused it because of its settings: a newer
+    occurrence counts as that. While the task may not start, nothing is pushed: the occurrence goes back to the row.
+    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued
+    before the tasks that are due now, only to be dropped.
     """
     newest, again = task.waiting[-1], JobVerdict.WAIT_AGAIN if task.is_closed else JobVerdict.AGAIN
     if state is JobState.TAKEN:

@@ -1,6 +1,8 @@
 """Jobs that ended before their start: a newer occurrence replaces them, which is no failure; events count them. What a worker
 refuses because of its settings goes back once, and has then failed for that cause."""
 
+import threading
+from contextlib import closing
 from subprocess import CalledProcessError
 
 import pytest
@@ -8,10 +10,12 @@ from rq.job import Job
 
 import ticker
 from tests.harness import QUEUE, events
+from tests.notify.stage import Kept, Played
 from tests.running import stock_worker
 from tests.sentences import sentence
 from ticker.db import sql
 from ticker.errors import ConfigurationError
+from ticker.notify.outbox import Outbox
 from wrappers import entry
 
 NOT_SET = sentence("errors.is_not_set", setting="DATABASE_URL")
@@ -133,6 +137,22 @@ def test_a_refused_occurrence_whose_successor_waits_has_failed_for_its_cause(pla
         assert die(play, "DATABASE_URL is not set") == 1
     assert {(run.outcome, "DATABASE_URL" in run.reason) for run in play.runs()} == {("lost", True)}
     assert (ticker.get(play.db, task).failures, play.events()) == (3, ["failed"])
+
+
+@pytest.mark.slow
+def test_all_tasks_that_a_worker_refuses_are_one_notice_of_the_cause(play, database_url):
+    for n in range(12):
+        ticker.register(play.db, f"poll.{n % 3}", name=str(n), every=f"{1 + n % 2}m")
+    kept = Kept()
+    with closing(Outbox(database_url, "ticker", ["kept"])) as outbox:
+        notifier = Played(kept, ["kept"], outbox, threading.Event())
+        for seconds in range(0, 300, 30):
+            play.at(seconds)
+            play.tick()
+            die(play, "DATABASE_URL is not set")
+            notifier.round(play.now)
+    [notice] = kept.got
+    assert (notice.what, "DATABASE_URL is not set" in notice.digest.cause) == ("failed", True)
 
 
 def test_what_is_refused_during_a_pause_waits_for_its_end(play):

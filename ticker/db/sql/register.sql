@@ -66,24 +66,34 @@ SELECT {task}, {unknown_queue} AS unknown_queue FROM {schema}.tasks t WHERE id =
 -- The interval in force of the task t within its new bounds n.
 CASE WHEN n.every_most_ms IS NOT NULL AND t.pace_ms > n.every_ms THEN least(t.pace_ms, n.every_most_ms) END
 
--- name: change_task
+-- rule: nearer
+-- When an interval task t is due after its interval has changed at i.now: never later than before, and within one new interval. It
+-- moves by whole intervals, so that tasks that were due one after the other stay apart, but keeps an interval from its last start
+-- and its last job.
+(SELECT least(t.next_run, i.now + p.long, greatest(greatest(t.last_run, (SELECT max(w) FROM unnest(t.waiting) w)) + p.long,
+        t.next_run - ceil(extract(epoch FROM t.next_run - i.now) / extract(epoch FROM p.long) - 1)::float8 * p.long))
+    FROM (SELECT coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond' AS long) p)
+
+-- name: change_tasks
 -- Writes new values of the columns that people define. A changed interval may bring the next run nearer, but never
--- delays it. An interval task that is enabled again is due as after a pause. With `again`, more of the schedule has
--- changed, and `next_run` is the new due time. The next push decides whether an earlier push error is mended.
+-- delays it (`nearer`). An interval task that is enabled again is due as after a pause. With `agains`, more of the schedule has
+-- changed, and `next_runs` has the new due times. The next push decides whether an earlier push error is mended.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
-    registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
+    registered = coalesce(c.registered::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
     stretched_ms = CASE WHEN n.stretch_ms IS NOT NULL THEN t.stretched_ms END,
     pace_ms = {kept_pace t},
-    alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE {now} END,
-    next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+    alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE i.now END,
+    next_run = CASE WHEN c.again THEN c.next_run
         WHEN n.enabled AND NOT t.enabled AND t.every_ms = n.every_ms THEN {resumed t}
-        WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run ELSE
-        greatest(n.starts_at, least(t.next_run, {now} + coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond')) END,
+        WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run
+        ELSE greatest(n.starts_at, {nearer t}) END,
     push_errors = 0, push_error = '', push_after = NULL,
-    updated_at = {now}
-FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n, (SELECT {now} AS now) i
-WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+    updated_at = i.now
+FROM (SELECT {now} AS now) i, unnest(%(ids)s::bigint[], %(definitions)s::text[], %(registrations)s::text[], %(agains)s::boolean[],
+        %(next_runs)s::timestamptz[]) AS c (id, definition, registered, again, next_run),
+    LATERAL jsonb_populate_record(NULL::{schema}.tasks, c.definition::jsonb) n
+WHERE t.id = c.id AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
 RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
 -- name: next_in_phase

@@ -14,8 +14,8 @@ APPLICATIONS = (
     Mutant(
         "longer-interval-pushes-the-next-run-away",
         "ticker/db/sql/register.sql",
-        "least(t.next_run, {now} + coalesce(",
-        "({now} + coalesce(",
+        "least(t.next_run, i.now + p.long, ",
+        "least(i.now + p.long, ",
         "A changed interval may bring the next run nearer, but never postpones it, so no edit starves a task.",
         ("tests/tasks/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
     ),

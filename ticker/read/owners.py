@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ticker.db.steps import Steps, reads
-from ticker.read.tasks import late_ms, limited
+from ticker.read.tasks import limited
 from ticker.tasks import checks
 from ticker.tasks.fields import Owned
+from ticker.tasks.filters import late_ms
 from ticker.tasks.rows import query
 
 CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by a walk through all tasks, by owner

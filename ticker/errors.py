@@ -9,6 +9,7 @@ TickerError
 └── Unavailable          a server does not answer now; the next pass tries again
     ├── DatabaseUnavailable
     │   └── RowLocked    another transaction has locked the row; nothing was written
+    ├── BulkStopped      a step of `bulk` failed; the steps before it are committed
     └── QueueUnavailable
 """
 
@@ -155,6 +156,14 @@ class RowLocked(DatabaseUnavailable):
     """Another transaction has locked the row, changed it meanwhile, or waits for this one (a deadlock). Nothing was
     written.
     """
+
+
+class BulkStopped(Unavailable):
+    """A step of `bulk` failed. `done` is what the steps before it did, which is committed."""
+
+    def __init__(self, sentence: str, done: object) -> None:
+        super().__init__(sentence)
+        self.done = done
 
 
 class QueueUnavailable(Unavailable):

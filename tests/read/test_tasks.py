@@ -7,6 +7,7 @@ from tests.factories import ticked
 from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.read import tasks
+from ticker.tasks import filters
 
 STATES = {
     "failing": "failures = 1", "late": "next_run = '2020-01-01Z'", "paused": "paused_by = 'ann'", "inactive": "enabled = false",
@@ -17,7 +18,7 @@ STATES = {
 @pytest.fixture
 def ten(environ, db, monkeypatch):
     """Ten tasks, of which one in three runs `feeds.read`; a page looks through four."""
-    monkeypatch.setattr(tasks, "SEARCHED", 4)
+    monkeypatch.setattr(filters, "SEARCHED", 4)
     for number in range(10):
         ticker.register(
             db, "mail.fetch" if number % 3 else "feeds.read", name=f"n{number}", owner=f"a:{number // 5}", every="1m"

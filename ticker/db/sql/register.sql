@@ -161,6 +161,9 @@ WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
 ORDER BY id
 FOR NO KEY UPDATE
 
+-- name: lock_tasks
+SELECT id FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE
+
 -- name: delete_tasks
 -- Deletes tasks. The trigger tasks_note_deletion ends their planned runs and waiting occurrences, as in any other
 -- deletion.
@@ -193,7 +196,7 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 
 -- name: plan_runs
--- Plans one manual run of each of these locked tasks, or joins the one that has not started. With `within_ms`, it is not due before
+-- Plans one manual run of each of these locked tasks, due in `delay_ms`, or joins the one that has not started. With `within_ms`, it is not due before
 -- that time after the last one was (after now, if that lies ahead because the clock was set back). Reads the last 100 runs only: a
 -- task that ran more often in that time loses nothing by one more run. An elastic interval then returns to its lower bound. A call
 -- without it brings the run forward. If the caller is a run of an interval task itself, `asking`, which began at `asking_since`,
@@ -203,7 +206,7 @@ WITH shortened AS (
     FROM (SELECT 'succeeded' AS outcome, 'manual' AS kind, {now} AS ended_at) e
     WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL AND %(within_ms)s::bigint IS NOT NULL
 ), asked AS MATERIALIZED (
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, i.now, greatest(i.now, w.spaced, (
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, i.now, greatest(i.now + %(delay_ms)s::bigint * interval '1 millisecond', w.spaced, (
             SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
                 SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
             WHERE r.kind = 'manual')) AS due_at,

@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -171,3 +172,15 @@ def painted(line: Line) -> str:
 def is_screen() -> bool:
     """Returns whether standard output is a terminal that can show colours and be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[str], None]]:
+    """Shows each sentence on the same line of the terminal. Shows nothing if standard error is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda sentence: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title) as status:
+        yield status.update

@@ -31,12 +31,22 @@ class Rows(NamedTuple):
     looked_through: int | None
 
 
-def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[Chosen]:
+def chosen(
+    *, owner: Any = None, owner_type: str | None = None, state: str | None = None, **filters: str | None
+) -> Steps[Chosen]:
     """Checks a filter. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
+    if owner is not None and owner_type is not None:
+        raise BadInput(
+            "owner_type", owner_type, "cannot be combined with an owner, which has a type; leave out one of them"
+        )
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
-    wanted: Chosen = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
+    wanted: Chosen = (
+        dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded"))
+        | filters
+        | {"owner_type": owner_type}
+    )
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
     is_walk = state == "outside_hours" or named is not None

@@ -106,12 +106,6 @@ def list_tasks(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     100,000 tasks per page. A page that ends there says so in `looked_through`, and may be empty. `next` continues after
     it.
     """
-    if "owner" in wanted and "owner_type" in wanted:
-        raise BadInput(
-            "owner_type",
-            wanted["owner_type"],
-            "cannot be combined with an owner, which has a type; leave out one of them",
-        )
     page = tasks.page_of_tasks(db, **wanted)
     following = None if page.next is None else str(page.next)
     return {"tasks": page.tasks, "next": following, "looked_through": page.looked_through}

@@ -235,12 +235,13 @@ def test_an_error_in_the_first_step_is_raised_as_it_is(db, poisoned):
         ({}, "pause", {"until": NOW - HOUR}, "until"),
         ({}, "run", {"once_within": "1d"}, "once_within"),
         ({}, "delete", {"by": " "}, "by"),
+        ({}, "delete", {"apply": "no"}, "apply"),
     ],
 )
 def test_bad_input_names_the_field_and_writes_nothing(wanted, action, given, field, db, fetches):
     before = rows(db)
     with pytest.raises(BadInput) as refused:
-        ticker.bulk(db, wanted, action, apply=True, **given)
+        ticker.bulk(db, wanted, action, **{"apply": True} | given)
     assert (refused.value.field, rows(db)) == (field, before)
 
 

@@ -110,17 +110,17 @@ def bulk(
     the other, within the budget of a resumed pause. `db` must be outside a transaction. Raises BadInput, in which case
     nothing is written, or BulkStopped if a step fails: `done` says what the earlier steps did. The call can be repeated.
     """
+    done, number = Tally(action, checks.flag("apply", apply)), 1
     chosen, act = yield _begun(filter, action, given, checks.author(by))
-    done, step = Tally(action, apply), 1
     after: int | None = 0
     while after is not None:
         try:
-            after, judged = yield _step(chosen, act, after, apply, done.changed)
+            after, judged = yield step(chosen, act, after, apply, done.changed)
         except Exception as error:
             if not (apply and done.matched):
                 raise
-            raise BulkStopped(done.stopped(step, drivers.answer_of(error)[1]), done.report()) from error
-        step += 1
+            raise BulkStopped(done.stopped(number, drivers.answer_of(error)[1]), done.report()) from error
+        number += 1
         done.add(judged)
         if progress is not None:
             progress(done.report())
@@ -143,7 +143,7 @@ def _begun(wanted: Mapping[str, Any], name: str, given: Mapping[str, Any], by: s
     return (yield from filters.chosen(**texts)), action
 
 
-def _step(
+def step(
     chosen: filters.Chosen, action: Action, after: int, apply: bool, changed: int
 ) -> Steps[tuple[int | None, list[Judged]]]:
     """Judges the next tasks after an id, and with `apply` changes them. Returns the id after which the next ones follow."""
@@ -199,9 +199,9 @@ class Tally:
             tuple(self.refusals.values()),
         )  # fmt: skip
 
-    def stopped(self, step: int, error: str) -> str:
+    def stopped(self, number: int, error: str) -> str:
         return (
-            f"step {step} of {self.action} failed: {error}; the steps before it are committed: {self.changed:,} of "
+            f"step {number} of {self.action} failed: {error}; the steps before it are committed: {self.changed:,} of "
             f"{self.matched:,} tasks changed; repeat the call for the rest"
         )
 
@@ -211,6 +211,7 @@ class Tally:
 
 class Edit(Action):
     takes: Collection[str] = fields.FIELDS
+    values: definition.Given
 
     def begin(self) -> Steps[None]:
         if not self.given:
@@ -219,11 +220,7 @@ class Edit(Action):
         yield from ()
 
     def judge(self, row: Row) -> Steps[Judged]:
-        try:
-            change = yield from rows.check_change(row, self.values)
-        except BadInput as error:
-            return Judged(row, refused=str(error))
-        return Judged(row, difference(task_from(row), change.values), change=change)
+        return (yield from judge_edit(row, self.values))
 
     def write(self, judged: Sequence[Judged], before: int) -> Steps[object]:
         if keys := self.values.get("limits"):
@@ -309,15 +306,28 @@ def _ids(judged: Sequence[Judged]) -> list[int]:
     return [one.row["id"] for one in judged]
 
 
+def judge_edit(row: Row, values: definition.Given) -> Steps[Judged]:
+    """Judges an edit of these columns."""
+    try:
+        change = yield from rows.check_change(row, values)
+    except BadInput as error:
+        return Judged(row, refused=str(error))
+    return Judged(row, difference(task_from(row), change.values), change=change)
+
+
+def changed_columns(task: Task, values: Mapping[str, Any]) -> set[str]:
+    return {column for column in DEFAULTS if _plain(column, getattr(task, column)) != _plain(column, values[column])}
+
+
 def difference(task: Task, values: Mapping[str, Any]) -> str:
     """Returns the changed columns in words, old and new; an empty text if none has changed. Hides what may be secret."""
     before = {column: getattr(task, column) for column in DEFAULTS}
-    changed = [column for column in DEFAULTS if _plain(column, before[column]) != _plain(column, values[column])]
-    parts = [f"{in_words(before)} -> {in_words(values)}"] if {*SCHEDULE} & {*changed} else []
-    for column in changed:
+    changed = changed_columns(task, values)
+    parts = [f"{in_words(before)} -> {in_words(values)}"] if {*SCHEDULE} & changed else []
+    for column in (column for column in DEFAULTS if column in changed and column not in SCHEDULE):
         if column in SECRET:
             parts.append(f"{column} changed")
-        elif column not in SCHEDULE:
+        else:
             old, new = (_shown(column, one[column]) for one in (before, values))
             parts.append(f"{column.removesuffix('_ms')}: {old} -> {new}")
     return ", ".join(parts)

@@ -135,6 +135,11 @@ WITH chosen AS MATERIALIZED (
 UPDATE {schema}.tasks t SET spread = true FROM chosen c WHERE t.id = c.id
 RETURNING t.id
 
+-- name: former_templates
+-- Returns the registrations that each default task of a type of owner has had, the newest last.
+SELECT name, (coalesce(task -> 'former', '[]') || jsonb_build_array(task -> 'registered'))::text AS registered
+FROM {schema}.templates WHERE owner_type = %(owner_type)s
+
 -- name: write_templates
 -- Replaces the default tasks of a type of owner.
 WITH gone AS (

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from redis import Redis
 
+import ticker as api
 from tests.cli.answers import answer, refused
 from tests.factories import SECOND, a_need, ticked
 from tests.harness import command as ticker
@@ -196,6 +197,19 @@ def test_what_keeps_tasks_from_running_is_a_warning_and_no_problem(ticking: None
     assert "by ann" in pause and "upgrade" in pause
     assert failing == sentence("doctor.failing", number=1)
     assert f"warning: tasks: {failing}\n" in ticker("doctor")[0]
+
+
+def test_tasks_that_people_have_paused_one_by_one_are_counted_with_the_way_to_resume_them(
+    ticking: None, db: Db
+) -> None:
+    for number, by in enumerate(["ann", "bob", "ann", "ticker", "carl", "dora"]):
+        api.pause(db, api.register(db, "poll", name=f"poll {number}", every="1m"), by=by)
+    notes = [note["sentence"] for note in answer("doctor")["notes"] if note["status"] == "warning"]
+    said = sentence(
+        "doctor.paused_one_by_one", count="5", authors="2 by ann, 1 by bob, 1 by carl, ...",
+        remedy="ticker resume --each --state paused", more="--apply",
+    )  # fmt: skip
+    assert said in notes
 
 
 def test_jobs_of_other_installations_that_were_put_aside_are_counted(ticking: None, redis: Redis) -> None:

@@ -76,6 +76,12 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             told = f"{cause}; {remedy(row['function'], row['declared_in'])}"
             yield Advice(told) if row["is_new"] else told  # in a deployment, an old worker may be the cause
         yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
+        if alone := execute("paused_one_by_one", most=overview.COUNTED_AT_MOST):
+            authors = ", ".join(f"{row['tasks']} by {row['by']}" for row in alone[:3])
+            yield Advice(
+                f"tasks paused one by one: {sum(row['tasks'] for row in alone)} ({authors}{', ...' * (len(alone) > 3)}); to "
+                "resume them together: ticker resume --each --state paused, and then with --apply"
+            )
         counts = overview.counts(db)
         if counts.failing:
             yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")

@@ -326,6 +326,12 @@ ORDER BY n.event_id, n.channel LIMIT %(limit)s
 -- Returns the tick of the ticker that is alive.
 SELECT {tick_ms} AS tick_ms
 
+-- name: paused_one_by_one
+-- Counts the tasks that people have paused by themselves, by who did. Counting stops after %(most)s.
+SELECT p.by, count(*) AS tasks FROM (
+    SELECT paused_by AS by FROM {schema}.tasks WHERE paused_by IS NOT NULL AND paused_by NOT IN ('ticker', 'template') LIMIT %(most)s) p
+GROUP BY p.by ORDER BY tasks DESC, p.by
+
 -- name: failing_pushes
 -- Returns the task that has been due longest of those whose last push failed, and their number. Reads the indexes of what is due.
 SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM (

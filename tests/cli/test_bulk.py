@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("environ")
 
 @pytest.fixture
 def tasks(db):
-    """Four tasks: two that fetch and one that cleans for mailboxes, and one that fetches for a feed, with a long box."""
+    """Three tasks for mailboxes, one of which cleans, and one that fetches for a feed, with a long box."""
     items = [
         {"function": "fetch", "every": "5m", "owner": "boxes:1", "group": "news"},
         {"function": "fetch", "every": "5m", "owner": "boxes:2"},

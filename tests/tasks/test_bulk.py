@@ -215,6 +215,29 @@ def test_a_failure_in_step_3_leaves_steps_1_and_2_done_and_says_so(db, poisoned,
     assert (again.changed, again.unchanged) == (1, 4)
 
 
+def test_a_connection_that_breaks_in_a_later_step_is_said_in_the_same_way(db, database_url, fetches, small):
+    with psycopg.connect(database_url) as own:
+        end = lambda _: db.execute("SELECT pg_terminate_backend(%s)", [own.info.backend_pid])  # noqa: E731 - one line
+        with pytest.raises(BulkStopped) as stopped:
+            ticker.bulk(own, FETCH, "edit", queue="slow", apply=True, progress=end)
+    assert stopped.value.done.changed == 2
+    assert [ticker.get(db, id_).queue for id_ in fetches[:3]] == ["slow", "slow", "polling"]
+
+
+def test_tasks_that_match_meanwhile_push_no_locked_task_out_of_its_step(db, fetches, database_url, monkeypatch, small):
+    def meanwhile(name, /, **parameters):
+        if name == "lock_tasks" and parameters["ids"] == [fetches[0], fetches[2]]:
+            with psycopg.connect(database_url, autocommit=True) as other:
+                ticker.edit(other, fetches[1], queue="polling")
+        return query(name, **parameters)
+
+    query = bulk.query
+    ticker.edit(db, fetches[1], queue="slow")
+    monkeypatch.setattr(bulk, "query", meanwhile)
+    done = ticker.bulk(db, {"function": "fetch", "queue": "polling"}, "edit", queue="fast", apply=True)
+    assert {ticker.get(db, id_).queue for id_ in (fetches[0], *fetches[2:5])} == {"fast"} and done.changed >= 4
+
+
 def test_an_error_in_the_first_step_is_raised_as_it_is(db, poisoned):
     with pytest.raises(psycopg.errors.RaiseException):
         ticker.bulk(db, FETCH, "edit", queue="slow", apply=True)

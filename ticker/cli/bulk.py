@@ -56,9 +56,6 @@ def print_groups(title: str, groups: Sequence[BulkGroup]) -> None:
 
 
 def summary(done: Bulk) -> str:
-    would = "changed" if done.applied else "would change"
-    match = "matches" if done.matched == 1 else "match"
-    return (
-        f"{done.action}: {counted(done.matched, 'task')} {match}: {done.changed} {would}, {done.unchanged} need no change, "
-        f"{done.refused} refused"
-    )
+    matched = f"{counted(done.matched, 'task')} {'matches' if done.matched == 1 else 'match'}"
+    changed = f"{done.changed} {'changed' if done.applied else 'would change'}"
+    return f"{done.action}: {matched}: {changed}, {done.unchanged} need no change, {done.refused} refused"

@@ -77,10 +77,10 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             yield Advice(told) if row["is_new"] else told  # in a deployment, an old worker may be the cause
         yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
         if alone := execute("paused_one_by_one", most=overview.COUNTED_AT_MOST):
-            authors = ", ".join(f"{row['tasks']} by {row['by']}" for row in alone[:3])
+            authors = [*(f"{row['tasks']} by {row['by']}" for row in alone[:3]), *["..."] * (len(alone) > 3)]
             yield Advice(
-                f"tasks paused one by one: {sum(row['tasks'] for row in alone)} ({authors}{', ...' * (len(alone) > 3)}); to "
-                "resume them together: ticker resume --each --state paused, and then with --apply"
+                f"tasks paused one by one: {sum(row['tasks'] for row in alone)} ({', '.join(authors)}); to resume them "
+                "together: ticker resume --each --state paused, and then with --apply"
             )
         counts = overview.counts(db)
         if counts.failing:

@@ -78,9 +78,7 @@ def pause(
     if (wanted := of_each(task, owner, scope)) is not None:
         if wait or only_list:
             raise click.UsageError("--each cannot be combined with --wait and --list; leave out either")
-        with database() as db:
-            end = instant(db, "until", until)
-        bulk.carry_out(wanted, "pause", by=by, reason=reason, until=end)
+        pause_each(wanted, by, reason, until)
         return
     many, author = chosen(task, owner, **scope), user() if by is None else by
     if only_list:
@@ -113,7 +111,7 @@ def resume(task: str | None, owner: str | None, **scope: Any) -> None:
     Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that
     are due are pushed within a budget in each tick. Tasks with a pause of their own stay paused.
 
-    With --each, ends the pauses of tasks of their own if --apply is given, and otherwise prints which ones it would end.
+    With --each, ends tasks' own pauses if --apply is given, and otherwise prints which ones it would end.
     """
     if (wanted := of_each(task, owner, scope)) is not None:
         bulk.carry_out(wanted, "resume")
@@ -153,6 +151,12 @@ def of_each(task: str | None, owner: str | None, scope: Scope) -> dict[str, Any]
     ):
         raise click.UsageError("--each needs a filter, or --all")
     return {name: value for name, value in wanted.items() if name != "each"}
+
+
+def pause_each(wanted: dict[str, Any], by: str | None, reason: str, until: str | None) -> None:
+    with database() as db:
+        end = instant(db, "until", until)
+    bulk.carry_out(wanted, "pause", by=by, reason=reason, until=end)
 
 
 def chosen(task: str | None, owner: str | None, everything: bool, **scope: str | None) -> Scope | None:

@@ -22,6 +22,7 @@ from ticker.tasks.sorts import Field
 SPARE = ("function", "queue", "last run (UTC)", "schedule", "last outcome", "owner")
 SET = ("function", "queue", "group", "submitter")
 """The fields whose options choose tasks if `edit` changes many."""
+ONLY_FILTERS = ("owner_type", "name", "state", "search")
 MORE = "and more; filter with --owner, --owner-type, --function, --group or --submitter"
 
 
@@ -70,12 +71,9 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, *
     multiple=True,
     help="Without TASK: change the function, the queue, the group or the submitter. Repeatable.",
 )
-@bulk.filters("owner_type", "name", "state", "search")
+@bulk.filters(*ONLY_FILTERS)
 @options.as_json
-def edit(
-    task: str | None, owner: str | None, sets: tuple[str, ...], owner_type: str | None, name: str | None, state: str | None,
-    search: str | None, apply: bool, **fields: Any,
-) -> None:  # fmt: skip
+def edit(task: str | None, owner: str | None, sets: tuple[str, ...], **fields: Any) -> None:
     """Change TASK, or many tasks, as an operator.
 
     Adding the task again with the same values as before does not undo the edit.
@@ -83,17 +81,15 @@ def edit(
     Without TASK, --function, --queue, --group, --submitter and the filters choose tasks, and --set changes these four
     fields. Prints which tasks would change and which are refused, and changes them with --apply.
     """
-    many = bulk.chosen(task, owner, owner_type=owner_type, name=name, state=state, search=search, apply=apply)
+    many = bulk.chosen(task, owner, **{name: fields.pop(name) for name in (*ONLY_FILTERS, "apply")})
     if task is None:
-        given = values({name: value for name, value in fields.items() if name not in SET}) | assigned(sets)
-        many |= {name: fields[name] for name in SET if fields[name] is not None} | ({"owner": owner} if owner else {})
+        many |= {name: value for name in SET if (value := fields.pop(name)) is not None}
+        many |= {"owner": owner} if owner else {}
         if not many.keys() - {"apply"}:
             raise click.UsageError("missing argument 'TASK'; to change many tasks, give a filter, such as --function")
     elif sets:
         raise click.UsageError("--set is for many tasks; with TASK, use the option of the field")
-    else:
-        given = values(fields)
-    if not given:
+    if not (given := values(fields) | assigned(sets)):
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
     if task is None:
         bulk.carry_out(many, "edit", **given)

@@ -7,6 +7,7 @@ connections.
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_args
@@ -94,7 +95,8 @@ def commits(parts: Callable[P, Parts[T]]) -> Operation[P, T]:
                 of_part = run(db, answer, writes=True)
                 db.commit()
             except Exception as error:
-                db.rollback()
+                with suppress(Exception):  # a broken connection has no transaction
+                    db.rollback()
                 answer = _thrown(work, error)
             else:
                 answer = _next(work, of_part)
@@ -114,7 +116,7 @@ async def _commit_each(db: Any, work: Parts[T]) -> T:
             if hasattr(db, "commit"):  # asyncpg has committed
                 await db.commit()
         except Exception as error:
-            if hasattr(db, "rollback"):
+            with suppress(Exception):
                 await db.rollback()
             answer = _thrown(work, error)
         else:

@@ -100,15 +100,17 @@ def bulk(
 ) -> Parts[Bulk]:
     """Plans a change of all tasks that match a filter, and makes it with `apply=True`.
 
-    `filter` has the filters of `list_tasks`, such as `{"function": "mail.fetch", "state": "failing"}`; an empty one matches
-    all tasks. `action` is `edit`, with the fields of `edit`; `pause`, with `reason` and `until`; `run` or `retry`, with
-    `once_within`; or `resume`, `enable`, `disable` or `delete`. `retry` runs tasks that are failing. Each task changes as by
-    the single operation, with its events and `by` as their author. A task that the action cannot change is refused, with the
-    reason.
+    `filter` has the filters of `list_tasks`, such as `{"function": "mail.fetch", "state": "failing"}`. An empty one
+    matches all tasks. `action` is `edit`, with the fields of `edit`; `pause`, with `reason` and `until`; `run` or
+    `retry`, with `once_within`; or `resume`, `enable`, `disable` or `delete`. `retry` runs tasks that are failing.
 
-    Commits steps of a thousand tasks, by id, and calls `progress` after each. Runs become due in groups, each a tick after
-    the other, within the budget of a resumed pause. `db` must be outside a transaction. Raises BadInput, in which case
-    nothing is written, or BulkStopped if a step fails: `done` says what the earlier steps did. The call can be repeated.
+    Each task changes as by the single operation, with its events and `by` as their author. A task that the action
+    cannot change is refused, with the reason. Runs become due in groups, each a tick after the other, within the budget
+    of a resumed pause.
+
+    `db` must be outside a transaction. Steps of a thousand tasks, by id, are committed one by one, and `progress` is
+    called after each. Raises BadInput, in which case nothing is written, or BulkStopped if a later step than the first
+    one fails: `done` says what the earlier steps did. The call can be repeated.
     """
     done, number = Tally(action, checks.flag("apply", apply)), 1
     chosen, act = yield _begun(filter, action, given, checks.author(by))
@@ -146,20 +148,22 @@ def _begun(wanted: Mapping[str, Any], name: str, given: Mapping[str, Any], by: s
 def step(
     chosen: filters.Chosen, action: Action, after: int, apply: bool, changed: int
 ) -> Steps[tuple[int | None, list[Judged]]]:
-    """Judges the next tasks after an id, and with `apply` changes them. Returns the id after which the next ones follow."""
+    """Judges the next tasks after an id, and with `apply` changes them. Returns the id after which others follow."""
     page = yield from filters.page(chosen, after=after, limit=AT_ONCE)
-    matching = page.rows
-    if apply and matching:  # locked in the order of ids, as everywhere, and as they are under the lock
+    matching, following = page.rows, page.next
+    if apply and matching:  # locked in the order of ids, as everywhere, and then read again
         locked = {row["id"] for row in (yield query("lock_tasks", ids=[row["id"] for row in matching]))}
         first, last = matching[0]["id"], matching[-1]["id"]
         again = yield from filters.matching(chosen, after=first - 1, before=last + 1, limit=AT_ONCE)
+        if len(again) == AT_ONCE:  # tasks that match by now may have taken the places of others
+            following = again[-1]["id"]
         matching = [row for row in again if row["id"] in locked]
     judged = []
     for row in matching:
         judged.append((yield from action.judge(row)))
     if apply and (to_change := [one for one in judged if one.words]):
         yield from action.write(to_change, changed)
-    return page.next, judged
+    return following, judged
 
 
 @dataclass(slots=True)
@@ -194,10 +198,8 @@ class Tally:
 
     def report(self) -> Bulk:
         unchanged = self.matched - self.changed - self.refused
-        return Bulk(
-            self.action, self.applied, self.matched, self.changed, unchanged, self.refused, tuple(self.changes.values()),
-            tuple(self.refusals.values()),
-        )  # fmt: skip
+        counts = self.matched, self.changed, unchanged, self.refused
+        return Bulk(self.action, self.applied, *counts, (*self.changes.values(),), (*self.refusals.values(),))
 
     def stopped(self, number: int, error: str) -> str:
         return (
@@ -320,7 +322,7 @@ def changed_columns(task: Task, values: Mapping[str, Any]) -> set[str]:
 
 
 def difference(task: Task, values: Mapping[str, Any]) -> str:
-    """Returns the changed columns in words, old and new; an empty text if none has changed. Hides what may be secret."""
+    """Returns the changed columns in words, old and new, or an empty text. Hides what may be secret."""
     before = {column: getattr(task, column) for column in DEFAULTS}
     changed = changed_columns(task, values)
     parts = [f"{in_words(before)} -> {in_words(values)}"] if {*SCHEDULE} & changed else []

@@ -39,9 +39,11 @@ def defaults(
     again, changed and deleted.
 
     With `existing=True`, each owner that already exists gets the default tasks whose names it lacks. Its other default
-    tasks change where nobody has changed them since: not in a field that was edited, nor after another registration. A task
-    that the change does not fit stays as it is. No task is deleted. A task's function finds the owner's id in `run.owner_id`. A table that `owners.per_schema`
-    declares needs `table_schema`.
+    tasks change where nobody has changed them since: not in a field that was edited, nor after another registration. A
+    task that the change does not fit stays as it is. No task is deleted.
+
+    A task's function finds the owner's id in `run.owner_id`. A table that `owners.per_schema` declares needs
+    `table_schema`.
 
     Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
     case nothing is written.
@@ -72,13 +74,21 @@ def defaults(
     yield query("row_security", value=was["before"])
     count = len(made)
     for item in wanted:
-        chosen = yield from filters.chosen(owner_type=owner_type, name=item.task_name())
-        change, after = Redefault(item.given(), former[item.task_name()]), 0 if former[item.task_name()] else None
-        while after is not None:
-            following, judged = yield from bulk.step(chosen, change, after, False, 0)
-            if any(one.words for one in judged):  # only then, tasks are locked
-                following, judged = yield from bulk.step(chosen, change, after, True, 0)
-            after, count = following, count + sum(bool(one.words) for one in judged)
+        if former[item.task_name()]:
+            count += yield from _changed(owner_type, item, former[item.task_name()])
+    return count
+
+
+def _changed(owner_type: str, item: Wanted, former: Sequence[object]) -> Steps[int]:
+    """Changes the tasks of existing owners, and returns their number."""
+    chosen = yield from filters.chosen(owner_type=owner_type, name=item.task_name())
+    change, count = Redefault(item.given(), former), 0
+    after: int | None = 0
+    while after is not None:
+        following, judged = yield from bulk.step(chosen, change, after, False, 0)
+        if any(one.words for one in judged):  # only then, tasks are locked
+            following, judged = yield from bulk.step(chosen, change, after, True, 0)
+        after, count = following, count + sum(bool(one.words) for one in judged)
     return count
 
 

@@ -73,8 +73,8 @@ def matching(wanted: Chosen, *, after: int, before: int | None, limit: int) -> S
     is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
     closed = (yield from _closed_hours(after, before)) if wanted["crowded"] == "outside_hours" else []
     return (yield query(
-        "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
-        durings=[during for during, _ in closed], zones=[zone for _, zone in closed], late_ms=late_ms(),
+        "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, late_ms=late_ms(),
+        first=limit if is_state_alone else None, durings=[one[0] for one in closed], zones=[one[1] for one in closed],
     ))  # fmt: skip
 
 

@@ -87,8 +87,8 @@ BULK = body(
         "filter": doc("The tasks that change; an empty object means all.", body(
             {name: schema for name, schema in OF_TASKS.items() if name in filters.NAMES})),
         "action": doc("What to do with them. `retry` runs those that are failing.", one_of(*bulk.ACTIONS)),
-        "arguments": doc("The fields of `edit`, `reason` and `until` of `pause`, or `once_within` of `run` and `retry`.", body(
-            {**EDIT["properties"], **{name: PAUSE["properties"][name] for name in bulk.Pause.takes}, **RUN_NOW["properties"]})),
+        "arguments": doc("Fields of `edit`, `reason` and `until` of `pause`, `once_within` of `run` and `retry`.", body(
+            {**EDIT["properties"], **RUN_NOW["properties"], **{name: PAUSE["properties"][name] for name in bulk.Pause.takes}})),
         "apply": doc("Whether to make the change. By default, the answer is only the plan.", FLAG),
         "by": doc("The name of the user who changes the tasks.", NAME),
     },
@@ -142,12 +142,12 @@ def tasks_named(db: Any, *, function: Any, name: Any = None, owner: Owner = iden
 
 
 @operation("POST /bulk", Bulk, body=BULK, offline=True,
-           example={"filter": {"function": "mail.fetch", "state": "failing"}, "action": "edit", "arguments": {"every": "5m"}})  # fmt: skip
+           example={"filter": {"function": "mail.fetch"}, "action": "edit", "arguments": {"every": "5m"}})  # fmt: skip
 def change_many(here: Site, _: None, *, arguments: dict[str, Any] | None = None, by: str = "", **sent: Any) -> Bulk:
     """Plans a change of all tasks that match a filter, and makes it with `apply`.
 
-    The answer says how many tasks match, what changes, and which tasks are refused, with the reasons. Steps of a thousand
-    tasks are committed one by one. If one of them fails, the answer is 503, and says what the earlier ones did.
+    The answer says how many tasks match, what changes, and which tasks are refused, with the reasons. Steps of a
+    thousand tasks are committed one by one. If one of them fails, the answer is 503, and says what the others did.
     """
     with here.database.reading() as db:
         return bulk.bulk(db, sent.pop("filter"), sent.pop("action"), by=by or here.by, **sent, **arguments or {})

@@ -74,7 +74,7 @@ def test_what_an_index_knows_fills_its_pages(ten, db, filters):
 @pytest.mark.parametrize("many", [2, 20_000], ids=["in a crowd", "of few"])
 @pytest.mark.parametrize("state", STATES)
 def test_a_state_that_many_are_in_is_listed_as_one_of_few(state, many, ten, db, monkeypatch):
-    monkeypatch.setattr(tasks, "CROWD", many)
+    monkeypatch.setattr(filters, "CROWD", many)
     db.execute(f"UPDATE ticker.tasks SET {STATES[state]} WHERE name IN ('n1', 'n4', 'n8')")
     assert names(db, state=state) == "148"
     whole = [("14", None), ("8", None)]

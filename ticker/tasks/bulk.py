@@ -140,6 +140,7 @@ def _begun(wanted: Mapping[str, Any], name: str, given: Mapping[str, Any], by: s
         for one in names:
             if one not in known:
                 raise BadInput(one, None, f"{problem}{did_you_mean(one, known)}; known: {', '.join(known) or 'none'}")
+    filters.check_owner(wanted)
     texts = {one: value if one == "owner" else checks.plain(one, value) for one, value in wanted.items()}
     yield from action.begin()
     return (yield from filters.chosen(**texts)), action
@@ -282,7 +283,7 @@ class Pause(Action):
 
 class Resume(Action):
     def says(self, row: Row) -> tuple[str, str]:
-        return ("" if row["paused_by"] is None else f"resumed; it was paused by {row['paused_by']}"), ""
+        return ("" if row["paused_by"] is None else f"resumed (paused by {row['paused_by']})"), ""
 
     def write(self, judged: Sequence[Judged], before: int) -> Steps[object]:
         resumed = yield from rows.resume([one.row for one in judged], self.by)

@@ -1,5 +1,6 @@
 """Finds the tasks that match a filter, page by page: for lists, and for changes to many tasks."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ticker import settings
@@ -31,22 +32,21 @@ class Rows(NamedTuple):
     looked_through: int | None
 
 
-def chosen(
-    *, owner: Any = None, owner_type: str | None = None, state: str | None = None, **filters: str | None
-) -> Steps[Chosen]:
-    """Checks a filter. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
-    if owner is not None and owner_type is not None:
+def check_owner(wanted: Mapping[str, Any]) -> None:
+    if "owner" in wanted and "owner_type" in wanted:
         raise BadInput(
-            "owner_type", owner_type, "cannot be combined with an owner, which has a type; leave out one of them"
+            "owner_type",
+            wanted["owner_type"],
+            "cannot be combined with an owner, which has a type; leave out one of them",
         )
+
+
+def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[Chosen]:
+    """Checks a filter. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
-    wanted: Chosen = (
-        dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded"))
-        | filters
-        | {"owner_type": owner_type}
-    )
+    wanted: Chosen = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
     is_walk = state == "outside_hours" or named is not None

@@ -119,6 +119,7 @@ def list_tasks(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     100,000 tasks per page. A page that ends there says so in `looked_through`, and may be empty. `next` continues after
     it.
     """
+    filters.check_owner(wanted)
     page = tasks.page_of_tasks(db, **wanted)
     following = None if page.next is None else str(page.next)
     return {"tasks": page.tasks, "next": following, "looked_through": page.looked_through}

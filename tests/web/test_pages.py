@@ -16,7 +16,8 @@ from tests.harness import command
 from tests.sentences import sentence
 from tests.web.asking import SCREENS, SCRIPT, text_of
 from tests.web.payloads import PAYLOADS
-from ticker.read import formatting, tasks
+from ticker.read import formatting
+from ticker.tasks import filters
 from ticker.tasks.fields import SETTINGS
 from ticker.web import application
 from ticker.web.pages import phrases, state
@@ -742,7 +743,7 @@ def test_times_are_told_in_their_two_largest_units():
 
 
 def test_a_search_says_how_far_it_looked_and_goes_on(client, db, task, monkeypatch):
-    monkeypatch.setattr(tasks, "SEARCHED", 1)
+    monkeypatch.setattr(filters, "SEARCHED", 1)
     ticker.register(db, "poll", name="found late", every="1m")
     page = client.get("/tasks", params={"search": "found late"})
     assert sentence("page.no_task_fits", number=1).within(text_of(page))

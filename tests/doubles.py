@@ -30,7 +30,7 @@ from ticker.engine import jobs as spec
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Look, OpenPauses, Receipt, RunAtWork, Settled
+from ticker.engine.ports import JobState, Look, OpenPauses, Receipt, Refusal, RunAtWork, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
@@ -894,6 +894,7 @@ class MemoryQueue:
         self._astray: set[str] = set()
         self._forgotten: set[str] = set()
         self.stopped: list[RunAtWork] = []
+        self._refusals: dict[str, Refusal] = {}
 
     def ten_seconds_later(self) -> None:
         """What was found in no queue has been so for ten seconds."""
@@ -946,6 +947,14 @@ class MemoryQueue:
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         self._answers()
         return [self._state(job_id) for job_id in job_ids]
+
+    def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
+        self._answers()
+        return [self._refusals.get(job_id, Refusal()) for job_id in job_ids]
+
+    def refuse(self, job_id: str, reason: str) -> None:
+        """As a worker does without settings."""
+        self._refusals[job_id] = Refusal(self._refusals.get(job_id, Refusal()).times + 1, reason)
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         self._answers()

@@ -18,12 +18,12 @@ ROOT = Path(ticker.__file__).parent.parent
 
 def test_the_door_of_ticker_is_this_and_no_more():
     assert ticker.__all__ == [
-        "register", "register_many", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
+        "register", "register_many", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "bulk", "defaults", "limit", "unlimit", "release",
         "get", "list_tasks", "list_owners", "list_limits", "list_pauses", "list_runs", "get_run", "why", "journal", "drops", "validate",
-        "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Registered", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
+        "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Registered", "Bulk", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
         "Kind", "Outcome", "Reason",
         "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
-        "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable", "TickerWarning",
+        "Unavailable", "DatabaseUnavailable", "RowLocked", "BulkStopped", "QueueUnavailable", "TickerWarning",
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ticker.errors import (
     BadInput,
+    BulkStopped,
     ConfigurationError,
     DatabaseUnavailable,
     QueueUnavailable,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ticker.read.owners import OwnerStatus, list_owners
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_tasks
     from ticker.read.why import Why, why
+    from ticker.tasks.bulk import Bulk, bulk
     from ticker.tasks.defaults import defaults
     from ticker.tasks.definition import Wanted
     from ticker.tasks.fields import Task
@@ -39,12 +41,12 @@ if TYPE_CHECKING:
     from ticker.tasks.preview import Preview, validate
 
 __all__ = [
-    "register", "register_many", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "defaults", "limit", "unlimit", "release",
+    "register", "register_many", "unregister", "reconcile", "edit", "pause", "resume", "pause_all", "resume_all", "run_now", "stop", "bulk", "defaults", "limit", "unlimit", "release",
     "get", "list_tasks", "list_owners", "list_limits", "list_pauses", "list_runs", "get_run", "why", "journal", "drops", "validate",
-    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Registered", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
+    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Registered", "Bulk", "Owner", "OwnerStatus", "Limit", "LimitStatus", "Pause",
     "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
-    "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable", "TickerWarning",
+    "Unavailable", "DatabaseUnavailable", "RowLocked", "BulkStopped", "QueueUnavailable", "TickerWarning",
 ]  # fmt: skip
 
 _HOMES = {
@@ -55,6 +57,7 @@ _HOMES = {
     "read.owners": ("OwnerStatus", "list_owners"),
     "read.tasks": ("FullRun", "RunRecord", "get", "get_run", "list_tasks"),
     "read.why": ("Why", "why"),
+    "tasks.bulk": ("Bulk", "bulk"),
     "tasks.defaults": ("defaults",),
     "tasks.definition": ("Wanted",),
     "tasks.fields": ("Task",),

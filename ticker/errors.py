@@ -9,6 +9,7 @@ TickerError
 └── Unavailable          a server does not answer now; the next pass tries again
     ├── DatabaseUnavailable
     │   └── RowLocked    another transaction has locked the row; nothing was written
+    ├── BulkStopped      a step of `bulk` failed; the steps before it are committed
     └── QueueUnavailable
 """
 
@@ -23,6 +24,9 @@ _QUOTED_OR_URL = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)|\b\w{1,20}://[^\s,;()<>
 _WORD = re.compile(r"""[^\s,;()\[\]{}<>"'=|]+""")
 _VARIABLE = re.compile(r"\d|[@/\\]|\w\.\w")
 _ASTERISKS = re.compile(r"\*(?:\W*\*)+")
+
+FRAMEWORK_NAMES: dict[str, str] = {}
+"""The names of variables in the settings of a framework. Errors show these instead."""
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
@@ -42,10 +46,15 @@ def quoted(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # a user's value: its repr may fail
-        text = f"a value of type {type(value).__name__}"
+        text = of_type(value)
     if not text.isprintable():  # a repr of several lines
         text = repr(text)
     return text if len(text) <= QUOTED_AT_MOST else f"{text[:QUOTED_AT_MOST]}…"
+
+
+def of_type(value: object) -> str:
+    """Names a value that is not shown: it may be a secret, or very long."""
+    return f"a value of type {type(value).__name__}"
 
 
 def cause(error: str) -> str:
@@ -100,6 +109,12 @@ class TickerWarning(UserWarning):
 class TickerError(Exception):
     """The root of the tree: catch this to catch everything that ticker raises on purpose."""
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        for variable, name in FRAMEWORK_NAMES.items():
+            text = re.sub(rf"\b{variable}\b", name, text)
+        return text
+
 
 class BadInput(TickerError, ValueError):
     """A value that is not accepted, or is missing (None). Has `field`, `value` and `problem`. The message is one
@@ -141,6 +156,14 @@ class RowLocked(DatabaseUnavailable):
     """Another transaction has locked the row, changed it meanwhile, or waits for this one (a deadlock). Nothing was
     written.
     """
+
+
+class BulkStopped(Unavailable):
+    """A step of `bulk` failed. `done` is what the steps before it did, which is committed."""
+
+    def __init__(self, sentence: str, done: object) -> None:
+        super().__init__(sentence)
+        self.done = done
 
 
 class QueueUnavailable(Unavailable):

@@ -274,10 +274,23 @@ def current() -> Settings:
     return _given.get() or from_environment()
 
 
+Source = Callable[[Mapping[str, str]], dict[str, str]]
+_source: Source | None = None
+
+
+def add_source(variables: Source) -> None:
+    """Lets a framework provide variables of this process and its forks. `variables` gets the environment, which they
+    replace, each time the settings are read.
+    """
+    global _source
+    _source = variables
+
+
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
     environ = os.environ if environ is None else environ
-    return _checked(frozenset((name, environ[name]) for name in environ if name.startswith(_PREFIXES)))
+    ours = {name: environ[name] for name in environ if name.startswith(_PREFIXES)}
+    return _checked(frozenset((ours | (_source(environ) if _source else {})).items()))
 
 
 @lru_cache(maxsize=2)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -46,8 +47,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
         raise asked
     if isinstance(asked, str):
         return asked
-    config = asked.settings if asked else settings.from_environment()
-    refuse_without_a_horse(config)
+    config = asked.settings if asked else own_settings(job)
     with closing(Database(config.require_database(), config.schema)) as database:
         if asked is None:
             warn_of_imports(job)
@@ -65,10 +65,8 @@ def run_batch(*numbers: int) -> str:
     process with it. The ticker then pushes the tasks after it again, each in its own job. If the function has
     `concurrency`, a `Group` runs the tasks.
     """
-    config = settings.from_environment()
-    refuse_without_a_horse(config)
-    registry.load(config.tasks)
     job, deadline_of_batch = get_current_job(), shared_state.deadline()
+    config = own_settings(job)
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     answers: Counter[str] = Counter()
     opened = closing(Database(config.require_database(), config.schema))
@@ -111,6 +109,33 @@ def is_apart(job: Job) -> bool:
 
 def numbered_call(task_id: int, number: int, **of_job: Any) -> Call:
     return new_call(task_id, number, -min(number, 0), **of_job)
+
+
+def own_settings(job: Job | None) -> Settings:
+    """Returns this worker's settings, with its functions imported. Raises ConfigurationError if the worker cannot run
+    our jobs.
+
+    The ticker hears of it through Redis: it pushes the job once more, perhaps to a better worker.
+    """
+    try:
+        config = settings.from_environment()
+        refuse_without_a_horse(config)
+        config.require_database()
+        registry.load(config.tasks)
+    except ConfigurationError as error:
+        if job is not None:
+            note_refusal(job, error)
+        raise
+    return config
+
+
+def note_refusal(job: Job, error: ConfigurationError) -> None:
+    key, reason = f"{job.key}{jobs.REFUSED}", f"the worker on host {gethostname()!r} refused the job: {error}"
+    with suppress(RedisError), job.connection.pipeline(transaction=False) as calls:
+        calls.hincrby(key, "count", 1)
+        calls.hset(key, "reason", reason)
+        calls.expire(key, jobs.REFUSED_KEPT)
+        calls.execute()
 
 
 def refuse_without_a_horse(config: Settings) -> None:

@@ -11,7 +11,7 @@ RUN = {
     "occurrence", "attempt", "retried", "pieces", "state", "outcome", "reason", "due_at", "pushed_at", "started_at",
     "until", "ended_at", "created_at", "checked_last_run", "checked_at", "every_ms",
     "tolerance_ms", "early_ms", "took_ms", "result", "traceback", "worker", "host", "pid", "job_id",
-    "stop_requested_by", "stop_requested_at", "queue",
+    "stop_requested_by", "stop_requested_at", "queue", "subject",
 }  # fmt: skip
 
 

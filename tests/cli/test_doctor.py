@@ -10,9 +10,11 @@ import psycopg
 import pytest
 from redis import Redis
 
+import ticker as api
 from tests.cli.answers import answer, refused
 from tests.factories import SECOND, a_need, ticked
 from tests.harness import command as ticker
+from tests.harness import start
 from tests.poolers import is_installed, pooler, through
 from tests.rights import PASSWORD, block, with_user
 from tests.sentences import sentence
@@ -130,6 +132,17 @@ def test_too_few_workers(db: Db) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_does_all_the_work_is_no_problem_although_a_second_one_would_start_jobs_sooner(db: Db) -> None:
+    a_need(db, "polling", 0.7, 2)
+    ticked(db, crews=[[["polling"], 1, 1]])
+    [note] = [note for note in answer("doctor", code=0)["notes"] if note["status"] == "warning"]
+    assert note["sentence"] == sentence(
+        "workers.need_hint", queue="polling", average="0.7", most=2, listen="1 listens", missing=1,
+        remedy="ticker worker --tasks ... polling",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
 def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: Db) -> None:
     ticker("add", "mail.fetch", "--every", "1m")
     for name in "one", "two":
@@ -147,6 +160,22 @@ def test_a_function_that_no_worker_knows_once_with_its_tasks(ticking: None, db: 
     db.execute("UPDATE ticker.tasks SET declared_in = 'reports'")
     [told] = examined()[0]["tasks"]
     assert sentence("doctor.declared", module="reports", remedy="ticker sync --tasks ... --prune-modules").ends(told)
+
+
+@pytest.mark.slow
+def test_a_function_that_a_worker_does_not_know_any_more_is_named_at_once_and_is_a_problem_after_a_minute(
+    ticking: None, db: Db
+) -> None:
+    """It was renamed in the code: it has been announced, but the worker that was deployed last does not know it."""
+    ticker("add", "mail.fetch", "--every", "1m")
+    db.execute("INSERT INTO ticker.functions (name, queues, announced_at) VALUES ('mail.fetch', '{polling}', now())")
+    assert examined(code=0) == (WELL, {})
+    [(occurrence,)] = db.execute("SELECT next_run FROM ticker.tasks").fetchall()
+    assert start(db, 1, occurrence, None, functions=["mail.fetch_all"])["refusal"] == "unknown_here"
+    [told] = [note["sentence"] for note in answer("doctor")["notes"] if note["status"] == "warning"]
+    assert sentence("doctor.unknown_here", function="'mail.fetch'", remedy="ticker list --function mail.fetch") == told
+    db.execute("UPDATE ticker.pauses SET paused_at = paused_at - interval '1 minute'")
+    assert examined()[0] == {"tasks": [told]}
 
 
 @pytest.mark.slow
@@ -168,6 +197,19 @@ def test_what_keeps_tasks_from_running_is_a_warning_and_no_problem(ticking: None
     assert "by ann" in pause and "upgrade" in pause
     assert failing == sentence("doctor.failing", number=1)
     assert f"warning: tasks: {failing}\n" in ticker("doctor")[0]
+
+
+def test_tasks_that_people_have_paused_one_by_one_are_counted_with_the_way_to_resume_them(
+    ticking: None, db: Db
+) -> None:
+    for number, by in enumerate(["ann", "bob", "ann", "ticker", "carl", "dora"]):
+        api.pause(db, api.register(db, "poll", name=f"poll {number}", every="1m"), by=by)
+    notes = [note["sentence"] for note in answer("doctor")["notes"] if note["status"] == "warning"]
+    said = sentence(
+        "doctor.paused_one_by_one", count="5", authors="2 by ann, 1 by bob, 1 by carl, ...",
+        remedy="ticker resume --each --state paused", more="--apply",
+    )  # fmt: skip
+    assert said in notes
 
 
 def test_jobs_of_other_installations_that_were_put_aside_are_counted(ticking: None, redis: Redis) -> None:

@@ -20,7 +20,7 @@ def test_a_limit_is_declared_listed_and_removed(db):
     )
     db.execute("UPDATE ticker.slots SET until = clock_timestamp() + interval '1 h' WHERE n = 1")
     head, row = command("limit")[0].splitlines()
-    assert re.split(r"\s{2,}", head) == ["key", "limited by", "active", "rate", "free", "held until (UTC)", "due"]
+    assert re.split(r"\s{2,}", head) == ["key", "limited by", "active", "rate", "free", "closed until (UTC)", "due"]
     assert re.split(r"\s{2,}", row) == ["imap.gmail.com", "imap.gmail.com", "1 of 20", "300/1m", "4 of 5", "1"]
     assert sentence("cli.limit_removed", key="imap.gmail.com") == command("limit", "imap.gmail.com", "--remove")[0]
     assert sentence("cli.had_no_limit", key="imap.gmail.com") == command("limit", "imap.gmail.com", "--remove")[0]
@@ -37,7 +37,7 @@ def test_a_hold_is_released(db):
     ticker.register(db, "poll", every="1m", limits=["a"])
     db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1")
     assert sentence("cli.limit_released", key="a") == command("limit", "a", "--release")[0]
-    assert sentence("cli.limit_not_held", key="a") == command("limit", "a", "--release")[0]
+    assert sentence("cli.limit_not_closed", key="a") == command("limit", "a", "--release")[0]
     assert answer("limit", "a", "--release") == {"key": "a", "released": False}
 
 

@@ -142,6 +142,15 @@ def test_what_is_due_and_not_yet_late_is_pushed_by_the_next_tick(db):
     assert sentence("cli.top_due", task="1  due  mail_channels:5", due="08:59:57", every="1m").begins(lines[6])
 
 
+def test_what_is_next_during_a_pause_is_not_announced_as_a_run(db):
+    ticked(db, SECOND)
+    make(db, "later", next_run=NINE + 12 * SECOND)
+    ticker.pause_all(db, by="ann")
+    [line] = [spaced(line) for line in drawn(db) if "later" in line]
+    assert sentence("cli.top_waits", task="1  later  mail_channels:5", due="09:00:12", every="1m").begins(line)
+    assert "paused with all tasks" in line
+
+
 def test_a_late_task_where_no_ticker_ticks_says_that(db):
     make(db, "late", next_run=NINE - 2 * MINUTE)
     ticked(db, 10 * MINUTE)
@@ -175,9 +184,8 @@ def test_silent_tickers_are_named_beside_the_living_ones(db):
 
 
 @pytest.mark.slow
-def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, monkeypatch):
-    monkeypatch.setenv("TICKER_TICK", "5m")
-    ticked(db, 10 * MINUTE)
+def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db):
+    ticked(db, 10 * MINUTE, tick_ms=300_000)
     make(db, "late", next_run=NINE - 15 * MINUTE)
     lines = drawn(db)
     assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[1])
@@ -278,10 +286,10 @@ def test_a_cell_that_is_too_long_keeps_its_begin_and_its_end():
 def test_the_list_leaves_columns_out_rather_than_its_state(db, busy):
     tasks = ticker.list_tasks(db)
     wide = [line.plain for line in listing.lines(tasks, 250, 20)]
-    assert wide[0].split("  ")[0] == "id" and all(name in wide[0] for name in render.TASK_COLUMNS)
+    assert wide[0].split("  ")[0] == "id" and all(name in wide[0] for name in render.TASK_COLUMNS[1:])
     narrow = [line.plain for line in listing.lines(tasks, 80, 20)]
-    assert re.split(r" {2,}", narrow[0].strip()) == ["id", "name", "next run (UTC)", "last outcome", "state"]
-    assert spaced(narrow[2]).startswith("2  late  2026-03-01 08:58:00")
+    assert re.split(r" {2,}", narrow[0].strip()) == ["id", "name", "owner", "next run (UTC)", "state"]
+    assert spaced(narrow[2]).startswith("2  late  mail_channels:5  2026-03-01 08:58:00")
     assert all(cell_len(line) <= 80 for line in narrow)
 
 
@@ -314,6 +322,26 @@ def test_in_a_pipe_it_is_one_plain_text_of_which_nothing_is_cut(db, busy, monkey
     again = command("top", "--once")[0]
     assert "\x1b" not in out and AGE.sub("", out) == AGE.sub("", again)
     assert sentence("cli.top_drop_ends", every="60 s", tolerance="5 s", earliest="08:58:27").ends(out.splitlines()[-1])
+
+
+def test_a_terminal_folds_the_last_column_and_a_pipe_does_not(capsys, monkeypatch):
+    rows = [
+        fit.row("support@example.org", 1, "it waits because 2 of 2 runs of imap.x are active"),
+        fit.row("", 2, "ok"),
+    ]
+    monkeypatch.setenv("COLUMNS", "50")
+    render.print_table(("subject", "id", "why"), rows)
+    assert capsys.readouterr().out.splitlines()[1].endswith("it waits because 2 of 2 runs of imap.x are active")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    render.print_table(("subject", "id", "why"), rows)
+    folded = [ANSI.sub("", line) for line in capsys.readouterr().out.splitlines()]
+    assert folded == [
+        "subject              id  why",
+        "support@example.org  1   it waits because 2 of 2",
+        "                         runs of imap.x are active",
+        "                     2   ok",
+    ]
 
 
 def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe(capsys, monkeypatch):

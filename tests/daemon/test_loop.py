@@ -61,7 +61,7 @@ def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db,
     assert tasks.tickers(db) == []
     stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
     assert stopped.within(health.look(settings).problems)
-    assert steps.run(db, standing.tickers(30_000))["ticker_tickers_alive"] == {(): 0}
+    assert steps.run(db, standing.tickers())["ticker_tickers_alive"] == {(): 0}
 
 
 def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(beat, db, store):

@@ -451,8 +451,8 @@ RUNNING, SUCCEEDED = "'running', NULL, at, NULL::timestamptz", "'ended', 'succee
 @pytest.mark.parametrize(
     ("done", "sign", "least", "span"),
     [
-        (TICKED.format(ago=15, report="{}"), "a ticker ticked", 15, 90),
-        (TICKED.format(ago=600, report='{"tick_ms": 300000}'), "a ticker ticked", 600, 900),
+        (TICKED.format(ago=15, report="{}"), "a ticker was at work", 15, 90),
+        (TICKED.format(ago=600, report='{"tick_ms": 300000}'), "a ticker was at work", 600, 900),
         (ANNOUNCED.format(ago=20), "a worker started", 20, 90),
         (RAN.format(ago=30, end=RUNNING), "a run started", 30, 90),
         (AT_WORK.format(ago=300, end=RUNNING), "a run started", 300, 900),

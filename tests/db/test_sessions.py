@@ -28,7 +28,7 @@ from tests.sentences import sentence
 from ticker import migrations
 from ticker.cli import main
 from ticker.db import connections, sql
-from ticker.db.connections import ONE_PLAN, SETTINGS, Connection, translated
+from ticker.db.connections import BY_INDEX, ONE_PLAN, SETTINGS, Connection, translated
 from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
 from ticker.engine.tick import tick
@@ -146,7 +146,7 @@ def test_a_worker_keeps_no_plan_that_reads_all_runs_though_it_made_it_when_there
 ) -> None:
     for table in ("runs", "tasks", "slots", "limited_keys"):
         db.execute(f"VACUUM ANALYZE ticker.{table}")
-    for name, value in ONE_PLAN.items():
+    for name, value in (ONE_PLAN | BY_INDEX).items():
         db.execute(f"SET {name} TO {value}")
     assert plans.read_whole(plans.plan(db, statement, **PLANNED[statement])) == set()
 

@@ -209,12 +209,12 @@ print(sorted(conninfo_to_dict(Settings(database_url=database_url()).require_data
 """
 
 
-def test_a_project_on_another_database_needs_the_url_in_the_environment(project):
+def test_a_project_on_another_database_needs_its_url(project):
     """Without it, libpq would take the defaults of the host for the server."""
     script = URL.partition("from ticker.django")[0].replace(".postgresql", ".sqlite3").replace('"OPTIONS": options', "")
     call = "from django.core.management import call_command\ncall_command('ticker', 'list')"
     told = run(project, sys.executable, "-c", script + call, expected=78)
-    assert sentence("errors.is_not_set", setting="DATABASE_URL").within(told)
+    assert sentence("errors.is_not_set", setting="TICKER_DATABASE_URL").within(told)
 
 
 def test_the_settings_are_those_of_django_and_the_environment_wins(project):
@@ -328,6 +328,7 @@ from django.db import connection
 from django.test import TestCase, TransactionTestCase
 import ticker
 from myapp.models import MailChannel
+from ticker.settings import current
 
 class Clean:
     def test_a_first_test_leaves_tasks_behind(self):
@@ -337,6 +338,7 @@ class Clean:
         self.found_clean()
 
     def found_clean(self):
+        self.assertIn(connection.settings_dict["NAME"], current().database_url)
         with connection.cursor() as cursor:
             cursor.execute("SELECT (SELECT count(*) FROM ticker.tasks), (SELECT count(*) FROM ticker.runs),"
                 " (SELECT count(*) FROM ticker.events), (SELECT count(*) FROM ticker.tickers)")

@@ -36,6 +36,7 @@ PAGES = {
     "stop": "../operations/index.md#stopping-a-run",
     "limit": "../guides/limits.md",
     "pause": "../operations/pauses.md",
+    "edit": "../operations/change-many-tasks.md",
     "notify": "../guides/notifications.md",
     "web": "../operations/page.md",
     "prune": "../guides/retention.md",

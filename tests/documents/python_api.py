@@ -49,7 +49,7 @@ def signature(function: Callable[..., Any], name: str, width: float = CODE) -> s
     """Returns a call as the source spells it. The functions of `ticker` are called with a connection first."""
     source = definition(inspect.unwrap(function))
     arguments, returns = parameters(inspect.unwrap(function)), source.returns
-    if {"reads", "writes"} & {ast.unparse(each) for each in source.decorator_list}:
+    if {"reads", "writes", "commits"} & {ast.unparse(each) for each in source.decorator_list}:
         arguments, returns = ["db", *arguments], returns.slice
     return call(name, arguments, f" -> {plain(returns)}" if returns else "", width)
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from rq import Queue
+from rq.job import Job
 
 from tests.conftest import admin, copy_of
 from tests.doubles import NOW, MemoryQueue, MemoryStore, RunRow, TaskRow
@@ -16,9 +17,10 @@ from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, Settled
-from ticker.errors import DatabaseUnavailable, QueueUnavailable
+from ticker.errors import ConfigurationError, DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 from ticker.queue.rq import RedisQueue
+from wrappers import entry
 
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
@@ -1017,6 +1019,9 @@ class RedisJobs:
     def set_status(self, job_id, status):
         self._redis.hset(f"rq:job:{job_id}", "status", status)
 
+    def refuse(self, job_id, reason):
+        entry.note_refusal(Job(job_id, connection=self._redis), ConfigurationError(reason))
+
 
 @pytest.fixture(params=["memory", "redis"])
 def pair(request):
@@ -1128,6 +1133,16 @@ def test_a_forgotten_job_is_missing_and_may_be_pushed_again(queue):
     queue.forget(["a", "never there"])
     assert queue.states(["a", "b"]) == [JobState.MISSING, JobState.WAITING]
     assert queue.push([job("a")]) == [STORED]
+
+
+def test_the_refusals_of_a_job_are_counted_and_outlive_it(queue, jobs):
+    for id_, reason in (("a", "first"), ("a", "second"), ("b", "third")):
+        queue.push([job(id_)])
+        jobs.refuse(id_, reason)
+        queue.forget([id_])
+    counts, reasons = zip(*queue.refusals(["a", "b", "c"]), strict=True)
+    assert counts == (2, 1, 0)
+    assert [reason.split()[-1:] for reason in reasons] == [["second"], ["third"], []]
 
 
 def test_nothing_to_push_to_ask_or_to_forget_is_fine(queue, jobs):

@@ -90,13 +90,14 @@ def test_of_an_empty_table_the_numbers_are_zero_and_what_never_was_is_not_there(
     assert "ticker_last_tick_timestamp_seconds" not in found
 
 
-def test_a_ticker_is_alive_for_ninety_seconds_or_three_ticks(environ, db, settings):
-    for seconds in (1, 80, 100, 3000):
-        ticked(db, ago=seconds * SECOND)
-    assert scraped(Servers(settings))["ticker_tickers_alive"] == 2
-    assert scraped(Servers(Settings(settings.database_url, settings.redis_url, tick_ms=3_600_000)))[
-        "ticker_tickers_alive"
-    ] == 4  # fmt: skip
+def test_a_ticker_is_alive_for_three_of_its_ticks_or_fifteen_seconds_unless_its_ticks_fail(environ, db, settings):
+    for seconds, tick_ms in (1, 1_000), (13, 1_000), (17, 1_000), (80, 30_000), (100, 30_000), (3000, 3_600_000):
+        ticked(db, ago=seconds * SECOND, tick_ms=tick_ms)
+    assert scraped(Servers(settings))["ticker_tickers_alive"] == 4
+    db.execute(
+        "UPDATE ticker.tickers SET failure = 'x', failing_since = now() WHERE last_report->>'tick_ms' = '3600000'"
+    )
+    assert scraped(Servers(settings))["ticker_tickers_alive"] == 3
 
 
 @pytest.mark.slow

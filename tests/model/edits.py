@@ -1,4 +1,4 @@
-"""What people do to a row, as change_task and delete_tasks."""
+"""What people do to a row, as change_tasks and delete_tasks."""
 
 from tests.model.rules import Bounds
 from tests.model.runs import Step

@@ -14,10 +14,26 @@ APPLICATIONS = (
     Mutant(
         "longer-interval-pushes-the-next-run-away",
         "ticker/db/sql/register.sql",
-        "least(t.next_run, {now} + coalesce(",
-        "({now} + coalesce(",
+        "least(t.next_run, i.now + p.long, ",
+        "least(i.now + p.long, ",
         "A changed interval may bring the next run nearer, but never postpones it, so no edit starves a task.",
         ("tests/tasks/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
+    ),
+    Mutant(
+        "plan-of-many-writes",
+        "ticker/tasks/bulk.py",
+        "    if apply and (to_change := ",
+        "    if (to_change := ",
+        "A plan of a change of many tasks writes nothing.",
+        ("tests/tasks/test_bulk.py::test_a_plan_says_what_would_change_and_what_is_refused_and_writes_nothing",),
+    ),
+    Mutant(
+        "change-of-many-trusts-what-it-read-before-the-lock",
+        "ticker/tasks/bulk.py",
+        'matching = [row for row in again if row["id"] in locked]',
+        "matching = page.rows",
+        "A change of many tasks leaves out a task that no longer matches once it is locked.",
+        ("tests/tasks/test_bulk.py::test_a_task_that_no_longer_matches_once_it_is_locked_is_left_out",),
     ),
     Mutant(
         "resume-enables",

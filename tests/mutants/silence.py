@@ -16,6 +16,16 @@ ONE_NOTICE = f"{UNKNOWN}test_one_notice_for_each_function_a_minute_after_the_las
 
 SILENCE = (
     Mutant(
+        "failure-kept-from-those-who-look",
+        "ticker/daemon/signs.py",
+        "(self._to_redis, self._to_row) if is_of_postgresql",
+        "(self._to_row, self._to_row) if is_of_postgresql",
+        "A failed tick is published through the server that lives.",
+        (
+            "tests/daemon/test_signs.py::test_if_postgresql_takes_no_writes_all_begin_with_what_the_ticker_has_published_in_redis",
+        ),
+    ),
+    Mutant(
         "any-number-of-waiting-jobs",
         "ticker/engine/tick.py",
         "return (task.busy or task.waiting >= most) and",

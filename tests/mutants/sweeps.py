@@ -106,6 +106,14 @@ SWEEPS = (
         ("tests/engine/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
     ),
     Mutant(
+        "refused-jobs-go-back-without-end",
+        SWEEP,
+        "    if not task.is_closed and (refusal.times > 1 or",
+        "    if not task.is_closed and (refusal.times > 9 or",
+        "A job that workers refuse because of their settings goes back once.",
+        ("tests/engine/test_unstarted_jobs.py::test_what_is_refused_again_is_lost",),
+    ),
+    Mutant(
         "waiting-asked-about-without-a-lock",
         "ticker/db/sql/sweep.sql",
         "FOR NO KEY UPDATE OF t SKIP LOCKED\n\n-- name: wait_again",

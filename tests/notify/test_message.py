@@ -19,7 +19,7 @@ from ticker.notify import message
         ({"failures": 1}, sentence("notices.failed", task="mail.fetch of app.channels:7", error="TimeoutError: slow")),
         ({"failures": 0, "owner_type": "", "error": "", "words": "lost"}, sentence("notices.failed", task="mail.fetch", error="lost")),
         ({"since": NOW - timedelta(days=2), "subject": "Support", "error": "a\nb\x00"},
-         sentence("notices.failed_in_a_row", task="mail.fetch of app.channels:7 (Support)", number=3, since="2026-02-27 12:00", error="a b\\x00")),
+         sentence("notices.failed_in_a_row", task="Support (mail.fetch of app.channels:7)", number=3, since="2026-02-27 12:00", error="a b\\x00")),
         ({"what": "recovered"}, sentence("notices.works_again_since", task="mail.fetch of app.channels:7", since="11:57")),
         ({"what": "recovered", "since": None}, sentence("notices.works_again", task="mail.fetch of app.channels:7")),
         ({"what": "auto_paused", "words": "5 failures in a row", "error": ""},

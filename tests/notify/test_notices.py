@@ -79,7 +79,7 @@ def test_a_notice_says_what_the_task_and_its_run_say(db, notifier):
         "id": event, "what": "recovered", "at": "2026-03-01T12:00:00.000000Z",
         "task": {"id": task.id, "name": "mail.fetch", "function": "mail.fetch", "owner_type": "channels",
                  "owner_id": "7", "subject": "Support"},
-        "text": sentence("notices.works_again_since", task="mail.fetch of channels:7 (Support)", since="11:58"),
+        "text": sentence("notices.works_again_since", task="Support (mail.fetch of channels:7)", since="11:58"),
         "words": "it succeeded again", "failures": 3, "since": "2026-03-01T11:58:00.000000Z",
         "error": "killed: it overran its box", "run_id": run_id, "schema": "ticker",
     }  # fmt: skip

@@ -7,6 +7,7 @@ from tests.factories import ticked
 from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.read import tasks
+from ticker.tasks import filters
 
 STATES = {
     "failing": "failures = 1", "late": "next_run = '2020-01-01Z'", "paused": "paused_by = 'ann'", "inactive": "enabled = false",
@@ -17,7 +18,7 @@ STATES = {
 @pytest.fixture
 def ten(environ, db, monkeypatch):
     """Ten tasks, of which one in three runs `feeds.read`; a page looks through four."""
-    monkeypatch.setattr(tasks, "SEARCHED", 4)
+    monkeypatch.setattr(filters, "SEARCHED", 4)
     for number in range(10):
         ticker.register(
             db, "mail.fetch" if number % 3 else "feeds.read", name=f"n{number}", owner=f"a:{number // 5}", every="1m"
@@ -73,7 +74,7 @@ def test_what_an_index_knows_fills_its_pages(ten, db, filters):
 @pytest.mark.parametrize("many", [2, 20_000], ids=["in a crowd", "of few"])
 @pytest.mark.parametrize("state", STATES)
 def test_a_state_that_many_are_in_is_listed_as_one_of_few(state, many, ten, db, monkeypatch):
-    monkeypatch.setattr(tasks, "CROWD", many)
+    monkeypatch.setattr(filters, "CROWD", many)
     db.execute(f"UPDATE ticker.tasks SET {STATES[state]} WHERE name IN ('n1', 'n4', 'n8')")
     assert names(db, state=state) == "148"
     whole = [("14", None), ("8", None)]

@@ -20,7 +20,6 @@ from ticker.engine.tick import tick
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import Reason
 from ticker.read import journal
-from ticker.read.forecast import SILENT
 
 
 @pytest.fixture
@@ -235,6 +234,22 @@ def test_a_run_that_is_still_open_says_how_many_attempts_there_may_be(db, task):
     assert words(db, task) == [sentence("why.first_attempt_runs", attempt="1 of 4", span="0 s", box="30 s")]
 
 
+def test_a_run_that_began_after_the_clock_was_read_has_run_for_no_time(db, task):
+    started = NINE + SECOND / 100
+    a_run(
+        db,
+        task,
+        state="running",
+        outcome=None,
+        ended_at=None,
+        started_at=started,
+        token="6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60",
+    )
+    answer = ticker.why(db, task)
+    assert "for 0 s now" in str(answer.lines[0])
+    assert "has been running for 0 s" in str(answer.next)
+
+
 def test_an_occurrence_that_waits_says_for_how_long(db, task):
     db.execute("UPDATE ticker.tasks SET waiting = %s", [[NINE - 90 * SECOND, NINE - 30 * SECOND]])
     answer = ticker.why(db, task)
@@ -270,7 +285,7 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
     frozen.move_to(NINE + 45 * SECOND)
     due = sentence("why.due_since", due="09:00:12", span="33 s")
     assert ticker.why(db, task).next == (sentence("why.no_ticker", remedy="ticker run"), due)
-    ticked(db, ago=2 * SILENT * SECOND / 1000)
+    ticked(db, ago=180 * SECOND)
     assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3m", remedy="ticker run"), due)
 
 
@@ -395,7 +410,9 @@ def test_next_it_says_what_stands_in_its_way(change, said, db, task):
 def test_next_it_says_why_an_occurrence_went_back_and_which_tick_pushes_it(reason, push_after, said, db, task, frozen):
     frozen.move_to(NINE + 45 * SECOND)
     ticked(db)
-    db.execute("UPDATE ticker.tasks SET returned = next_run, wait_reason = %s, push_after = %s", [reason, push_after])
+    db.execute(
+        "UPDATE ticker.tasks SET waits_again = next_run, wait_reason = %s, push_after = %s", [reason, push_after]
+    )
     assert ticker.why(db, task).next[-1] == said
 
 

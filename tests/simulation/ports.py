@@ -11,7 +11,7 @@ from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
 from ticker.engine.jobs import JobSpec
 from ticker.engine.key_limits import LimitedTask
-from ticker.engine.ports import JobState, Look, OpenPauses, Receipt, RunAtWork
+from ticker.engine.ports import JobState, Look, OpenPauses, Receipt, Refusal, RunAtWork
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 
@@ -279,6 +279,9 @@ class FaultyQueue:
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         return self._pass.call("redis", "states", lambda: self._inner.states(job_ids))
+
+    def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
+        return self._pass.call("redis", "refusals", lambda: self._inner.refusals(job_ids))
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         self._pass.call("redis", "forget", lambda: self._inner.forget(job_ids, queues))

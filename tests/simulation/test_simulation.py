@@ -159,7 +159,7 @@ def broken_by(breaks, **options):
         pytest.param("S6: claim_due", MemoryBatch, "is_pushable", lambda self, *args: is_due(*args), id="claims ignore pauses"),
         pytest.param("S6: claim_waiting", MemoryBatch, "claim_waiting", claims_as_if_nothing_were_paused, id="the sweep ignores pauses"),
         pytest.param("S6: claim_planned", doubles, "may_be_pushed", lambda *_: True, id="planned runs ignore pauses"),
-        pytest.param("S9", MemoryBatch, "put_back", takes_off, id="what the sweep finds without a job is forgotten"),
+        pytest.param("S9", MemoryBatch, "wait_again", takes_off, id="what the sweep finds without a job is forgotten"),
         pytest.param("L4: a task still waits", MemoryStore, "grant_budget", lambda *_: None, id="what waits never goes"),
         pytest.param("the budget is", MemoryBatch, "let_go", lets_all_go, id="the budget is ignored"),
         pytest.param("granted at", doubles, "grant", lambda *_: True, id="each tick grants the budget"),

@@ -235,3 +235,34 @@ def test_who_may_not_touch_tasks_may_add_owners(session, db, database_url):
         app.execute("SET ROLE pg_monitor")
         app.execute("INSERT INTO mail_channels VALUES (2, true)")
     assert names(db) == [("2", "mail.fetch")]
+
+
+def test_existing_tasks_follow_a_changed_default_where_nobody_has_changed_them_since(session, db):
+    ticker.defaults(db, Channel, [FETCH, CLEAN])
+    db.execute("INSERT INTO mail_channels SELECT n, true FROM generate_series(2, 5) n")
+    of = {n: ticker.get(db, "mail.fetch", owner=("mail_channels", str(n))).id for n in range(2, 6)}
+    ticker.edit(db, of[3], every="10m")
+    ticker.edit(db, of[4], queue="fast")
+    ticker.edit(db, of[5], every="3m", retries=0, queue="fast")
+    ticker.pause(db, of[2], by="ann")
+    later = Wanted(
+        function="mail.fetch", every="2m", queue="later", kwargs={"folder": "INBOX"}, retries=3, keep="problems"
+    )
+    assert ticker.defaults(db, Channel, [later, CLEAN]) == 0
+    assert (
+        ticker.defaults(db, Channel, [later, CLEAN], existing=True) == 2 + 3
+    )  # those of the first owner, and three changes
+    found = [ticker.get(db, of[n]) for n in range(2, 6)]
+    assert [(task.every_ms // 60_000, task.queue, task.retries) for task in found] == [
+        (2, "later", 3), (10, "later", 3), (2, "fast", 3), (3, "fast", 0),
+    ]  # fmt: skip
+    assert found[0].paused_by == "ann" and found[0].box_ms == 30_000
+    assert ticker.defaults(db, Channel, [later, CLEAN], existing=True) == 0
+
+
+def test_a_changed_default_that_does_not_fit_a_task_leaves_it_as_it_is(session, db):
+    ticker.defaults(db, Channel, [FETCH], existing=True)
+    [task] = ticker.list_tasks(db)
+    ticker.edit(db, task.id, box="25s")
+    assert ticker.defaults(db, Channel, [Wanted(function="mail.fetch", every="20s", queue="later")], existing=True) == 0
+    assert (ticker.get(db, task.id).every_ms, ticker.get(db, task.id).queue) == (60_000, "slow")

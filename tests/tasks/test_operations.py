@@ -258,10 +258,22 @@ class TestAChangedInterval:
     def test_brings_the_next_run_nearer(self, change, db):
         poll(db, every="1h", first=NOW + HOUR)
         assert change(db, "poll", every="1m").next_run == NOW + MINUTE
-        assert change(db, "poll", every="59s").next_run == NOW + 59 * SECOND
+        assert change(db, "poll", every="59s").next_run == NOW + SECOND
+
+    @pytest.mark.parametrize(("due", "then"), [(70, 70), (120, 120), (140, 20), (210, 90), (280, 40)])
+    def test_moves_it_by_whole_intervals_so_that_tasks_stay_apart(self, due, then, change, db):
+        poll(db, every="5m", first=NOW + due * SECOND)
+        assert change(db, "poll", every="2m").next_run == NOW + then * SECOND
+
+    @pytest.mark.parametrize("column", ["last_run = %s", "waiting = ARRAY[%s]"])
+    def test_keeps_an_interval_from_the_last_start_and_the_last_job(self, column, change, db):
+        poll(db, every="5m", first=NOW + 290 * SECOND)
+        db.execute(f"UPDATE ticker.tasks SET {column}", [NOW - 10 * SECOND])
+        assert change(db, "poll", every="2m").next_run == NOW + 110 * SECOND
 
     def test_never_pushes_the_next_run_away(self, change, db):
         poll(db, first=NOW + SECOND)
+        db.execute("UPDATE ticker.tasks SET last_run = %s", [NOW - 59 * SECOND])
         assert change(db, "poll", every="1h").next_run == NOW + SECOND
 
     def test_is_refused_where_what_was_given_does_not_fit_any_more(self, change, db):

@@ -14,7 +14,8 @@ from tests.web.asking import ALL, API, BEARER, TOKEN, problem
 from tests.web.conftest import Serve
 from ticker import ConfigurationError
 from ticker.db.connections import Connection, Pool
-from ticker.read import health, tasks
+from ticker.read import health
+from ticker.tasks import filters
 from ticker.tasks.fields import Task
 from ticker.web import application
 from ticker.web.access import HEADERS
@@ -28,7 +29,7 @@ def test_an_error_that_nobody_expected_is_logged_and_told_without_its_words(
     def breaks(*_: Any, **__: Any) -> None:
         raise RuntimeError("the word of the day")
 
-    monkeypatch.setattr(tasks, "query", breaks)
+    monkeypatch.setattr(filters, "query", breaks)
     for address in (f"{API}/tasks", "/tasks"):
         caplog.clear()
         with caplog.at_level(logging.ERROR, "ticker.web"):

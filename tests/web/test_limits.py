@@ -45,14 +45,14 @@ def listed(client: TestClient, **query: Any) -> list[dict[str, Any]]:
 def test_a_key_that_is_held_is_released_over_http_and_on_the_page(client: TestClient, db: Db) -> None:
     ticker.register(db, "poll", every="1m", limits=["a"])
     for release in (
-        lambda: client.delete(f"{API}/closed-keys/a"),
+        lambda: client.delete(f"{API}/closures/a"),
         lambda: client.post("/limits/release", data={"key": "a"}, headers=SCRIPT),
     ):
         db.execute("UPDATE ticker.limited_keys SET closed_until = '2100-01-01Z', allowed = 1")
         assert "2100" in client.get("/limits").text and listed(client)[0]["closed_until"]
         assert release().status_code == 204
         assert [one["closed_until"] for one in listed(client)] == [None]
-    assert problem(client.delete(f"{API}/closed-keys/a"), 404)["detail"] == sentence("http.not_closed", key="'a'")
+    assert problem(client.delete(f"{API}/closures/a"), 404)["detail"] == sentence("http.not_closed", key="'a'")
 
 
 @pytest.mark.parametrize("key", ["imap.gmail.com", "imap.*", "*", STRANGE, "release/release"])

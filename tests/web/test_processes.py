@@ -83,6 +83,15 @@ def test_a_queue_with_too_few_workers_has_a_warning_and_the_number_that_it_needs
     assert re.search(r"polling\s+0\s+0\s+1\s+9\b", page)
 
 
+def test_pages_begin_with_why_ticks_fail(serve, db):
+    ticked(db)
+    db.execute("UPDATE ticker.tickers SET failure = 'it broke', failing_since = now() - interval '1 minute'")
+    fails = sentence("health.ticks_fail", pid=7, host="here", span="60 s", error="it broke")
+    page = text_of(serve().get("/"))
+    assert fails.within(page) and page.index("it broke") < page.index("tasks ")
+    assert fails.times(text_of(serve().get("/processes"))) == 2  # at the top, and next to the ticker
+
+
 # ------------------------------------------------------------------------------------------------ servers that hang
 
 

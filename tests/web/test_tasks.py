@@ -14,7 +14,8 @@ from tests.sentences import sentence
 from tests.web.asking import API, problem
 from ticker.cli import main
 from ticker.db import connections
-from ticker.read import formatting, tasks
+from ticker.read import formatting
+from ticker.tasks import filters
 from ticker.tasks.fields import Task
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def test_a_list_goes_on_where_its_page_ended(client: TestClient, db: Db) -> None
 def test_a_search_says_how_far_it_looked_where_it_ended_before_its_page_was_full(
     client: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "SEARCHED", 2)
+    monkeypatch.setattr(filters, "SEARCHED", 2)
     for name in ("one", "two", "three"):
         ticker.register(db, "poll", name=name, every="1m")
     found = client.get(f"{API}/tasks", params={"search": "three"}).json()

@@ -235,7 +235,7 @@ def test_the_soft_limit_interrupts(how: How, function: Callable[[], None]) -> No
         limits.cancel()
         say(f"passed={limits.passed}")
 
-    assert horse(body) == (0, sentence("why.soft_limit_reached", limit="0.100 s"))
+    assert horse(body) == (0, sentence("why.soft_limit_reached", limit="0.1 s"))
 
 
 @both

@@ -173,10 +173,10 @@ def test_to_find_no_work_is_a_success_and_no_work(traced, db, store, queue):
 
 WRONG = {
     "raises": "OSError: the list broke off",
-    "too large": sentence("why.large_piece", value="'str'", bytes=17002, limit=16384),
-    "no JSON": (sentence("why.no_piece", value="'object'", error="Object of type object is not JSON serializable")),
-    "a text": sentence("why.no_series", value="'str'"),
-    "a mapping": sentence("why.no_series", value="'dict'"),
+    "too large": sentence("why.large_piece", type="str", bytes=17002, limit=16384),
+    "no JSON": (sentence("why.no_piece", type="object", error="Object of type object is not JSON serializable")),
+    "a text": sentence("why.no_series", type="str"),
+    "a mapping": sentence("why.no_series", type="dict"),
 }
 
 

@@ -314,7 +314,7 @@ def test_a_cursor_that_is_no_json_is_refused_in_one_sentence(traced, db, store, 
     work()
     run = last_run(db, "odd.cursor")
     assert run.outcome == "failed"
-    assert sentence("why.no_cursor", field="checkpoint", value="'str'").begins(run.reason)
+    assert sentence("why.no_cursor", field="checkpoint", type="str").begins(run.reason)
 
 
 @pytest.mark.slow

@@ -41,8 +41,8 @@ def configured(**options: str | None) -> Settings:
 
 
 @contextmanager
-def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
-    """Opens a connection to `url`, or by default to DATABASE_URL, and begins a transaction.
+def connected(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
+    """Opens a connection to `url`, or by default to DATABASE_URL.
 
     Raises ConfigurationError if the server does not answer, and DatabaseUnavailable if it goes away.
     """
@@ -54,7 +54,14 @@ def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connect
             connection = connections.connect(url, name="ticker-cli", variable=variable)
     except DatabaseUnavailable as error:
         raise ConfigurationError(str(error)) from error
-    with connections.translated(variable), closing(connection), connection.transaction():
+    with connections.translated(variable), closing(connection):
+        yield connection
+
+
+@contextmanager
+def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
+    """Opens such a connection, and begins a transaction."""
+    with connected(url, variable) as connection, connection.transaction():
         yield connection
 
 

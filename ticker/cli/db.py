@@ -1,8 +1,6 @@
 """`ticker db upgrade | adopt | sql` and `ticker prune`: creates, prints, checks, takes over and prunes the tables."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from threading import Event
 
 import click
@@ -140,7 +138,7 @@ def prune(dry_run: bool) -> None:
     settings = configured()
     require_answer()
     total = Pruned()
-    with store(settings) as opened, progress() as show:
+    with store(settings) as opened, render.progress("looking for old records") as show:
         for pruned in lap(opened, settings, dry=dry_run):
             total += pruned
             show(f"{total}")
@@ -150,15 +148,3 @@ def prune(dry_run: bool) -> None:
     counts = {name: count for name, count in formatting.plain_data(total).items() if name != "seconds"}
     took = {"took_ms": round(1000 * total.seconds)}
     render.answer({"dry_run": dry_run, **counts, **took}, f"{'would prune' if dry_run else 'pruned'} {total}")
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Shows each sentence on the same line of the terminal. Shows nothing if standard error is not a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda sentence: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("looking for old records") as status:
-        yield status.update

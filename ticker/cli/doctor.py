@@ -13,7 +13,8 @@ from ticker import migrations
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.db import checks, listener, sql
-from ticker.errors import ConfigurationError, Unavailable, not_announced
+from ticker.engine.follow_up import unknown
+from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
@@ -23,6 +24,7 @@ from ticker.tasks import owner_checks
 from wrappers.rq import compatibility
 
 WELL, FINDING, WARNING, UNCHECKED = "well", "finding", "warning", "not checked"
+NEARLY_FULL = 0.9
 UPGRADE = "run: ticker db upgrade"
 
 
@@ -62,7 +64,7 @@ def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
 
 def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
     look = health.look(config, breaker=diagnosis.servers)
-    return *look.problems, *look.warnings
+    return *look.problems, *(Advice(one) if one in look.hints else one for one in look.warnings)
 
 
 def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -70,9 +72,16 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         execute = sql.on(db, config.schema)
         announced = [function.name for function in overview.functions(db)]
         for row in execute("missing_functions"):
-            if warning := not_announced("function", row["function"], announced):
-                yield f"{warning}; {remedy(row['function'], row['declared_in'])}"
+            cause = unknown(row["function"], announced)
+            told = f"{cause}; {remedy(row['function'], row['declared_in'])}"
+            yield Advice(told) if row["is_new"] else told  # in a deployment, an old worker may be the cause
         yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
+        if alone := execute("paused_one_by_one", most=overview.COUNTED_AT_MOST):
+            authors = [*(f"{row['tasks']} by {row['by']}" for row in alone[:3]), *["..."] * (len(alone) > 3)]
+            yield Advice(
+                f"tasks paused one by one: {sum(row['tasks'] for row in alone)} ({', '.join(authors)}); to resume them "
+                "together: ticker resume --each --state paused, and then with --apply"
+            )
         counts = overview.counts(db)
         if counts.failing:
             yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")
@@ -116,11 +125,24 @@ def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         diagnosis.versions["redis"] = queue.check()
         if refused := queue.refused(inspect.queues_of_tasks(config)):
             yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
+        else:
+            yield from capacity(*queue.memory(), queue.refused_write())
         if aside := queue.put_aside():
             yield Advice(
                 f"in the last hour, workers put aside {counted(aside, 'job')} of other installations without a lease of the "
                 "queue; give each installation its own queues, or its own Redis"
             )
+
+
+def capacity(used: int, most: int, refused: str) -> Iterator[str]:
+    """Yields a sentence if Redis refuses writes, or is nearly full."""
+    uses = f"it uses {used:,} of {most:,} bytes (maxmemory)"
+    if refused and used >= most > 0:
+        yield f"REDIS_URL: Redis refuses writes: {refused}; {uses}: raise maxmemory, or delete data"
+    elif refused:
+        yield f"REDIS_URL: Redis refuses writes: {refused}"
+    elif used >= NEARLY_FULL * most > 0:
+        yield Advice(f"REDIS_URL: {uses}, and once it is full, refuses jobs: raise maxmemory, or delete data")
 
 
 def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
@@ -166,7 +188,7 @@ def lines(notes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     for status, name, sentence in notes:
         if status == UNCHECKED:
             unchecked.setdefault(cause(sentence), []).append(name)
-    for status, name, sentence in notes:
+    for status, name, sentence in sorted(notes, key=lambda note: note[0] != FINDING):  # what is wrong comes first
         if status == WELL:
             yield f"ok: {name}"
         elif status == FINDING:

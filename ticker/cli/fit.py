@@ -1,6 +1,7 @@
 """Fits rows to a screen: each row takes one line, columns are aligned, and text that does not fit is cut."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
@@ -8,6 +9,7 @@ from ticker.errors import escaped
 
 GAP = 2  # cells between two columns
 LAST_AT_LEAST = 20  # cells for the last column, which gives the reason
+SUBJECT = "subject"  # the head of a column that is left out if it is empty
 NARROW = 19  # cells, the width of a time; on a narrow screen, a column's limit, unless a fifth of the width is more
 
 
@@ -32,17 +34,22 @@ def line(text: str, width: int, style: str = "") -> Line:
     return Line(cropped(escaped(text), width), style)
 
 
-def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Line]:
-    """Returns one line for each row. Omits `spare` columns (given by number, in this order) until the others fit."""
-    widths = [max(map(size, column)) for column in zip(*(row.cells for row in rows), strict=True)]
-    if sum(widths) + GAP * len(widths) > width:
+def lines(rows: Sequence[Row], width: int, spare: Sequence[str] = (), *, folds: bool = False) -> list[Line]:
+    """Returns one line for each row. Omits `spare` columns (named as in the first row, in this order) until the others
+    fit.
+
+    The last column is cut, or continued on further lines if it `folds`.
+    """
+    table = [*zip(*(row.cells for row in rows), strict=True)]
+    columns = [number for number, (head, *cells) in enumerate(table) if head not in ("", SUBJECT) or any(cells)]
+    widths = [max(map(size, column)) for column in table]
+    if sum(widths[number] + GAP for number in columns) > width:
         widths = [min(cells, max(NARROW, width // 5)) for cells in widths]
-    columns = [*range(len(widths))]
-    for column in spare:
+    for name in spare:
         if sum(widths[number] + GAP for number in columns[:-1]) + LAST_AT_LEAST <= width:
             break
-        columns.remove(column)
-    return [_line(row, columns, widths, width) for row in rows]
+        columns.remove(rows[0].cells.index(name))
+    return [line for row in rows for line in _lines(row, columns, widths, width, folds)]
 
 
 def size(text: str) -> int:
@@ -85,6 +92,13 @@ def shares(wanted: Sequence[int], room: int) -> list[int]:
     return given
 
 
-def _line(row: Row, columns: Sequence[int], widths: Sequence[int], width: int) -> Line:
+def _lines(row: Row, columns: Sequence[int], widths: Sequence[int], width: int, folds: bool) -> Iterator[Line]:
     left = "".join(sized(cut(row.cells[n], widths[n]), widths[n] + GAP) for n in columns[:-1])
-    return Line(cropped(left + row.cells[columns[-1]], width), row.style)
+    last = row.cells[columns[-1]] if columns else ""
+    room = width - size(left)
+    if not folds or room < LAST_AT_LEAST or size(last) <= room:
+        yield Line(cropped(left + last, width), row.style)
+        return
+    for part in textwrap.wrap(last, room, break_on_hyphens=False):
+        yield Line(left + part, row.style)
+        left = " " * size(left)

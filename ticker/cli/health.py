@@ -16,7 +16,9 @@ from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 @click.command()
 @click.option(
-    "--max-age", metavar="DURATION", help="Maximum age of the last tick. Defaults to three ticks, but at least 90s."
+    "--max-age",
+    metavar="DURATION",
+    help="Maximum age of the last sign of a ticker. Defaults to three of its ticks, but at least 15s.",
 )
 @options.as_json
 def health(max_age: str | None) -> None:
@@ -32,10 +34,12 @@ def health(max_age: str | None) -> None:
     if render.is_json():
         render.print_json(health_check.data(status))
     else:
+        for failure in status.failures:
+            render.say(f"problem: {failure}")
         render.say(status.database_error or "PostgreSQL answers")
         render.say(status.redis_error or "Redis answers")
         for ticker in status.tickers:
-            silent = " (silent)" if health_check.silent_ms(ticker, status.max_age_ms) else ""
+            silent = " (silent)" if ticker.silent_ms(status.max_age_ms) else ""
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
         render.warn(status.warnings)
         for pause in status.pauses:

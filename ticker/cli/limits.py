@@ -81,7 +81,7 @@ def show(statuses: Sequence[gates.LimitStatus]) -> None:
         held, waiting = formatting.moment(one.closed_until), one.waiting or ""
         cells = one.key, one.limited_by or "", active.strip(), formatting.rate(one), free, held, waiting
         rows.append(row(*cells, style="yellow" if held else ""))
-    render.print_table(("key", "limited by", "active", "rate", "free", "held until (UTC)", "due"), rows)
+    render.print_table(("key", "limited by", "active", "rate", "free", "closed until (UTC)", "due"), rows)
 
 
 def in_words(one: declared.Limit) -> str:

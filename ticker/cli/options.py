@@ -1,12 +1,12 @@
 """Defines the options that several commands share, and parses their values."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
 
 from ticker.errors import BadInput
-from ticker.model import LARGEST_ID
+from ticker.model import LARGEST_ID, TASK_STATES
 from ticker.schedules.duration import is_plain
 from ticker.tasks.checks import plain
 
@@ -49,6 +49,21 @@ task_or_owner = click.argument("task", required=False)
 owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
 owner_type = text("--owner-type", "TYPE", "Only owners of this type.")
 function = text("--function", "NAME", "Only tasks that run this function.")
+FILTERS: Mapping[str, Option] = {
+    "owner_type": owner_type,
+    "name": text("--name", "NAME", "Only tasks with this name."),
+    "function": function,
+    "queue": text("--queue", "NAME", "Only tasks in this queue."),
+    "group": text("--group", "NAME", "Only tasks in this group."),
+    "submitter": text("--submitter", "NAME", "Only tasks with this submitter."),
+    "state": click.option(
+        "--state", type=click.Choice(TASK_STATES), help="Only tasks in this state; a task may be in several."
+    ),
+    "search": text(
+        "--search", "TEXT", "Only tasks with this text in their name, function, owner or subject; case is ignored."
+    ),
+}
+"""The options that choose tasks, apart from --owner, by the names of the filters."""
 since = click.option(
     "--since", metavar="TIME", help="Begin at this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z."
 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from ticker.cli import options, render
+from ticker.cli import fit, options, render
 from ticker.cli.connection import configured, database, user
 from ticker.cli.fit import row
 from ticker.read import formatting
@@ -100,11 +100,21 @@ def show_orphans(found: Sequence[owner_checks.Orphans]) -> None:
 
 
 def show(statuses: Sequence[read_owners.OwnerStatus]) -> None:
-    names = ("owner", "tasks", "failing", "late", "paused", "inactive", "last success (UTC)", "next run (UTC)")
+    names = (
+        fit.SUBJECT,
+        "owner",
+        "tasks",
+        "failing",
+        "late",
+        "paused",
+        "inactive",
+        "last success (UTC)",
+        "next run (UTC)",
+    )
     rows = []
     for one in statuses:
         counts = one.tasks, one.failing or "", one.late or "", one.paused or "", one.inactive or ""
         times = formatting.moment(one.last_success), formatting.moment(one.next_run)
         colour = "red" if one.failing else "yellow" if one.late or one.paused else ""
-        rows.append(row(one.owner, *counts, *times, style=colour))
+        rows.append(row(one.subject or "", one.owner, *counts, *times, style=colour))
     render.print_table(names, rows)

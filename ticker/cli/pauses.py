@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ticker.cli import options, render
+from ticker.cli import bulk, options, render
 from ticker.cli.connection import awaited, database, instant, on_task, user
 from ticker.cli.exits import NOT_SO
 from ticker.errors import DatabaseUnavailable
@@ -31,11 +31,19 @@ scoped = options.several((
 ))  # fmt: skip
 """Options for many tasks. The command passes what it gets to `chosen`."""
 
+each = options.several((
+    click.option("--each", is_flag=True, help="Pause or resume each task by itself, not all of them with one row. With "
+                 "it, all filters choose tasks together."),
+    bulk.filters("name", "submitter", "state", "search"),
+))  # fmt: skip
+"""Options for pauses of many tasks, each of its own. The command passes them to `of_each`."""
+
 
 @click.command()
 @options.task_or_owner
 @options.owner
 @scoped
+@each
 @click.option("--reason", metavar="TEXT", default="", help="The reason for the pause, shown with the task.")
 @click.option("--until", metavar="TIME", help="When the pause ends: a time, or a duration from now, such as 2h.")
 @click.option(
@@ -64,7 +72,14 @@ def pause(
     runs wait, too. Runs that have started continue. Due tasks wait, and are pushed after the pause.
 
     With --all and --wait, a pause of all tasks that is in force stays as it is, unless --reason or --until is given.
+
+    With --each, pauses tasks one by one if --apply is given, and otherwise prints which ones it would pause.
     """
+    if (wanted := of_each(task, owner, scope)) is not None:
+        if wait or only_list:
+            raise click.UsageError("--each cannot be combined with --wait and --list; leave out either")
+        pause_each(wanted, by, reason, until)
+        return
     many, author = chosen(task, owner, **scope), user() if by is None else by
     if only_list:
         if task or owner or many is not None or reason or until or by or wait:
@@ -88,13 +103,19 @@ def pause(
 @options.task_or_owner
 @options.owner
 @scoped
+@each
 @options.as_json
 def resume(task: str | None, owner: str | None, **scope: Any) -> None:
     """Resume TASK, all tasks of --owner, or many paused tasks.
 
     Paused tasks become due as soon as they may run; other tasks do not change. After a pause of many tasks, those that
     are due are pushed within a budget in each tick. Tasks with a pause of their own stay paused.
+
+    With --each, ends tasks' own pauses if --apply is given, and otherwise prints which ones it would end.
     """
+    if (wanted := of_each(task, owner, scope)) is not None:
+        bulk.carry_out(wanted, "resume")
+        return
     if (many := chosen(task, owner, **scope)) is not None:
         resume_many(many)
         return
@@ -109,6 +130,33 @@ def resume(task: str | None, owner: str | None, **scope: Any) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- many tasks
+
+
+def of_each(task: str | None, owner: str | None, scope: Scope) -> dict[str, Any] | None:
+    """Returns the filters if each of many tasks is meant, or None. Takes the options of `each` out of the scope."""
+    is_each, of_list = (
+        scope.pop("each"),
+        {name: scope.pop(name) for name in ("name", "submitter", "state", "search", "apply")},
+    )
+    if not is_each:
+        if any(of_list.values()):
+            raise click.UsageError("--name, --submitter, --state, --search and --apply need --each")
+        return None
+    if scope["limit"] is not None:
+        raise click.UsageError("--each cannot be combined with --limit; leave out one of them")
+    given = {name: value for name, value in scope.items() if name != "everything"}
+    if (
+        not (wanted := bulk.chosen(task, owner, **given, **of_list, each=True)).keys() - {"each", "apply"}
+        and not scope["everything"]
+    ):
+        raise click.UsageError("--each needs a filter, or --all")
+    return {name: value for name, value in wanted.items() if name != "each"}
+
+
+def pause_each(wanted: dict[str, Any], by: str | None, reason: str, until: str | None) -> None:
+    with database() as db:
+        end = instant(db, "until", until)
+    bulk.carry_out(wanted, "pause", by=by, reason=reason, until=end)
 
 
 def chosen(task: str | None, owner: str | None, everything: bool, **scope: str | None) -> Scope | None:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DUMB = ("", "dumb", "unknown")
-WIDE = 100_000  # columns: the terminal itself wraps long lines, so that copied words and ids stay whole
+WIDE = 100_000  # columns of a pipe, whose lines stay whole
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
 YELLOW = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.SLOWED_DOWN, Outcome.DROPPED}
 
 TASK_COLUMNS = (
-    "id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)", "last outcome", "state",
+    fit.SUBJECT, "id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)", "last outcome", "state",
 )  # fmt: skip
 
 
@@ -82,7 +84,7 @@ def print_tasks(tasks: Iterable[Task]) -> None:
 
 def task_row(task: Task) -> Row:
     return row(
-        task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
+        task.subject, task.id, task.name, task.owner, task.function, schedule_now(task), task.queue, moment(task.runs_next),
         moment(task.last_run), task.last_outcome or "", state_in_words(task), style=colour(state(task)),
     )  # fmt: skip
 
@@ -110,12 +112,13 @@ def print_fields(values: Mapping[str, object]) -> None:
 
 def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = True) -> None:
     """Prints one line for each entry. `whose` adds the entry's task."""
-    names = ("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
+    names = ("when (UTC)", "what", *[fit.SUBJECT, "task", "name", "owner"] * whose, "run", "why")
     longest = max(map(len, Outcome))  # so that columns stay aligned while --follow prints a few lines at a time
     rows = []
     for line in lines:
-        name, run = [line.task_id, line.task_name, line.owner] * whose, line.run.id if line.run else ""
-        cells = moment(line.at), line.what.ljust(longest), *name, line.words, run
+        name = [line.subject, line.task_id, line.task_name, line.owner] * whose
+        run = line.run.id if line.run else ""
+        cells = moment(line.at), line.what.ljust(longest), *name, run, line.words
         rows.append(row(*cells, style=colour(line.what)))
     print_table(names if head else (), rows)
 
@@ -124,10 +127,10 @@ def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
     """Prints one line for each run. With `items`, the runs are pieces of one run, and each shows its item instead of
     its task.
     """
-    names = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
+    names = ("piece", "attempt") if items else (fit.SUBJECT, "task", "name", "owner", "kind")
     rows = []
     for run in runs:
-        task = (run.task_id, run.task_name, run.owner, run.kind)
+        task = (run.subject, run.task_id, run.task_name, run.owner, run.kind)
         whose = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else task
         when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
         lasted = "" if run.took_ms is None else words(run.took_ms)
@@ -150,8 +153,11 @@ def colour(word: object) -> str:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Row]) -> None:
-    """Prints each row as one uncut line, in colour on a terminal. Rich is not imported."""
-    for line in fit.lines([*[Row(names, "bold")] * bool(names), *rows], WIDE):
+    """Prints each row in full: on a terminal in colour, its last column folded, otherwise as one line. Rich is not
+    imported.
+    """
+    table = [*[Row(names, "bold")] * bool(names), *rows]
+    for line in fit.lines(table, shutil.get_terminal_size().columns if is_screen() else WIDE, folds=True):
         click.echo(painted(line) if is_screen() else line.plain.rstrip())
 
 
@@ -166,3 +172,15 @@ def painted(line: Line) -> str:
 def is_screen() -> bool:
     """Returns whether standard output is a terminal that can show colours and be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[str], None]]:
+    """Shows each sentence on the same line of the terminal. Shows nothing if standard error is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda sentence: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title) as status:
+        yield status.update

@@ -4,12 +4,13 @@
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from ticker.cli import journal, options, render
-from ticker.cli.connection import awaited, database, on_task, user
+from ticker.cli.connection import awaited, configured, database, on_task, user
 from ticker.cli.exits import NOT_SO
 from ticker.errors import UnknownTask, escaped
 from ticker.model import GOOD, LARGEST_ID, Outcome, Reason
@@ -160,21 +161,37 @@ def why(task: str, owner: str | None, at: str | None, limit: int) -> None:
                 raise
             raise UnknownTask(f"{error} now; for its history: ticker runs --journal --owner {owner}") from None
         ends = overview.last_ends(db, [answer.task] if answer.task else [])
+        failures = failing_ticks(db)
     if render.is_json():
         task_data: Any = answer.task and formatting.task_data(answer.task, ends)
         render.print_json(formatting.plain_data(answer) | {"task": task_data})
     else:
-        print_why(answer)
+        for failure in failures:
+            render.say(f"problem: {failure}")
+        print_why(answer, failures)
 
 
-def print_why(answer: read_why.Why) -> None:
+def failing_ticks(db: Any) -> list[str]:
+    """Returns why the ticks of all live tickers fail. Asks Redis only if no ticker seems to live."""
+    if alive := [ticker for ticker in tasks.tickers(db) if ticker.lives()]:
+        return [ticker.fails for ticker in alive] if all(ticker.failure for ticker in alive) else []
+    from ticker.read import health
+
+    return [*health.look(configured()).failures]
+
+
+def print_why(answer: read_why.Why, shown: Sequence[str]) -> None:
+    """Prints the answer, without those sentences about the next runs that were `shown` before it."""
+    if answer.task is not None and answer.task.subject:
+        owner = f" of {answer.task.owner}" if answer.task.owner else ""
+        render.say(f"{answer.task.subject}: {answer.task.name}{owner}")
     if answer.lines:
         render.print_lines(answer.lines, whose=False)
     else:
         render.say("nothing was recorded for this task")
     for sentence in answer.then:
         render.say(sentence)
-    for sentence in answer.next:
+    for sentence in (one for one in answer.next if one not in shown):
         render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")
 
 

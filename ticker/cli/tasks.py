@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from ticker.cli import fit, options, render, watching
+from ticker.cli import bulk, fit, options, render, watching
 from ticker.cli.connection import database, instant, on_task, user
 from ticker.cli.fit import Line, Row
 from ticker.cli.render import TASK_COLUMNS, task_row
 from ticker.errors import UnknownTask
-from ticker.model import TASK_STATES
 from ticker.read import formatting, gates, overview
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
@@ -20,7 +19,10 @@ from ticker.tasks.checks import json_value
 from ticker.tasks.fields import FIELDS, SETTINGS, Task
 from ticker.tasks.sorts import Field
 
-SPARE = tuple(map(TASK_COLUMNS.index, ("function", "queue", "last run (UTC)", "schedule", "owner", "last outcome")))
+SPARE = ("function", "queue", "last run (UTC)", "schedule", "last outcome", "owner")
+SET = ("function", "queue", "group", "submitter")
+"""The fields whose options choose tasks if `edit` changes many."""
+ONLY_FILTERS = ("owner_type", "name", "state", "search")
 MORE = "and more; filter with --owner, --owner-type, --function, --group or --submitter"
 
 
@@ -59,21 +61,52 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, *
 
 
 @click.command()
-@click.argument("task")
+@options.task_or_owner
 @options.owner
 @options.several(map(option, FIELDS.values()))
+@click.option(
+    "--set",
+    "sets",
+    metavar="FIELD=NAME",
+    multiple=True,
+    help="Without TASK: change the function, the queue, the group or the submitter. Repeatable.",
+)
+@bulk.filters(*ONLY_FILTERS)
 @options.as_json
-def edit(task: str, owner: str | None, **fields: Any) -> None:
-    """Change TASK as an operator.
+def edit(task: str | None, owner: str | None, sets: tuple[str, ...], **fields: Any) -> None:
+    """Change TASK, or many tasks, as an operator.
 
     Adding the task again with the same values as before does not undo the edit.
+
+    Without TASK, --function, --queue, --group, --submitter and the filters choose tasks, and --set changes these four
+    fields. Prints which tasks would change and which are refused, and changes them with --apply.
     """
-    if not (given := values(fields)):
+    many = bulk.chosen(task, owner, **{name: fields.pop(name) for name in (*ONLY_FILTERS, "apply")})
+    if task is None:
+        many |= {name: value for name in SET if (value := fields.pop(name)) is not None}
+        many |= {"owner": owner} if owner else {}
+        if not many.keys() - {"apply"}:
+            raise click.UsageError("missing argument 'TASK'; to change many tasks, give a filter, such as --function")
+    elif sets:
+        raise click.UsageError("--set is for many tasks; with TASK, use the option of the field")
+    if not (given := values(fields) | assigned(sets)):
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
+    if task is None:
+        bulk.carry_out(many, "edit", **given)
+        return
     with on_task(task, owner) as (db, named):
         changed = overview.warned(db, operations.edit(db, named, owner=owner, by=user(), **given))
         ends = overview.last_ends(db, [changed])
     render.print_task(changed, ends)
+
+
+def assigned(sets: Sequence[str]) -> dict[str, str]:
+    """Returns the fields that --set names, with their values."""
+    pairs = [text.partition("=") for text in sets]
+    for field, sign, _ in pairs:
+        if not sign or field not in SET:
+            raise click.UsageError(f"--set takes FIELD=NAME, where FIELD is one of: {', '.join(SET)}")
+    return {field: value for field, _, value in pairs}
 
 
 def values(fields: dict[str, Any]) -> dict[str, Any]:
@@ -85,16 +118,7 @@ def values(fields: dict[str, Any]) -> dict[str, Any]:
 @click.command("list")
 @options.task_or_owner
 @options.owner
-@options.owner_type
-@options.text("--name", "NAME", "Only tasks with this name.")
-@options.function
-@options.text("--queue", "NAME", "Only tasks in this queue.")
-@options.text("--group", "NAME", "Only tasks in this group.")
-@options.text("--submitter", "NAME", "Only tasks with this submitter.")
-@click.option("--state", type=click.Choice(TASK_STATES), help="Only tasks in this state; a task may be in several.")
-@options.text(
-    "--search", "TEXT", "Only tasks with this text in their name, function, owner or subject; case is ignored."
-)
+@options.several(options.FILTERS.values())
 @options.limit(100)
 @click.option("--watch", is_flag=True, help="Redraw the list until you press q or Ctrl-C.")
 @watching.interval
@@ -146,16 +170,26 @@ def lines(tasks: Sequence[Task], width: int, height: int) -> list[Line]:
 @options.task_or_owner
 @options.owner
 @click.option("--once-within", metavar="DURATION", help="Keep this distance from the last manual run.")
+@click.option("--failed", is_flag=True, help="With filters: only tasks whose last run has failed.")
+@bulk.filters()
 @options.as_json
-def run_now(task: str | None, owner: str | None, once_within: str | None) -> None:
-    """Run TASK, or all tasks of --owner, once.
+def run_now(
+    task: str | None, owner: str | None, once_within: str | None, failed: bool, apply: bool, **filters: Any
+) -> None:
+    """Run TASK, all tasks of --owner, or many tasks once.
 
     The next tick pushes the run, even if TASK is paused. The schedule does not change. A disabled task cannot run.
 
     If a manual run of TASK has not started yet, the call joins it. A new run starts after the run at work.
 
     With --once-within, an elastic interval returns to its lower bound.
+
+    Filters choose many tasks, which run with --apply, in groups, each a tick after the other.
     """
+    if many := bulk.chosen(task, owner, **filters, failed=failed, apply=apply):
+        action = "retry" if many.pop("failed", False) else "run"
+        bulk.carry_out(many, action, **({} if once_within is None else {"once_within": once_within}))
+        return
     with on_task(task, owner) as (db, named):
         planned = operations.plan_runs(db, named, owner=owner, once_within=once_within)
         paused = [one for one in gates.list_pauses(db) if one.scope == "all" and one.in_force]
@@ -173,12 +207,16 @@ def run_now(task: str | None, owner: str | None, once_within: str | None) -> Non
 @click.command()
 @options.task_or_owner
 @options.owner
+@bulk.filters()
 @options.as_json
-def remove(task: str | None, owner: str | None) -> None:
-    """Delete TASK, or all tasks of --owner.
+def remove(task: str | None, owner: str | None, apply: bool, **filters: Any) -> None:
+    """Delete TASK, all tasks of --owner, or many tasks.
 
-    The records of past runs are kept.
+    The records of past runs are kept. Tasks that are chosen by filters are deleted with --apply.
     """
+    if many := bulk.chosen(task, owner, **filters, apply=apply):
+        bulk.carry_out(many, "delete")
+        return
     with on_task(task, owner) as (db, named):
         removed = operations.unregister(db, named, owner=owner, by=user())
         if not removed:

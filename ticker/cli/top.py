@@ -1,6 +1,6 @@
 """`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
@@ -92,27 +92,33 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]
 def head(view: View) -> Iterator[tuple[str, str]]:
     """Yields sentences and their styles: the counts, the running tickers, and all problems and warnings."""
     seen, most = view.overview, view.health.max_age_ms
+    for failure in view.health.failures:
+        yield f"problem: {failure}", "bold red"
     yield f"{formatting.moment(seen.now)} UTC  {counted(seen.counts)}", "bold"
-    alive = [ticker for ticker in seen.tickers if health.ticks([ticker], most)]
+    alive = [ticker for ticker in view.health.tickers if ticker.lives(most) and not ticker.failure]
     if alive:
         subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
         sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
-        yield sentence + silent(seen.tickers, most), ""
+        yield sentence + silent(view.health.tickers, most), ""
     for pause in view.health.pauses:
         yield gates.sentence(pause), "bold yellow"
-    for problem in view.health.problems:
+    for problem in without(view.health.problems, view.health.failures):
         yield f"problem: {problem}", "bold red"
-    for warning in view.health.warnings:
+    for warning in without(view.health.warnings, view.health.failures):
         yield f"warning: {warning}", "bold yellow"
 
 
-def silent(tickers: Iterable[TickerStatus], most: int) -> str:
+def without(sentences: Iterable[str], shown: Collection[str]) -> list[str]:
+    return [sentence for sentence in sentences if sentence not in shown]
+
+
+def silent(tickers: Iterable[TickerStatus], most: int | None) -> str:
     """Counts the silent tickers and describes the last one. Returns an empty string if no ticker is silent."""
-    quiet = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
+    quiet = [ticker for ticker in tickers if ticker.silent_ms(most)]
     if not quiet:
         return ""
     subject = "1 is silent" if len(quiet) == 1 else f"{len(quiet)} are silent, the last one"
-    lasts = words(health.silent_ms(quiet[0], most) // 1000 * 1000)
+    lasts = words(quiet[0].silent_ms(most) // 1000 * 1000)
     return f"; {subject}, pid {quiet[0].pid} on {quiet[0].host}, for {lasts}"
 
 
@@ -168,15 +174,14 @@ def late(task: Task, view: View) -> Row:
     now = view.overview.now
     since = late_since(task, now) or task.next_run or now
     text = f"for {_short(now - since)}: {health.cause(task, view.health)}"
-    return row(task.id, task.name, task.owner, text, style="yellow")
+    return row(task.subject, task.id, task.name, task.owner, text, style="yellow")
 
 
 def pushed(task: Task, view: View) -> str:
     """Says whether the next tick pushes a due task, unless its state says why it waits."""
     if task.push_errors or task.waits_because:
         return ""
-    ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
-    return ": the next tick pushes it" if ticks else ": no ticker is ticking"
+    return f": {view.health.why_no_tick or 'the next tick pushes it'}"
 
 
 def failing(task: Task, view: View) -> Row:
@@ -191,7 +196,7 @@ def failing(task: Task, view: View) -> Row:
     state = (
         "" if formatting.state(task) == "failing" else f"; {formatting.state_in_words(task).partition(', failing')[0]}"
     )
-    return row(task.id, task.name, task.owner, failed + state, style="red")
+    return row(task.subject, task.id, task.name, task.owner, failed + state, style="red")
 
 
 def running(run: RunRecord, view: View) -> Row:
@@ -201,19 +206,27 @@ def running(run: RunRecord, view: View) -> Row:
     began = f"started {explain.lateness(run.started_at, explain.planned_for(run))}"
     which = explain.identity(run, run.attempt)
     text = "; ".join(part for part in (lasted, which, began) if part)
-    return row(run.task_id, run.task_name, run.owner, text)
+    return row(run.subject, run.task_id, run.task_name, run.owner, text)
 
 
 def ahead(task: Task, view: View) -> Row:
     assert task.next_run is not None
     now, state = view.overview.now, formatting.state(task)
     at = explain.time_of_day(task.next_run.replace(microsecond=0), now)
-    if task.next_run > now:
+    if task.runs_next is None:
+        when = f"waits {'from' if task.next_run > now else 'since'} {at}"
+    elif task.next_run > now:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
         when = f"due since {at}{pushed(task, view)}"
     text = f"{when}, {formatting.in_words(task) or formatting.schedule_now(task)}"
-    return row(task.id, task.name, task.owner, text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
+    return row(
+        task.subject,
+        task.id,
+        task.name,
+        task.owner,
+        text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"),
+    )
 
 
 def dropped(drop: Drops) -> Row:
@@ -223,7 +236,8 @@ def dropped(drop: Drops) -> Row:
 
 
 def _whose(line: JournalEntry) -> str:
-    return (line.task_name or f"task {line.task_id}") + (f" of {line.owner}" if line.owner else "")
+    named = (line.task_name or f"task {line.task_id}") + (f" of {line.owner}" if line.owner else "")
+    return f"{line.subject}, {named}" if line.subject else named
 
 
 def _short(span: timedelta) -> str:

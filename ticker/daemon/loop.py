@@ -89,6 +89,7 @@ def start_threads(tick_job: TickJob, settings: Settings, stopping: threading.Eve
     tick_job.alarm, tick_job.ended = WakeUp(listener), asked.end_wait
     if listener is not None:
         listener.start()
+    threading.Thread(target=tick_job.show_long_passes, name="ticker-signs", daemon=True).start()
     threads: list[Callable[..., threading.Thread]] = [Pruner, MinuteCounter]
     if settings.otel:
         from ticker.daemon.traces import Exporter  # its library is an extra

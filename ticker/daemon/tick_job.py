@@ -2,17 +2,15 @@
 
 import logging
 import math
-import os
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
-from uuid import uuid4
 
 from ticker import clock
+from ticker.daemon.signs import Signs
 from ticker.db.listener import WakeUp
 from ticker.db.store import PostgresStore
 from ticker.engine import timing
@@ -33,6 +31,7 @@ FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the p
 HANGS = 20.0  # seconds of one batch; the server's own timeouts end a statement after 5
 QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
 CHECK_EVERY = 0.5  # seconds between two checks by the main thread
+LONG_PASS = 5.0  # seconds of a pass after which it gives a sign of life: a ticker is silent after 15 at the earliest
 STUCK = 120.0  # seconds without progress of a tick: six times the limit of a batch, so a slow server is not the cause
 HANGING = f"a tick hangs: it has made no progress for {STUCK:g} s, and the watchdog gets no more pings"
 
@@ -111,7 +110,7 @@ class TickJob:
     ) -> None:  # fmt: skip
         self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
         self._observer = observer
-        self._id, self._host = str(uuid4()), socket.gethostname()
+        self._signs = Signs(store, queue, settings.tick_ms)
         self._push_threads = PushThreads()
         self._heartbeat = Heartbeat(settings.heartbeat_url) if settings.heartbeat_url else None
         self._unattended: dict[str, int] = {}
@@ -140,15 +139,18 @@ class TickJob:
             self._warn_of_unattended_queues(unattended)
             self._log(report)
             self._beat(list(unattended))
+            self._signs.succeeded()
             self.failures, done = 0, report
         except TickerError as error:
             self.failures += 1
             sentence = "tick failed: %s; next attempt in %.0f s"
             self.last_line = sentence % (error, self.pause())
             log.error(sentence, error, self.pause(), extra={"event": "tick_failed"})
-        except Exception:
+            self._signs.failed(error)
+        except Exception as error:
             self.last_line = "tick failed on an internal error; the next tick tries again"
             log.exception(self.last_line, extra={"event": "tick_failed"})
+            self._signs.failed(error)
             self.failures += 1
         finally:
             self._observe(done)
@@ -158,7 +160,7 @@ class TickJob:
     def deregister(self) -> None:
         """Records that this ticker has ended. If that fails, the ticker is reported as silent after a while."""
         with suppress(TickerError):
-            self._store.deregister(self._id)
+            self._store.deregister(self._signs.id)
 
     def pause(self) -> float:
         """Returns the seconds until the next attempt after a failure."""
@@ -194,6 +196,12 @@ class TickJob:
         idle = 0.0 if self.busy else 2 * self._settings.tick_ms / 1000
         return clock.monotonic() - self._moved < idle + STUCK
 
+    def show_long_passes(self) -> None:
+        """Gives a sign of life during each long pass that makes progress, until the ticker stops."""
+        while not self._stopping.wait(LONG_PASS):
+            if self.busy and clock.monotonic() - self.began > LONG_PASS and self.moves():
+                self._signs.show_pass()
+
     def live(self) -> str:
         """Returns why a restart would help, or an empty text."""
         return "" if self.moves() else HANGING
@@ -220,7 +228,7 @@ class TickJob:
         )
         report = tick(self._store, self._queue, clock.now(), options)
         done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
-        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, done, settings.tick_ms)
+        self._store.heartbeat(self._signs.id, self._signs.host, self._signs.pid, report.now, done, settings.tick_ms)
         if self.alarm is not None:
             took = clock.monotonic() - self.began
             next_due = self._store.next_due(report.now) if settings.wake else None
@@ -272,7 +280,7 @@ class TickJob:
         """
         staff = self._queue.staff(self._queues)
         try:
-            self._store.sample(self._id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
+            self._store.sample(self._signs.id, now, {name: staff.waiting[name] for name in self._queues}, staff.crews)
         except TickerError as error:
             log.warning("the workers are not counted: %s", error, extra={"event": "workers_not_counted"})
         return staff

@@ -131,7 +131,7 @@ class PostgresBatch:
             self._execute("note_expired", ids=list(task_ids), words=words, now=now)
 
     def wait_again(self, occurrences: Sequence[tuple[int, datetime, Reason]]) -> None:
-        self._columns("put_back", ("ids", "occurrences", "reasons"), occurrences)
+        self._columns("wait_again", ("ids", "occurrences", "reasons"), occurrences)
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         names = ("ids", "occurrences", "outcomes", "reasons")

@@ -47,9 +47,12 @@ SETTINGS = {
     "ticker.path": PATH,  # to which an operation restores it
 }
 """The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
-ONE_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
-"""The settings for a single plan per statement. The plan may be made while the tables are empty, and used when they are
-large.
+ONE_PLAN = {"plan_cache_mode": "force_generic_plan"}
+"""The setting for a single plan per statement."""
+
+BY_INDEX = {"enable_seqscan": "off"}
+"""The setting of all processes but the ticker. A plan may be made while the tables are empty, and used when they are large. A
+count stops at a limit, of which the planner knows nothing: it would read a million tasks instead of an index.
 """
 
 FOR_ANY_PARAMETERS = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
@@ -230,7 +233,7 @@ def connect(
     name: str = "ticker",
     planned_once: bool = False,
     variable: str = "DATABASE_URL",
-    plans: Mapping[str, str] = {},
+    plans: Mapping[str, str] = BY_INDEX,
 ) -> Connection:
     """Returns an autocommit connection with a limit on every wait.
 
@@ -296,7 +299,9 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     except psycopg.errors.QueryCanceled as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) has stopped a statement: {first_line(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
+        answered = error.sqlstate is not None or "FATAL:" in str(error)  # errors at the start have no SQLSTATE
+        did = "answers with an error" if answered else "does not answer"
+        raise DatabaseUnavailable(f"PostgreSQL ({variable}) {did}: {first_line(error)}") from error
     except OSError as error:  # psycopg opens another file descriptor to wait for the server
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
@@ -306,7 +311,7 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
 class Pool:
     """A pool of connections, each of which is opened when it is first needed."""
 
-    def __init__(self, url: str, *, name: str = "ticker", plans: Mapping[str, str] = {}) -> None:
+    def __init__(self, url: str, *, name: str = "ticker", plans: Mapping[str, str] = BY_INDEX) -> None:
         self._url = url
         self._name = name
         self._plans = plans

@@ -25,7 +25,7 @@ from typing import Any, Protocol, cast
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from ticker.errors import BadInput, DatabaseUnavailable, RowLocked, TickerError
+from ticker.errors import BadInput, DatabaseUnavailable, RowLocked, TickerError, of_type
 
 Row = Mapping[str, Any]
 
@@ -157,8 +157,8 @@ def _bound(session: Any, about: Iterable[Any]) -> Any:
     except alchemy.exc.UnboundExecutionError as error:
         raise BadInput(
             "db",
-            type(session).__name__,
-            "has no engine for ticker's tables; pass a connection: session.connection("
+            None,
+            f"{of_type(session)} has no engine for ticker's tables; pass a connection: session.connection("
             "bind_arguments={'mapper': MailChannel}), with a class that is mapped to the same database",
         ) from error
 
@@ -389,8 +389,17 @@ def _is_alone(connection: Any) -> bool:
     """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit mode and outside a
     transaction.
     """
-    if not getattr(connection, "autocommit", True):  # asyncpg has no other mode
-        return False
+    return bool(getattr(connection, "autocommit", True)) and _is_idle(connection)  # asyncpg has no other mode
+
+
+def is_in_transaction(db: Any) -> bool:
+    """Returns whether a caller's connection, or a Session, has begun a transaction."""
+    if hasattr(db, "in_transaction"):
+        return bool(db.in_transaction())
+    return bool(db.in_atomic_block) if hasattr(db, "ensure_connection") else not _is_idle(db)
+
+
+def _is_idle(connection: Any) -> bool:
     own = getattr(connection, "driver_connection", connection)
     if hasattr(own, "is_in_transaction"):
         return not own.is_in_transaction()

@@ -38,7 +38,7 @@ functions = Table(
     check("functions_mean_ms", "mean_ms > 0"),
 )
 
-# One row per ticker process: its heartbeat.
+# One row per ticker process: its heartbeat, the last sign of life between ticks, and why its ticks fail.
 tickers = Table(
     "tickers",
     metadata,
@@ -48,6 +48,10 @@ tickers = Table(
     column("started_at", "moment", nullable=False),
     column("last_tick_at", "moment"),
     column("last_report", "object", "{}"),
+    column("seen_at", "moment"),
+    column("failure", "prose", ""),
+    column("failing_since", "moment"),
+    check("tickers_failure", "(failure = '') = (failing_since IS NULL)"),
 )
 
 # The installation to which the tables belong. Its mark survives the promotion of a standby, but not a dump or a copy.

@@ -7,6 +7,7 @@ connections.
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_args
@@ -14,10 +15,11 @@ from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_a
 from ticker import settings
 from ticker.db import drivers
 from ticker.db.drivers import Row
-from ticker.errors import TickerError
+from ticker.errors import BadInput, TickerError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 T_co = TypeVar("T_co", covariant=True)
 
 JSON_COLUMNS = frozenset({"kwargs", "metadata", "registered", "cursor", "item", "result", "last_report"})
@@ -32,6 +34,8 @@ class Query(NamedTuple):
 
 
 Steps = Generator[Query, list[Row], T]
+Parts = Generator[Steps[Any], Any, T]
+"""The transactions of an operation that commits more than once. It receives the answer of each, or its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Database(Protocol):
     """
 
     def commit(self) -> None: ...
+    def rollback(self) -> None: ...
 
 
 class AsyncDatabase(Protocol):
@@ -78,6 +83,54 @@ def writes(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
     return _operation(steps, writes=True)
 
 
+def commits(parts: Callable[P, Parts[T]]) -> Operation[P, T]:
+    """Returns a function whose first argument is a connection outside a transaction. It commits each of the parts."""
+
+    def call(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+        work = parts(*args, **kwargs)
+        answer = _next(work)
+        _require_outside(db)
+        while not isinstance(answer, _Answer):
+            try:
+                of_part = run(db, answer, writes=True)
+                db.commit()
+            except Exception as error:
+                with suppress(Exception):  # a broken connection has no transaction
+                    db.rollback()
+                answer = _thrown(work, error)
+            else:
+                answer = _next(work, of_part)
+        return answer.value
+
+    _present(call, parts, Database)
+    vars(call).update(steps=parts, commits=True)
+    return call  # type: ignore[return-value]
+
+
+async def _commit_each(db: Any, work: Parts[T]) -> T:
+    answer = _next(work)
+    _require_outside(db)
+    while not isinstance(answer, _Answer):
+        try:
+            of_part = await run_async(db, answer, writes=True)
+            if hasattr(db, "commit"):  # asyncpg has committed
+                await db.commit()
+        except Exception as error:
+            with suppress(Exception):
+                await db.rollback()
+            answer = _thrown(work, error)
+        else:
+            answer = _next(work, of_part)
+    return answer.value
+
+
+def _require_outside(db: Any) -> None:
+    if drivers.is_in_transaction(db):
+        raise BadInput(
+            "db", type(db).__name__, "is in a transaction, but this call commits each of its steps; commit first"
+        )
+
+
 def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
     """Returns the same function for asynchronous connections."""
 
@@ -85,6 +138,9 @@ def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
         own: Any = db() if hasattr(db, "registry") else db  # type: ignore[operator] # an async_scoped_session
         if hasattr(own, "run_sync"):  # SQLAlchemy's: a pending owner may have to be flushed
             return await own.run_sync(lambda sync: operation(sync, *args, **kwargs))  # type: ignore[no-any-return]
+        if hasattr(operation, "commits"):
+            parts: Parts[T] = operation.steps(*args, **kwargs)  # type: ignore[assignment] # those of `commits`
+            return await _commit_each(own, parts)
         return await run_async(own, operation.steps(*args, **kwargs), writes=operation.writes)
 
     _present(call, operation.steps, AsyncDatabase)
@@ -99,7 +155,7 @@ def run(db: Any, steps: Steps[T], *, writes: bool = False, about: Iterable[objec
             while isinstance(asked, Query):
                 with drivers.explained(asked.denied):
                     rows = driver.fetch(asked.text, asked.parameters)
-                asked = _next(steps, rows)
+                asked = _next(steps, _read(rows))
         return asked.value
 
 
@@ -112,13 +168,20 @@ async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
                 while isinstance(asked, Query):
                     with drivers.explained(asked.denied):
                         rows = await driver.fetch(asked.text, asked.parameters)
-                    asked = _next(steps, rows)
+                    asked = _next(steps, _read(rows))
         return asked.value
 
 
-def _next(steps: Steps[T], rows: list[Row] | None = None) -> Query | _Answer[T]:
+def _next(steps: Generator[A, Any, T], answer: Any = None) -> A | _Answer[T]:
     try:
-        return next(steps) if rows is None else steps.send(_read(rows))
+        return steps.send(answer)
+    except StopIteration as end:
+        return _Answer(end.value)
+
+
+def _thrown(steps: Generator[A, Any, T], error: Exception) -> A | _Answer[T]:
+    try:
+        return steps.throw(error)
     except StopIteration as end:
         return _Answer(end.value)
 

@@ -48,10 +48,12 @@ class PostgresStore:
     @property
     def installation(self) -> str:
         """Implements the port. Raises ConfigurationError if the tables belong to another installation."""
-        if not self._installation:
-            row = installation.read(self.execute)
-            installation.check(row)
-            self._installation = row.id
+        return self._installation or self._identify()
+
+    def _identify(self) -> str:
+        row = installation.read(self.execute)
+        installation.check(row)
+        self._installation = row.id
         return self._installation
 
     def now(self) -> datetime:
@@ -62,8 +64,7 @@ class PostgresStore:
         """Implements the port. Reads the installation again before it locks any row: `ticker db adopt` may have changed
         it.
         """
-        self._installation = ""
-        self._installation = self.installation
+        self._identify()
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
             return Look()
         boot, uptime = self.uptime(now)
@@ -225,6 +226,12 @@ class PostgresStore:
             report = {**report, "watching_since": self._watching_since}
         self.execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
         self._was_interrupted = False
+
+    def show_sign(self, ticker_id: str, host: str, pid: int, tick_ms: int, failure: str, failing_ms: int) -> None:
+        """Writes another sign of life to the ticker's row: why its ticks fail, or that a pass takes long."""
+        self.execute(
+            "show_sign", id=ticker_id, host=host, pid=pid, tick_ms=tick_ms, failure=failure, failing_ms=failing_ms
+        )
 
     def sample(
         self, ticker_id: str, now: datetime, waiting: Mapping[str, int], crews: Sequence[tuple[tuple[str, ...], int, int]]

@@ -1,6 +1,8 @@
 """Configures the application: takes its settings from Django's, and empties its tables after each TransactionTestCase."""
 
 import os
+from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,8 +14,11 @@ from django.test import utils
 from psycopg.pq import Conninfo
 
 from ticker.db import tables
-from ticker.settings import current
+from ticker.errors import FRAMEWORK_NAMES
+from ticker.settings import add_source, current
+from ticker.tasks.fields import DEFAULTS
 
+URLS = ("TICKER_DATABASE_URL", "TICKER_REDIS_URL")
 OF_MIGRATIONS = ("installation", "templates")  # migrations write their rows, which stay, as triggers do
 
 
@@ -22,26 +27,79 @@ class TickerConfig(AppConfig):
     label = "ticker"
 
     def ready(self) -> None:
-        """Copies Django's TICKER_... settings into environment variables that are not set yet. TICKER_REDIS_URL becomes
-        REDIS_URL.
+        """Lets each process of Django, and its forks, have the settings: a worker of django-rq, too.
+
+        Copies TICKER_... settings into environment variables that are not set yet. The URLs of the servers stay out of
+        the environment, because the settings of other programs may read them there.
         """
-        for name in filter(lambda name: name.startswith("TICKER_"), dir(settings)):
-            variable = "REDIS_URL" if name == "TICKER_REDIS_URL" else name
+        for name in filter(lambda name: name.startswith("TICKER_") and name not in URLS, dir(settings)):
             if (value := getattr(settings, name)) is not None:
-                os.environ.setdefault(variable, in_environment(value))
+                os.environ.setdefault(name, in_environment(value))
+        add_source(partial(variables, outside=os.environ.get("DATABASE_URL")))
+        is_ours = connections[alias()].vendor == "postgresql"
+        if is_ours or "DATABASE_URL" not in os.environ:
+            FRAMEWORK_NAMES["DATABASE_URL"] = "DATABASES" if is_ours else "TICKER_DATABASE_URL"
+        if "REDIS_URL" not in os.environ:
+            is_set = getattr(settings, "TICKER_REDIS_URL", None) or not redis_url()
+            FRAMEWORK_NAMES["REDIS_URL"] = "TICKER_REDIS_URL" if is_set else "RQ_QUEUES"
         post_migrate.connect(empty, sender=self)
+
+
+def variables(environ: Mapping[str, str], outside: str | None) -> dict[str, str]:
+    """Returns the URLs of the servers.
+
+    A DATABASE_URL from `outside`, where Django was started, names the database as Django's settings read it. One that
+    was set in this process since, as by the test kit, takes precedence.
+    """
+    found = {} if environ.get("REDIS_URL") else {"REDIS_URL": redis_url()}
+    if environ.get("DATABASE_URL") == outside:
+        found["DATABASE_URL"] = database_url()
+    return found
+
+
+def alias() -> str:
+    """Returns the name in DATABASES of the database with our tables."""
+    return str(getattr(settings, "TICKER_DATABASE", "default"))
 
 
 def database_url() -> str:
     """Returns the URL of the database that TICKER_DATABASE names, or else of `default`. In tests, it is the test
     database.
     """
-    connection = connections[getattr(settings, "TICKER_DATABASE", "default")]
+    connection = connections[alias()]
     if connection.vendor != "postgresql":
-        return os.environ.get("DATABASE_URL", "")
-    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
-    given = {name: str(value) for name, value in connection.get_connection_params().items() if name in known}
+        return str(os.environ.get("DATABASE_URL") or getattr(settings, "TICKER_DATABASE_URL", None) or "")
+    given = {name: str(value) for name, value in connection.get_connection_params().items() if name in known_options()}
     return f"postgresql:///?{urlencode(given, quote_via=quote)}"
+
+
+@cache
+def known_options() -> set[str]:
+    return {option.keyword.decode() for option in Conninfo.get_defaults()}
+
+
+def redis_url() -> str:
+    """Returns TICKER_REDIS_URL, or else the URL of the queue `polling`, of `default`, or of the first of django-rq's
+    RQ_QUEUES. Sentinels, and the connections of a cache, have no URL.
+    """
+    if url := getattr(settings, "TICKER_REDIS_URL", None):
+        return str(url)
+    queues = getattr(settings, "RQ_QUEUES", None) or {"": {}}
+    queue = queues.get(DEFAULTS["queue"]) or queues.get("default") or next(iter(queues.values()))
+    user, password = (quote(str(queue.get(name) or ""), safe="") for name in ("USERNAME", "PASSWORD"))
+    path, account = queue.get("UNIX_SOCKET_PATH"), f"{user}:{password}@" if user or password else ""
+    if "URL" in queue:
+        database = queue.get("DB")
+        return (
+            str(queue["URL"])
+            if database is None
+            else f"{queue['URL']}{'&' if '?' in queue['URL'] else '?'}db={database}"
+        )
+    if path or "HOST" in queue:
+        scheme = "unix" if path else "rediss" if queue.get("SSL") else "redis"
+        at = path or f"{queue['HOST']}:{queue.get('PORT', 6379)}"
+        return f"{scheme}://{account}{at}?db={queue.get('DB') or 0}"
+    return ""
 
 
 def in_environment(value: object) -> str:

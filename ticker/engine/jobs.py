@@ -20,6 +20,9 @@ LEASE_PREFIX = "ticker:queue:"
 FOREIGN = "ticker:foreign"
 """The sorted set in Redis of jobs that workers put aside, because their installation has no lease of their queue."""
 FOREIGN_KEPT = 3600  # seconds
+REFUSED = ":refused"
+"""After the key of a job: the hash in Redis with the `count` of refusals by workers, and the last `reason`."""
+REFUSED_KEPT = 3600  # seconds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -36,6 +36,13 @@ class JobState(StrEnum):
     MISSING = "missing"
 
 
+class Refusal(NamedTuple):
+    """How many workers refused a job because of their settings, and the reason of the last one."""
+
+    times: int = 0
+    reason: str = ""
+
+
 class OpenPauses(NamedTuple):
     """How many pauses of many tasks are in force, and how many are over while tasks may still wait for them."""
 
@@ -61,6 +68,9 @@ class Queue(Protocol):
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         """Returns one state for each id."""
+
+    def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
+        """Returns one refusal for each id. Forgetting a job does not forget its refusals."""
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         """Removes jobs that must not start any more, also from these queues. Ignores ids that are not there."""

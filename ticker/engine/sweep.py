@@ -14,7 +14,7 @@ from enum import Enum
 from ticker.engine import jobs, timing
 from ticker.engine.jobs import BatchJob, Carried
 from ticker.engine.passes import Room, Swept
-from ticker.engine.ports import JobState, Settled, Store
+from ticker.engine.ports import JobState, Queue, Refusal, Settled, Store
 from ticker.model import DueTask, Outcome, Reason, WaitingTask
 
 IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
@@ -54,20 +54,21 @@ def sweep_waiting(store: Store, room: Room, now: datetime, limit: int) -> tuple[
     """
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
-        states = room.queue.states([job_of(store.installation, task, due) for task, due in waiting])
+        asked = ask(room.queue, [job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [
-            (verdict_on(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)
+            (verdict_on(task, due, state, now, refusal), due, refusal.reason or DIED_BEFORE_ITS_START)
+            for (task, due), (state, refusal) in zip(waiting, asked, strict=True)
         ]
-        old, never_started, again, lost, back = (
-            [due for decision, due in verdicts if decision is wanted]
+        old, never_started, again, back = (
+            [due for decision, due, _ in verdicts if decision is wanted]
             for wanted in (
                 JobVerdict.EXPIRED,
                 JobVerdict.NEVER_STARTED,
                 JobVerdict.AGAIN,
-                JobVerdict.GIVEN_UP,
                 JobVerdict.WAIT_AGAIN,
             )
         )
+        lost = [(due, reason) for decision, due, reason in verdicts if decision is JobVerdict.GIVEN_UP]
         expired = [*old, *never_started]
         packed = room.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
         # but no job that also carries other tasks
@@ -76,29 +77,40 @@ def sweep_waiting(store: Store, room: Room, now: datetime, limit: int) -> tuple[
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
         rows.wait_again([(due.id, due.occurrence, Reason.CLOSED) for due in back])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
-        rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
+        rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, reason) for due, reason in lost], now)
         rows.note_expired([due.id for due in never_started], NEVER_STARTED, now)
         more = rows.has_more()
     return pushed + Swept(expired=len(expired), lost=len(lost), waits_again=len(back)), more
 
 
 def sweep_planned(store: Store, room: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Pushes lost jobs of planned runs again, and for ten minutes also jobs that died before their start. Then those
-    runs are lost.
+    """Pushes lost jobs of planned runs again, and for ten minutes also jobs that died before their start, unless two
+    workers refused them. Then those runs are lost.
     """
     with store.batch() as rows:
         runs = rows.claim_pushed(limit, now)
-        states = room.queue.states([run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])
-        gone = [
-            (run, state) for run, state in zip(runs, states, strict=True) if state in (JobState.MISSING, JobState.DEAD)
-        ]
-        dead = [run.id for run, state in gone if state is JobState.DEAD and not run.is_young]
-        packed = room.fitting(jobs.packed(store.installation, [run for run, _ in gone if run.id not in dead]))
+        asked = ask(room.queue, [run.job_id or jobs.planned_id(store.installation, run.id) for run in runs])
+        gone = [run for run, (state, _) in zip(runs, asked, strict=True) if state in (JobState.MISSING, JobState.DEAD)]
+        dead = {
+            run.id: refusal.reason or DIED_BEFORE_ITS_START
+            for run, (state, refusal) in zip(runs, asked, strict=True)
+            if state is JobState.DEAD and (not run.is_young or refusal.times > 1)
+        }
+        packed = room.fitting(jobs.packed(store.installation, [run for run in gone if run.id not in dead]))
         pushed = push_again(room, packed)
         rows.mark_pushed([(run.id, job.spec.job_id) for job in packed for run in job.tasks], now)
-        rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
+        for reason in {*dead.values()}:
+            rows.lose_planned([id_ for id_, why in dead.items() if why == reason], reason, now)
         more = rows.has_more()
     return pushed + Swept(lost=len(dead)), more
+
+
+def ask(queue: Queue, job_ids: Sequence[str]) -> list[tuple[JobState, Refusal]]:
+    """Returns the state of each job, and for a dead one whether workers refused it."""
+    states = queue.states(job_ids)
+    dead = [job_id for job_id, state in zip(job_ids, states, strict=True) if state is JobState.DEAD]
+    refusals = dict(zip(dead, queue.refusals(dead), strict=True)) if dead else {}
+    return [(state, refusals.get(job_id, Refusal())) for job_id, state in zip(job_ids, states, strict=True)]
 
 
 def push_again(
@@ -122,16 +134,19 @@ class JobVerdict(Enum):
     WAIT_AGAIN = "waits again"
 
 
-def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
+def verdict_on(task: WaitingTask, due: DueTask, state: JobState, now: datetime, refusal: Refusal) -> JobVerdict:
     """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    A dead job is pushed again for ten minutes. While the task may not start, nothing is pushed: the occurrence goes back
-    to the row. Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would
-    be queued before the tasks that are due now, only to be dropped.
+    A dead job is pushed again for ten minutes, but only once if a worker refused it because of its settings: a newer
+    occurrence counts as that. While the task may not start, nothing is pushed: the occurrence goes back to the row.
+    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued
+    before the tasks that are due now, only to be dropped.
     """
     newest, again = task.waiting[-1], JobVerdict.WAIT_AGAIN if task.is_closed else JobVerdict.AGAIN
     if state is JobState.TAKEN:
         return JobVerdict.WAITS
+    if not task.is_closed and (refusal.times > 1 or (refusal.times and due.occurrence != newest)):
+        return JobVerdict.GIVEN_UP
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):
         return JobVerdict.EXPIRED
     if state is JobState.WAITING:

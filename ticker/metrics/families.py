@@ -76,7 +76,7 @@ OF_THE_DATABASE = (
     Family("ticker_database_up", "1 if PostgreSQL answered this scrape, else 0. At 0, the metrics read from it are missing."),
     Family("ticker_redis_up", "1 if Redis answered this scrape, else 0. At 0, the metrics read from it are missing."),
     Family("ticker_last_tick_timestamp_seconds", "Start of the newest tick of any ticker, by the database's clock."),
-    Family("ticker_tickers_alive", "Tickers that have ticked within 90 s (three ticks if that is longer) and were not stopped."),
+    Family("ticker_tickers_alive", "Tickers at work whose ticks do not fail. A ticker counts until it is silent for 15 s (three ticks if that is longer)."),
     Family("ticker_tasks", "Tasks; an estimate above 100,000."),
     Family("ticker_tasks_late", "Tasks that have been due for longer than a tick (at least 30 s) and their tolerance, and have not started."),
     Family("ticker_tasks_no_room", "Due tasks that the last tick did not push because a key has no room. They are not late."),

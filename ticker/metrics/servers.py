@@ -92,7 +92,7 @@ class Servers:
             return run(db, self._figures())
 
     def _figures(self) -> Steps[Figures]:
-        now = {**(yield from standing.tasks()), **(yield from standing.tickers(self._settings.tick_ms))}
+        now = {**(yield from standing.tasks()), **(yield from standing.tickers())}
         now |= {**(yield from standing.limits()), **(yield from standing.needs()), **(yield from self._waiting.look())}
         self._ended.know(function.name for function in (yield from overview.functions.steps()))
         yield from self._ended.look()

@@ -8,7 +8,6 @@ from ticker.metrics.families import Figures
 from ticker.queue.rq import RedisQueue
 from ticker.read import overview, workers
 from ticker.read import tasks as read_tasks
-from ticker.read.health import longest_silence
 from ticker.tasks.rows import query
 
 QUEUES_AT_MOST = LIMITS_AT_MOST = 200
@@ -47,14 +46,12 @@ def limits() -> Steps[Figures]:
     }
 
 
-def tickers(tick_ms: int) -> Steps[Figures]:
+def tickers() -> Steps[Figures]:
     """Returns the figures of tickers. After the clock has been set back, a heartbeat 5 s ahead counts as 5 s old."""
     beats = yield from read_tasks.tickers.steps(ended=True)
-    most = longest_silence(tick_ms)
-    ages = [abs(beat.age_ms) for beat in beats if beat.age_ms is not None and not beat.has_ended]
     newest = [beat.last_tick_at for beat in beats if beat.last_tick_at is not None]
     return {
-        "ticker_tickers_alive": {(): sum(age <= most for age in ages)},
+        "ticker_tickers_alive": {(): sum(beat.lives() and not beat.failure for beat in beats)},
         "ticker_last_tick_timestamp_seconds": {(): max(newest).timestamp()} if newest else {},
     }
 

@@ -174,8 +174,8 @@ def _whose(notice: Notice) -> str:
 
 
 def _named(name: str, owner_type: str, owner_id: str, subject: str) -> str:
-    owner = f" of {owner_type}:{owner_id}" if owner_type else ""
-    return f"{name}{owner}" + (f" ({_part(subject)})" if subject else "")
+    named = f"{name} of {owner_type}:{owner_id}" if owner_type else name
+    return f"{_part(subject)} ({named})" if subject else named
 
 
 def _after_colon(words: str) -> str:

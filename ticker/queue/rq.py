@@ -1,5 +1,6 @@
 """Implements the ticker's queue port with RQ and Redis. In `ticker`, only `ticker.queue` imports them."""
 
+import json
 import logging
 import re
 import socket
@@ -8,11 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, NamedTuple, cast
+from uuid import UUID
 
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import Connection
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError, RedisError, ResponseError
 from redis.retry import Retry
 from rq import Queue
 from rq.command import send_command
@@ -21,8 +23,8 @@ from rq.job import Job, JobStatus
 from ticker import clock
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
-from ticker.engine.ports import JobState, Receipt, RunAtWork
-from ticker.errors import ConfigurationError, QueueUnavailable, start_worker
+from ticker.engine.ports import JobState, Receipt, Refusal, RunAtWork
+from ticker.errors import ConfigurationError, QueueUnavailable, escaped, start_worker
 from ticker.queue import bulk, signing
 from ticker.queue.bulk import PREFIX, script
 from ticker.settings import Settings
@@ -33,6 +35,9 @@ OLDEST_REDIS = (6, 2)
 SOCKET_TIMEOUT = 2  # seconds: row locks are held during calls to Redis
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}  # as for PostgreSQL; not every system has them
 LEASE = 300  # seconds: ten ticks of the default rhythm
+FAILURE_PREFIX = "ticker:failure:"
+"""How the keys begin under which tickers publish their failures, by installation."""
+ANSWERS = ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
 _STATES: dict[str, JobState] = {
     **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
@@ -80,7 +85,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        raise QueueUnavailable(f"Redis (REDIS_URL) does not take jobs: {_sentence(error)}") from error
+        did = "answers with an error" if isinstance(error, ANSWERS) else "does not answer"
+        raise QueueUnavailable(f"Redis (REDIS_URL) {did}: {_sentence(error)}") from error
 
 
 def _sentence(error: RedisError) -> str:
@@ -105,6 +111,16 @@ class Staff(NamedTuple):
     def unattended(self) -> dict[str, int]:
         attended = {name for crew in self.crews for name in crew.queues}
         return {name: count for name, count in self.waiting.items() if count and name not in attended}
+
+
+class TickFailure(NamedTuple):
+    """Why the ticks of a ticker fail, and for how long they have failed."""
+
+    ticker_id: str
+    host: str
+    pid: int
+    lasts_ms: int
+    sentence: str
 
 
 class RedisQueue:
@@ -201,6 +217,14 @@ class RedisQueue:
                 return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
+    def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
+        """Returns what workers noted in one call to Redis."""
+        keys = [(Job.key_for(job_id) + jobs.REFUSED).encode() for job_id in job_ids]
+        with translated():
+            found = answers(self._connection, [("HGET", key, field) for key in keys for field in ("count", "reason")])
+        texts = [one.decode("utf-8", "replace") if isinstance(one, bytes) else "" for one in found]
+        return [Refusal(int(count or 0), reason) for count, reason in zip(texts[::2], texts[1::2], strict=True)]
+
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one
         skips it.
@@ -286,6 +310,22 @@ class RedisQueue:
         """Returns the queues with waiting jobs and no worker, and the number of their jobs."""
         return self.staff().unattended
 
+    def publish_failure(self, installation: str, failure: TickFailure | None, keep_ms: int) -> None:
+        """Stores why ticks fail, for readers, in case that PostgreSQL accepts no writes. None clears it."""
+        with translated():
+            if failure:
+                self._connection.set(FAILURE_PREFIX + installation, json.dumps(failure), px=keep_ms)
+            else:
+                self._connection.unlink(FAILURE_PREFIX + installation)
+
+    def published_failure(self, installation: str) -> TickFailure | None:
+        """Returns what a ticker has published last, unless that has expired, or is nothing that we have written."""
+        with translated(), suppress(ValueError, TypeError, RecursionError):
+            [text] = answers(self._connection, [("GET", FAILURE_PREFIX + installation)])
+            id_, host, pid, lasts_ms, sentence = json.loads(text)
+            return TickFailure(str(UUID(id_)), escaped(str(host)), int(pid), int(lasts_ms), escaped(str(sentence)))
+        return None
+
     def put_aside(self) -> int:
         """Returns how many jobs of other installations workers have put aside in the last hour."""
         with translated():
@@ -305,6 +345,21 @@ class RedisQueue:
         """
         with translated():
             return [call.decode() for call in self._connection.register_script(script("refused"))(args=queues)]
+
+    def memory(self) -> tuple[int, int]:
+        """Returns how many bytes Redis uses, and its maxmemory; 0 if it has none."""
+        with translated():
+            info = self._connection.info("memory")
+        return int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+
+    def refused_write(self) -> str:
+        """Tries a write that changes nothing, as its key is missing. Returns the error of Redis, or an empty text."""
+        with translated():
+            try:
+                self._connection.set(f"{FAILURE_PREFIX}none", "", xx=True)
+            except ResponseError as error:
+                return _sentence(error)
+        return ""
 
     def close(self) -> None:
         self._connection.close()

@@ -38,6 +38,7 @@ class Event:
     run_id: int | None
     count: int | None
     until: datetime | None
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class JournalEntry(Owned):
     due: datetime | None = None
     run: RunRecord | None = None
     event: Event | None = None
+    subject: str = ""
 
     derived = ("owner",)
 
@@ -68,14 +70,14 @@ class JournalEntry(Owned):
 def line_of_run(run: RunRecord, context: ExplainContext) -> JournalEntry:
     return JournalEntry(
         explain.at(run), explain.what(run), explain.line(run, context), run.task_id, run.task_name, run.owner_type,
-        run.owner_id, explain.due(run), run,
+        run.owner_id, explain.due(run), run, subject=run.subject,
     )  # fmt: skip
 
 
 def line_of_event(event: Event) -> JournalEntry:
     return JournalEntry(
         event.at, event.what, event_words(event), event.task_id, event.task_name, event.owner_type, event.owner_id,
-        event=event,
+        event=event, subject=event.subject,
     )  # fmt: skip
 
 

@@ -60,6 +60,17 @@ def span(duration: timedelta | int) -> str:
     return ("-" if ms < 0 else "") + words(abs(ms) // SECOND * SECOND)
 
 
+def elapsed(since: datetime, now: datetime) -> str:
+    """Formats the time from an instant to `now`. A row that changed after `now` was read may be a moment ahead of it."""
+    return span(max(now - since, timedelta(0)))
+
+
+def ago(age_ms: int) -> str:
+    """Returns how long ago something was, in whole seconds. An age is negative if the clock was set back since then."""
+    text = words(abs(age_ms) // SECOND * SECOND)
+    return f"{text} ago" if age_ms >= 0 else f"{text} ahead of the database's clock"
+
+
 def counted(number: int, word: str) -> str:
     """Returns a number of things: `1 task`, `2 tasks`."""
     return f"{number} {word}{'' if number == 1 else 's'}"
@@ -146,7 +157,7 @@ def progress(run: "RunRecord", context: ExplainContext) -> str:
     if run.outcome == Outcome.LOST:  # its end is not known
         return began
     end = run.ended_at or context.now
-    lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {span(end - run.started_at)} now"
+    lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {elapsed(run.started_at, end)} now"
     extent = " with its pieces" if run.pieces is not None else of_its_box(run, context.grace_ms)
     return f"{began}, {lasted}{extent}"
 
@@ -175,7 +186,7 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
     if run.ended_at is not None:
         return f"never started; it was due at {when}"
     if run.pushed_at is not None:
-        return f"pushed {span(now - run.pushed_at)} ago, not started yet"
+        return f"pushed {elapsed(run.pushed_at, now)} ago, not started yet"
     later = planned_for(run) - now
     return f"planned for {when}" + (f", in {span(later)}" if later > timedelta(0) else "; it is due")
 
@@ -194,7 +205,7 @@ def pieces(count: Pieces | None, made: int | None = None) -> str:
 
 def waiting(occurrence: datetime, now: datetime) -> str:
     """Describes an occurrence that was pushed, but that no worker has taken yet."""
-    return f"its job was pushed and has not started, {span(now - occurrence)} after it was due"
+    return f"its job was pushed and has not started, {elapsed(occurrence, now)} after it was due"
 
 
 # ------------------------------------------------------------------------------------------------------------ drops

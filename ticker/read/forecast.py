@@ -14,7 +14,7 @@ from ticker.errors import BadInput, start_worker
 from ticker.model import EventKind, Kind, Reason, RunKind
 from ticker.read import formatting
 from ticker.read.entries import Event, event_words
-from ticker.read.explain import WAITS_BECAUSE, counted, reason, span, stopping, time_of_day
+from ticker.read.explain import WAITS_BECAUSE, counted, elapsed, reason, span, stopping, time_of_day
 from ticker.read.tasks import due_since
 from ticker.schedules import hours, interval, kinds, zones
 from ticker.schedules.duration import SECOND
@@ -24,8 +24,6 @@ from ticker.tasks.preview import Preview
 
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
-
-SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +153,17 @@ def following(
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
     """Says when a ticker last ticked. A missing ticker is the most common reason why a due task does not run."""
-    ages = [ticker.age_ms for ticker in tickers if ticker.age_ms is not None and not ticker.has_ended]
-    age = min(ages, key=abs, default=None)
-    if age is not None and age <= SILENT:
-        yield f"a ticker ticked {span(max(age, 0) // SECOND * SECOND)} ago"
+    alive = [ticker for ticker in tickers if ticker.lives()]
+    if alive and all(ticker.failure for ticker in alive):
+        yield from (ticker.fails for ticker in alive)
         return
-    silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(age)}"
+    ages = [ticker.age_ms for ticker in alive or tickers if ticker.age_ms is not None and not ticker.has_ended]
+    age = min(ages, key=abs, default=None)
+    if alive:
+        ticked = "makes its first pass" if age is None else f"ticked {span(max(age, 0) // SECOND * SECOND)} ago"
+        yield f"a ticker {ticked}"
+        return
+    silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(abs(age))}"
     yield f"{formatting.last_stop(tickers) or silent}: nothing is pushed; start one: ticker run"
 
 
@@ -171,7 +174,7 @@ def running(task: Task, runs: Sequence["RunRecord"], now: datetime) -> Iterator[
                 yield f"run {run.id} has been dead since {time_of_day(run.until, now)} at the latest; no end has been recorded yet"
                 continue
             end = f"; it is dead by {time_of_day(run.until, now)} at the latest" if run.until else ""
-            yield f"run {run.id} has been running for {span(now - run.started_at)}{end}{asked_to_stop(run)}"
+            yield f"run {run.id} has been running for {elapsed(run.started_at, now)}{end}{asked_to_stop(run)}"
         elif run.state == "processing":
             yield f"run {run.id} waits for its pieces{asked_to_stop(run)}"
     if task.running_until and not any(run.state == "running" for run in runs):
@@ -196,7 +199,7 @@ def jobs(task: Task, tickers: Sequence["TickerStatus"], now: datetime) -> Iterat
     """Describes the waiting jobs from the row alone: Redis may have lost them, or a worker may have taken them."""
     if not task.waiting:
         return
-    since, listening = span(now - min(task.waiting)), listeners(task.queue, tickers)
+    since, listening = elapsed(min(task.waiting), now), listeners(task.queue, tickers)
     if len(task.waiting) == 1:
         yield f"1 job was pushed to the queue {task.queue} and has not started; it was due {since} ago{listening}"
     else:
@@ -255,7 +258,7 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
         since = due_since(task.next_run, task)
         waits = f"; it waits because {task.waits_because}" if task.waits_because else went_back(task, now)
         pushed = "" if task.push_errors else waits
-        yield f"due since {time_of_day(since, now)}, for {span(now - since)}{pushed}"
+        yield f"due since {time_of_day(since, now)}, for {elapsed(since, now)}{pushed}"
 
 
 def went_back(task: Task, now: datetime) -> str:

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ticker.db.steps import Steps, reads
-from ticker.errors import BadInput
 from ticker.model import Pause
 from ticker.read.explain import counted, time_of_day
 from ticker.read.formatting import at
@@ -230,17 +229,8 @@ def wait(task: Task, gates: GatesNow) -> Task:
 
 def hours_after(task: Task, instant: datetime) -> tuple[str, datetime] | None:
     """Returns the hours of the task and when they begin, if `instant` is outside them."""
-    begins = begins_again(task.during, task.zone, instant)
+    begins = hours.begins_again(task.during, task.zone, instant)
     return (f"{task.during}{'' if task.zone == 'UTC' else f' {task.zone}'}", begins) if begins else None
-
-
-def begins_again(during: str, zone: str, instant: datetime) -> datetime | None:
-    """Returns when these hours begin, if `instant` is outside them."""
-    try:
-        begins = hours.span(during, zone, instant).begins if during else instant
-    except BadInput:  # a row edited by hand: the push reports the error
-        return None
-    return begins if instant < begins else None
 
 
 def then(task: Task | None, instant: datetime, now: datetime) -> Steps[list[str]]:

@@ -5,10 +5,11 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from ticker import clock
 from ticker.db import connections, installation, sql
@@ -17,15 +18,13 @@ from ticker.model import Pause
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
 from ticker.read import entries, formatting, gates, overview, tasks, workers
-from ticker.read.explain import counted, span
+from ticker.read.explain import ago, counted, span
 from ticker.read.tasks import TickerStatus
 from ticker.read.workers import Need
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
 
-MAX_AGE = 90 * SECOND
-"""Milliseconds: three default ticks."""
 LONG = 1.0  # seconds; a server that took longer to fail is not asked again for a while
 KEPT = 10.0  # seconds for which the error is kept; two refreshes of a page
 REDIS, POSTGRESQL = "Redis", "PostgreSQL"
@@ -77,7 +76,7 @@ class Health:
     unattended: dict[str, int] = field(default_factory=dict)
     announced: tuple[str, ...] = ()
     ahead: timedelta | None = None
-    max_age_ms: int = MAX_AGE
+    max_age_ms: int | None = None
     foreign: str = ""
     leased: dict[str, str] = field(default_factory=dict)
     last_stop: str = ""
@@ -88,12 +87,14 @@ class Health:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Returns sentences about queues with too few workers, and limits that are too tight. No problems: a restart
-        does not help.
+        """Returns sentences about queues with too few workers, limits that are too tight, and tickers whose ticks fail
+        while another one ticks. No problems: a restart does not help.
         """
-        few = [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
+        few = [need for need in self._short_of_workers if need.is_overloaded]
         return (
+            *(self.failures if self.ticks else ()),
             *(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few),
+            *self.hints,
             *(
                 f"{counted(tasks, 'task')} with the limit {key} {'has' if tasks == 1 else 'have'} waited for room for over an interval; "
                 "raise the limit, or the interval; ticker limit lists the keys without room"
@@ -102,16 +103,44 @@ class Health:
         )
 
     @property
+    def hints(self) -> tuple[str, ...]:
+        """Returns those warnings that name queues whose workers do all the work, although jobs may wait for them."""
+        few = [need for need in self._short_of_workers if not need.is_overloaded]
+        return tuple(
+            f"{need.sentence}; jobs would wait for less time with {need.missing} more: {start_worker(need.queue)}"
+            for need in few
+        )
+
+    @property
+    def _short_of_workers(self) -> list[Need]:
+        return [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
+
+    @property
     def problems(self) -> tuple[str, ...]:
         down = (self.redis_error,) if self.redis_error else ()
         if self.database_error:
             return self.database_error, *down
-        silent = (
-            () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms, self.last_stop),)
-        )
+        failing = () if self.ticks else self.failures
+        silent = () if self.ticks or failing else (silence(self.tickers, self.max_age_ms, self.last_stop),)
         foreign = (self.foreign,) if self.foreign else ()
         leased = (rq.leased(*one) for one in self.leased.items())
-        return *foreign, *silent, *down, *leased, *map(self.without_worker, self.unattended)
+        unattended = () if failing else self.unattended  # a worker would not help
+        return *failing, *foreign, *silent, *down, *leased, *map(self.without_worker, unattended)
+
+    @property
+    def ticks(self) -> bool:
+        """Returns whether a ticker lives, and its ticks do not fail."""
+        return any(ticker.lives(self.max_age_ms) and not ticker.failure for ticker in self.tickers)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Returns a sentence for each live ticker whose ticks fail."""
+        return tuple(filter(None, (ticker.fails for ticker in self.tickers)))
+
+    @property
+    def why_no_tick(self) -> str:
+        """Returns why no tick pushes what is due, in a few words, or an empty text."""
+        return "" if self.ticks else "the ticks of the ticker fail" if self.failures else "no ticker is ticking"
 
     def without_worker(self, queue: str) -> str:
         mistyped = not_announced("queue", queue, self.announced)
@@ -123,20 +152,19 @@ class Health:
 
 
 def longest_silence(tick_ms: int) -> int:
-    """Returns how many milliseconds may pass between two ticks of a live ticker: three times the tick, but at least 90
-    s.
+    """Returns how many milliseconds may pass between two signs of a live ticker: three times its tick, but at least 15
+    s. The rule `silent_at` (ticker/db/sql/rules.sql) says the same.
     """
-    return max(MAX_AGE, 3 * tick_ms)
+    return max(15 * SECOND, 3 * tick_ms)
 
 
 def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitBreaker | None = None) -> Health:
     """Checks both servers. Raises ConfigurationError if DATABASE_URL is not set.
 
-    `max_age_ms` is how old the last tick may be; it defaults to `longest_silence`. A caller that checks repeatedly
-    passes its own `breaker`.
+    `max_age_ms` is how old the last sign of a ticker may be; it defaults to the `longest_silence` of each. A caller
+    that checks repeatedly passes its own `breaker`.
     """
     settings.require_database()
-    max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
     breaker = breaker or CircuitBreaker()
     redis_error, unattended, holders = _redis(settings, breaker)
     try:
@@ -157,33 +185,19 @@ def data(health: Health) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
-    """Returns whether one of the tickers has ticked within `most` milliseconds.
-
-    An age is negative if the clock was set back after the heartbeat. Only its absolute value counts.
-    """
-    return any(abs(ticker.age_ms) <= most for ticker in tickers if ticker.age_ms is not None)
-
-
-def silence(tickers: Sequence[TickerStatus], most: int, last_stop: str) -> str:
+def silence(tickers: Sequence[TickerStatus], most: int | None, last_stop: str) -> str:
     """Says when the last ticker ticked or stopped, and how to start one."""
     if last_stop or not tickers:
         return f"{last_stop or 'no ticker is running here'}; start one: ticker run"
     last = f"the last one, pid {tickers[0].pid} on {tickers[0].host}, {last_tick(tickers[0])}"
+    most = (tickers[0].patience_ms or 0) if most is None else most
     return f"no ticker has ticked within {words(most)}: {last}; start one: ticker run"
-
-
-def silent_ms(ticker: TickerStatus, most: int) -> int:
-    """Returns how many milliseconds ago the ticker last ticked, or 0 if that is at most `most`."""
-    age = abs(ticker.age_ms or 0)
-    return age if age > most else 0
 
 
 def last_tick(ticker: TickerStatus) -> str:
     if ticker.age_ms is None:
         return "has not ticked yet"
-    text = words(abs(ticker.age_ms) // SECOND * SECOND)
-    return f"ticked {text} ago" if ticker.age_ms >= 0 else f"ticked {text} ahead of the database's clock"
+    return f"ticked {ago(ticker.age_ms)}"
 
 
 def cause(task: Task, look: Health) -> str:
@@ -194,9 +208,7 @@ def cause(task: Task, look: Health) -> str:
         return f"its job waits in the queue {task.queue}, and {taken}"
     if task.push_errors:
         return formatting.state_in_words(task)
-    if not ticks(look.tickers, look.max_age_ms):
-        return "no ticker is ticking"
-    return task.waits_because or "no tick has pushed it yet"
+    return look.why_no_tick or task.waits_because or "no tick has pushed it yet"
 
 
 def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:
@@ -204,15 +216,47 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
         execute = sql.on(db, settings.schema)
         here = installation.read(execute)
         known = tasks.tickers(db, ended=True)
+        if not rest["redis_error"]:
+            known = with_published(known, db, settings, here.id)
         others = {name: holder for name, holder in holders.items() if holder != here.id}
         return Health(
-            "", tickers=tuple(one for one in known if not one.has_ended), last_stop=formatting.last_stop(known),
+            "", tickers=present(known), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
             pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
+
+
+def present(known: Sequence[TickerStatus]) -> tuple[TickerStatus, ...]:
+    """Leaves out tickers that were stopped, and silent ones after whose last sign of life another one was started."""
+
+    def is_replaced(silent: TickerStatus) -> bool:
+        return any(silent.seen_at and silent.seen_at < other.started_at for other in known if other is not silent)
+
+    return tuple(one for one in known if not one.has_ended and (one.lives() or not is_replaced(one)))
+
+
+def with_published(
+    known: Sequence[TickerStatus], db: Any, settings: Settings, installation_id: str
+) -> list[TickerStatus]:
+    """Adds the failure that a ticker has published in Redis, because PostgreSQL did not take it."""
+    with (
+        suppress(Unavailable, ConfigurationError),
+        closing(RedisQueue(rq.connect(settings.require_redis(), retries=0))) as queue,
+    ):
+        if failure := queue.published_failure(installation_id):
+            id_ = UUID(failure.ticker_id)
+            began = entries.instant(db) - timedelta(milliseconds=failure.lasts_ms)
+            unknown = TickerStatus(id_, failure.host, failure.pid, began, None, {}, None, "", 0, None, None, None)
+            row = next((one for one in known if one.id == id_), unknown)
+            patience_ms = longest_silence(settings.tick_ms) if row.patience_ms is None else row.patience_ms
+            failing = replace(
+                row, failure=failure.sentence, failing_ms=failure.lasts_ms, seen_ms=0, patience_ms=patience_ms
+            )
+            return [failing, *(one for one in known if one.id != id_)]
+    return [*known]
 
 
 def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, int], dict[str, str]]:

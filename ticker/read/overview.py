@@ -15,8 +15,9 @@ from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
-from ticker.read.tasks import RunRecord, TickerStatus, late_ms
+from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.tasks.fields import Task
+from ticker.tasks.filters import late_ms
 from ticker.tasks.rows import query
 
 COUNTED_AT_MOST = 100_000

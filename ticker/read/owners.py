@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ticker.db.steps import Steps, reads
-from ticker.read.tasks import late_ms, limited
+from ticker.read.tasks import limited
 from ticker.tasks import checks
 from ticker.tasks.fields import Owned
+from ticker.tasks.filters import late_ms
 from ticker.tasks.rows import query
 
 CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by a walk through all tasks, by owner
@@ -16,13 +17,14 @@ CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by
 class OwnerStatus(Owned):
     """Counts of an owner's tasks. Times are in UTC.
 
-    `late`: due for longer than a tick and the task's tolerance, and not started. `paused`: paused by a user or by the
+    `subject` is that of the owner's tasks, the first one if there are several, or None. `late`: due for longer than a tick and the task's tolerance, and not started. `paused`: paused by a user or by the
     ticker. `inactive`: disabled, or of an inactive owner. `last_success` is the latest success of any of the tasks.
     `next_run` is the earliest next run of those that may run.
     """
 
     owner_type: str
     owner_id: str
+    subject: str | None
     tasks: int
     failing: int
     late: int

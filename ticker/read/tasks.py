@@ -6,26 +6,21 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from ticker import settings
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput, UnknownRun, UnknownTask
-from ticker.model import TASK_STATES, Outcome, Reason, RunKind
+from ticker.model import Outcome, Reason, RunKind
 from ticker.read import gates
+from ticker.read.explain import span
 from ticker.schedules.duration import SECOND
-from ticker.tasks import identity
+from ticker.tasks import filters, identity
 from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
-from ticker.tasks.rows import instant, query, tasks_from
+from ticker.tasks.rows import query, tasks_from
 
 AT_MOST = 10_000  # rows of one answer
-READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
-"""The filters of `list_tasks` that no index serves without an owner."""
-CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
-SEARCHED = 100_000  # tasks through which one page of a list searches
 MILLISECOND = timedelta(milliseconds=1)
-LEAST_WAIT = 30 * SECOND
 LEAST_GRACE = 5 * SECOND
 
 
@@ -74,6 +69,7 @@ class RunRecord(Owned):
     stop_requested_by: str | None
     stop_requested_at: datetime | None
     queue: str
+    subject: str = ""
 
     @property
     def earliest(self) -> datetime | None:
@@ -129,7 +125,11 @@ class FullRun:
 
 @dataclass(frozen=True, slots=True)
 class TickerStatus:
-    """The heartbeat of one ticker. `age_ms` is by the database's clock, and None before its first tick."""
+    """The heartbeat of one ticker. `age_ms` is by the database's clock, and None before its first tick.
+
+    `seen_at` is its last sign of life, `seen_ms` ago: a tick, a failed one, or a pass in progress. Without any for
+    `patience_ms`, the ticker is silent. `failure` says why its ticks have failed for `failing_ms`, or is empty.
+    """
 
     id: UUID
     host: str
@@ -138,11 +138,35 @@ class TickerStatus:
     last_tick_at: datetime | None
     last_report: dict[str, Any]
     age_ms: int | None
+    failure: str
+    failing_ms: int
+    seen_at: datetime | None
+    seen_ms: int | None
+    patience_ms: int | None
 
     @property
     def has_ended(self) -> bool:
         """Returns whether the ticker was stopped cleanly."""
         return "ended" in self.last_report
+
+    def silent_ms(self, most: int | None = None) -> int:
+        """Returns for how long the ticker has been silent; 0 if that is at most `most`, which defaults to its patience.
+
+        An age is negative if the clock was set back after the sign of life. Only its absolute value counts.
+        """
+        age, most = abs(self.seen_ms or 0), (self.patience_ms or 0) if most is None else most
+        return age if age > most else 0
+
+    def lives(self, most: int | None = None) -> bool:
+        return self.seen_ms is not None and not self.has_ended and not self.silent_ms(most)
+
+    @property
+    def fails(self) -> str:
+        """Returns a sentence that says why the ticks of the live ticker fail. Otherwise, returns an empty text."""
+        if not self.failure or not self.lives():
+            return ""
+        lasts = span(self.failing_ms // SECOND * SECOND)
+        return f"the ticks of pid {self.pid} on {self.host} have failed for {lasts}: {self.failure}"
 
 
 @reads
@@ -174,68 +198,29 @@ def list_tasks(
     started. A task that waits for room under its limits is `no_room` instead. `outside_hours` has no index. `search` is a part of the
     name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
     """
-    wanted = yield from _wanted(
+    wanted = yield from filters.chosen(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
         state=state, search=search,
     )  # fmt: skip
-    return (yield from _listed(wanted, after=after, before=None, limit=limited(limit)))
+    rows = yield from filters.matching(wanted, after=after, before=None, limit=limited(limit))
+    return (yield from gates.explained(tasks_from(rows)))
 
 
 @reads
-def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[TaskPage]:
+def page_of_tasks(*, after: int = 0, limit: int = 50, **wanted: Any) -> Steps[TaskPage]:
     """Returns the tasks of `list_tasks` page by page, each page in a bounded time.
 
     Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, the
     state `outside_hours`, and states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
     """
-    wanted = yield from _wanted(**filters)
-    has_index = wanted["owner_id"] is not None or wanted["state"] is not None
-    is_search = not has_index and any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
-    beyond = (yield query("task_behind", after=after, count=SEARCHED)) if is_search else []
-    before = beyond[0]["id"] if beyond else None
-    most = limited(limit)
-    listed = yield from _listed(wanted, after=after, before=before, limit=most + 1)
-    if len(listed) > most:
-        return TaskPage(tuple(listed[:most]), listed[most - 1].id, None)
-    return TaskPage(tuple(listed), before and before - 1, before and SEARCHED)
-
-
-def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[dict[str, Any]]:
-    """Returns the filters of `list_tasks`. Any state but `running` is `crowded` if many tasks have it or an owner is
-    given.
-    """
-    named = None if owner is None else identity.identify(owner)
-    if state is not None and state not in TASK_STATES:
-        raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
-    wanted: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
-    if named is not None:
-        wanted |= {"owner_type": named.type, "owner_id": named.id}
-    is_walk = state == "outside_hours" or named is not None
-    if state not in (None, "running") and not is_walk:
-        [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
-        is_walk = row["is_crowded"]
-    return wanted | {"crowded" if is_walk and state != "running" else "state": state}
-
-
-def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: int) -> Steps[list[Task]]:
-    is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
-    closed = (yield from _closed_hours(after, before)) if wanted["crowded"] == "outside_hours" else []
-    return (yield from found(
-        "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
-        durings=[during for during, _ in closed], zones=[zone for _, zone in closed], late_ms=late_ms(),
-    ))  # fmt: skip
+    wanted = yield from filters.chosen(**wanted)
+    page = yield from filters.page(wanted, after=after, limit=limited(limit))
+    return TaskPage(tuple((yield from gates.explained(tasks_from(page.rows)))), page.next, page.looked_through)
 
 
 def found(name: str, /, **parameters: Any) -> Steps[list[Task]]:
     """Returns the tasks that a statement finds, with what they wait for."""
     return (yield from gates.explained(tasks_from((yield query(name, **parameters)))))
-
-
-def _closed_hours(after: int, before: int | None) -> Steps[list[tuple[str, str]]]:
-    """Returns those hours of the tasks between these ids that are over now, each with its zone."""
-    now = yield from instant()
-    found = [(row["during"], row["zone"]) for row in (yield query("hours", after=after, before=before))]
-    return [one for one in found if gates.begins_again(*one, now)]
 
 
 @reads
@@ -281,11 +266,11 @@ def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
 
 @reads
 def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
-    """Returns the tickers, latest heartbeat first. A live ticker removes tickers that have been silent for a day.
+    """Returns the tickers, latest sign of life first. A live ticker removes tickers that have been silent for a day.
 
     `ended` includes tickers that ended cleanly.
     """
-    known = [TickerStatus(**row) for row in (yield query("tickers"))]
+    known = [TickerStatus(**{**row, "failing_ms": row["failing_ms"] or 0}) for row in (yield query("tickers"))]
     return [one for one in known if ended or not one.has_ended]
 
 
@@ -311,15 +296,6 @@ def limited(limit: int) -> int:
 # ---------------------------------------------------------------------------------------------------------- lateness
 
 
-def late_ms() -> int:
-    """Returns after how many milliseconds a task that has not started is late, not counting its grace: a tick, but at
-    least 30 s.
-
-    The grace is the task's tolerance, but at least 5 s: for the tick, and for a worker that takes the job.
-    """
-    return max(LEAST_WAIT, settings.current().tick_ms)
-
-
 def due_since(next_run: datetime, task: Task) -> datetime:
     """Returns since when the task has been due. Time during which it was paused or disabled does not count."""
     return max(next_run, task.resumed_at or next_run)
@@ -331,7 +307,7 @@ def late_since(task: Task, now: datetime) -> datetime | None:
     """
     if not task.is_runnable:
         return None
-    bound = now - timing.span(late_ms() + max(task.tolerance_ms, LEAST_GRACE))
+    bound = now - timing.span(filters.late_ms() + max(task.tolerance_ms, LEAST_GRACE))
     due = (
         *task.waiting[:1],
         *([due_since(task.next_run, task)] if task.next_run and task.waits_for != "no_room" else []),

@@ -105,7 +105,7 @@ def _words(line: JournalEntry, now: datetime) -> str:
 
 def _words_ahead(at: datetime, now: datetime) -> str:
     if at <= now:
-        return f"due since {time_of_day(at, now)}, for {explain.span(now - at)}"
+        return f"due since {time_of_day(at, now)}, for {explain.elapsed(at, now)}"
     return f"due at {time_of_day(at, now)}, in {explain.span(at - now)}"
 
 

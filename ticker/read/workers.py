@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ticker.db.steps import Steps, reads
-from ticker.schedules.duration import SECOND, words
+from ticker.read.explain import ago
+from ticker.schedules.duration import SECOND
 from ticker.tasks.rows import query
 
 OLD = 900  # seconds: a ticker measures the needs every two minutes
@@ -61,6 +62,11 @@ class Need:
         return known and not self.is_old and self.available + 0.01 < self.enough  # type: ignore[operator]
 
     @property
+    def is_overloaded(self) -> bool:
+        """Returns whether the workers cannot do the work even if it were spread evenly."""
+        return self.has_too_few and self.average > (self.available or 0)
+
+    @property
     def missing(self) -> int:
         """Returns how many more workers of this queue alone would be enough now. 0 if the numbers are unknown."""
         return max(0, math.ceil((self.enough or 0) - (self.available or 0) - 0.01))
@@ -83,10 +89,9 @@ class Need:
     def why_unknown(self) -> str:
         """Returns why `enough` cannot be relied on, or an empty string."""
         if self.is_old:
-            return f"the need of queue {self.queue} was measured {words(self.age_ms // SECOND * SECOND)} ago; start a ticker: ticker run"
+            return f"the need of queue {self.queue} was measured {ago(self.age_ms)}; start a ticker: ticker run"
         if self.enough is None:
-            ago = words(self.age_ms // SECOND * SECOND)
-            return f"queue {self.queue}: when it was measured {ago} ago, no run of {', '.join(self.unknown)} had ended in eight days, so its duration is unknown"
+            return f"queue {self.queue}: when it was measured {ago(self.age_ms)}, no run of {', '.join(self.unknown)} had ended in eight days, so its duration is unknown"
         return ""
 
 

@@ -213,3 +213,12 @@ def _days(field: str, value: str, text: str) -> list[bool]:
         for day in range(begin, end + 1 + 7 * (end < begin)):
             named[day % 7] = True
     return named
+
+
+def begins_again(during: str, zone: str, instant: datetime) -> datetime | None:
+    """Returns when these hours begin, if `instant` is outside them."""
+    try:
+        begins = span(during, zone, instant).begins if during else instant
+    except BadInput:  # a row edited by hand: the push reports the error
+        return None
+    return begins if instant < begins else None

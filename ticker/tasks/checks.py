@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from ticker.db import json_text
 from ticker.engine.timing import Backoff
-from ticker.errors import BadInput
+from ticker.errors import BadInput, of_type
 from ticker.model import (
     JSON_AT_MOST,
     NAME_AT_MOST,
@@ -68,12 +68,14 @@ def json_object(field: str, value: object) -> dict[str, Any]:
 
     Errors do not show the value, which may be a secret.
     """
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise BadInput(field, type(value).__name__, 'is not a JSON object; write {"name": value}')
+    if not isinstance(value, Mapping):
+        raise BadInput(field, None, f'{of_type(value)} is not a JSON object; write {{"name": value}}')
+    if not all(isinstance(key, str) for key in value):
+        raise BadInput(field, None, 'has a name that is not a text; write {"name": value}')
     try:
         text = json_text.dumps(value, most=JSON_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(field, type(value).__name__, f"is not JSON that can be stored: {error}") from None
+        raise BadInput(field, None, f"is not JSON that can be stored: {error}") from None
     return dict(json_text.stored(text))
 
 

@@ -192,19 +192,34 @@ def run_now(task: Ref = None, *, owner: Any = None, once_within: Duration | None
 @writes
 def plan_runs(task: Ref = None, *, owner: Any = None, once_within: Duration | None = None) -> Steps[list[Row]]:
     """Does the same, and returns rows: `id`, `has_joined`, and for a new run the `reason` why it waits."""
-    within = None if once_within is None else milliseconds("once_within", once_within, least=SECOND, most=HOUR)
-    ids = _ids(_switched_on((yield from _known(task, owner))))
+    distance = within(once_within)
+    return (yield from planned(_ids(_switched_on((yield from _known(task, owner)))), distance))
+
+
+def within(once_within: Duration | None) -> int | None:
+    """Checks the distance from the last manual run, and returns it in milliseconds. Raises BadInput."""
+    return None if once_within is None else milliseconds("once_within", once_within, least=SECOND, most=HOUR)
+
+
+def planned(ids: Sequence[int], distance: int | None, delay: int = 0) -> Steps[list[Row]]:
+    """Plans one manual run of each of these locked tasks, after `delay` milliseconds."""
     asking, since = at_work.get() or (None, None)
     traceparent = None
     if settings.current().otel:
         from ticker import tracing  # its library is an extra
 
         traceparent = tracing.traceparent()
-    planned = yield query(
-        "plan_runs", ids=ids, within_ms=within, asking=asking, asking_since=since, traceparent=traceparent
+    rows = yield query(
+        "plan_runs",
+        ids=ids,
+        within_ms=distance,
+        delay_ms=delay,
+        asking=asking,
+        asking_since=since,
+        traceparent=traceparent,
     )
     yield from task_rows.wake_up()
-    return planned
+    return rows
 
 
 @writes
@@ -297,13 +312,24 @@ def _switched_on(rows: list[Row]) -> list[Row]:
         return found
     is_inactive = any(row["enabled"] for row in rows)
     if len(rows) == 1:
-        enable = f"it is disabled; enable it first (ticker edit {rows[0]['id']} --enable)"
-        why = "its owner is inactive; it runs when the owner is active again" if is_inactive else enable
+        remedy = (
+            "it runs when the owner is active again"
+            if is_inactive
+            else f"enable it first (ticker edit {rows[0]['id']} --enable)"
+        )
+        why = f"{switched_off(rows[0])}; {remedy}"
         raise BadInput("task", rows[0]["name"], f"cannot run now: {why}")
     enable = "they are disabled; enable one first (ticker edit TASK --enable)"
     whose, why = rows[0], "it is inactive; they run when it is active again" if is_inactive else enable
     named = f"{whose['owner_type']}:{whose['owner_id']}"
     raise BadInput("owner", named, f"has {len(rows)} tasks, none of which can run now: {why}")
+
+
+def switched_off(row: Row) -> str:
+    """Returns why a task cannot run, or an empty text."""
+    if not row["enabled"]:
+        return "it is disabled"
+    return "" if row["owner_active"] else "its owner is inactive"
 
 
 def _one(rows: list[Row]) -> Row:

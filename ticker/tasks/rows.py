@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ticker import clock, settings
 from ticker.db import drivers, sql
@@ -177,6 +177,18 @@ def unknown(row: Row) -> Steps[Task]:
     return replace(task, warnings=(*task.warnings, *filter(None, warnings)))
 
 
+class Change(NamedTuple):
+    """A locked row with the new values of its columns. `again`: it is due at `next_run` from now on. If `registered` is
+    None, the row keeps its value.
+    """
+
+    row: Row
+    values: Mapping[str, Any]
+    again: bool
+    next_run: datetime | None
+    registered: Mapping[str, Any] | None = None
+
+
 def change(
     row: Row,
     given: definition.Given,
@@ -184,16 +196,32 @@ def change(
     declared_in: str | None = None,
     by: str | None = None,
 ) -> Steps[Task]:
-    values, again, next_run = yield from check_change(row, given)
-    parameters = parameters_of(values, registered) | {"again": again, "next_run": next_run, "declared_in": declared_in}
-    changed = yield from written("change_task", by=by, id=row["id"], **parameters)
-    is_moved = again and changed[0]["next_run"] != row["next_run"]
-    if is_moved or any(
-        values[column] != row[column] for column in ("every_ms", "spread", "within_ms", "during", "zone")
-    ):
-        changed = yield from placed(changed)
+    checked = yield from check_change(row, given)
+    [changed] = yield from change_all([checked._replace(registered=registered)], declared_in, by)
+    return (yield from unknown(changed))
+
+
+def change_all(changes: Iterable[Change], declared_in: str | None = None, by: str | None = None) -> Steps[list[Row]]:
+    """Writes these changes, and returns the new rows in the same order."""
+    by_id = {change.row["id"]: change for change in changes}
+    parameters = [parameters_of(change.values, change.registered) for change in by_id.values()]
+    changed = yield from written(
+        "change_tasks", by=by, declared_in=declared_in, ids=list(by_id),
+        definitions=[one["settings"] for one in parameters], registrations=[one["registered"] for one in parameters],
+        agains=[change.again for change in by_id.values()], next_runs=[change.next_run for change in by_id.values()],
+    )  # fmt: skip
+    news = {row["id"]: row for row in changed}
+    moved = [row for row in changed if _is_moved(by_id[row["id"]], row)]
+    news |= {row["id"]: row for row in (yield from placed(moved))}
     yield from wake_up()
-    return (yield from unknown(changed[0]))
+    return [news[id_] for id_ in by_id]
+
+
+def _is_moved(change: Change, changed: Row) -> bool:
+    is_due_elsewhere = change.again and changed["next_run"] != change.row["next_run"]
+    return is_due_elsewhere or any(
+        change.values[column] != change.row[column] for column in ("every_ms", "spread", "within_ms", "during", "zone")
+    )
 
 
 def placed(rows: Sequence[Row]) -> Steps[list[Row]]:
@@ -302,11 +330,11 @@ def registered(row: Row) -> dict[str, Any]:
     return {column: value for column, value in row["registered"].items() if column in DEFAULTS}
 
 
-def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any], bool, datetime | None]]:
-    """Returns the columns after a change, whether the task gets a new due time, and that time. Raises BadInput."""
+def check_change(row: Row, given: definition.Given) -> Steps[Change]:
+    """Returns the change that writes these fields to the row. Raises BadInput."""
     before, values = task_from(row), (yield from applied(given, row))
     again = is_due_anew(before, values)
-    return values, again, (yield from next_time(before, values)) if again else None
+    return Change(row, values, again, (yield from next_time(before, values)) if again else None)
 
 
 def news(given: definition.Given, row: Row) -> dict[str, Any]:

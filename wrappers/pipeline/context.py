@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ticker import clock
 from ticker.db import json_text, sql
-from ticker.errors import BadInput, TickerError
+from ticker.errors import BadInput, TickerError, of_type
 from ticker.model import JSON_AT_MOST, LARGEST_ID, NO_FAILURE, Kind, RunKind
 from ticker.schedules.duration import MILLISECOND, Duration, milliseconds, words
 from ticker.settings import Settings
@@ -199,7 +199,7 @@ class Run:
         try:
             text = json_text.dumps(value, most=JSON_AT_MOST)
         except (TypeError, ValueError, RecursionError) as error:
-            raise BadInput("checkpoint", type(value).__name__, f"cannot be a cursor: {error}") from None
+            raise BadInput("checkpoint", None, f"{of_type(value)} cannot be a cursor: {error}") from None
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
         written = execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text)
         if not written and execute("has_task", id=self.task_id):

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, Final
 
 from ticker.db import json_text
-from ticker.errors import BadInput
+from ticker.errors import BadInput, of_type
 
 PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
 PIECES_AT_MOST = 1_000_000
@@ -44,8 +44,8 @@ class Pieces:
         if generated is NOTHING_TO_DO or generated is None:
             return
         if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
-            kind = type(generated).__name__
-            raise BadInput("generate", kind, "is not a series of pieces: yield them one by one, or return a list")
+            problem = "is not a series of pieces: yield them one by one, or return a list"
+            raise BadInput("generate", None, f"{of_type(generated)} {problem}")
         for piece in generated:
             self.add(piece)
 
@@ -85,4 +85,4 @@ def _text(piece: Any) -> str:
     try:
         return json_text.dumps(piece, most=PIECE_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput("generate", type(piece).__name__, f"cannot be stored as a piece: {error}") from None
+        raise BadInput("generate", None, f"{of_type(piece)} cannot be stored as a piece: {error}") from None

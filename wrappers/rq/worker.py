@@ -14,8 +14,9 @@ from rq.job import Job, JobStatus
 from rq.utils import now
 from rq.worker import WorkerStatus
 
+from ticker import settings
 from ticker.queue import bulk
-from wrappers.pipeline import finish
+from wrappers.pipeline import finish, registry
 from wrappers.pipeline.database import Database
 from wrappers.rq import between_jobs
 from wrappers.rq.between_jobs import LOOK, IdleWorker, Phase
@@ -56,7 +57,16 @@ class Worker(IdleWorker):
         super().__init__(*args, **kwargs)
 
     def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
-        """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
+        """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited.
+
+        A worker that `ticker worker` has not prepared (`rq worker`, django-rq's `rqworker`) imports its functions, and
+        announces them.
+        """
+        if not registry.functions():
+            config = settings.from_environment()
+            config.require_database()
+            registry.load(config.tasks)
+            self._announces_at = self.moved_at
         self._is_limited = max_jobs is not None
         between_jobs.watch(self)
         signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)  # for a process whose run has not begun, or has ended

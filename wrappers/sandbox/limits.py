@@ -46,7 +46,7 @@ class SoftLimit(BaseException):
 
 def soft_limit(seconds: float) -> type[SoftLimit]:
     """Returns the error of a run at its soft limit: a class, because nothing else can be raised in another thread."""
-    text = f"the soft limit of {seconds:.3f} s was reached"
+    text = f"interrupted after {round(seconds, 3):g} s, because its time box was over"
     return type(SoftLimit.__name__, (SoftLimit,), {"__module__": __name__, "__str__": lambda _: text})
 
 

@@ -59,21 +59,21 @@ ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.
 SELECT name, batch, concurrency, repeatable, queues, announced_at FROM {announcements} f ORDER BY name
 
 -- rule: missing_functions
--- Functions that no worker has announced, or that a worker did not know, each with a task that has been waiting for it for a minute. A
--- deployment may start its workers last.
+-- Functions that no worker has announced, each with a task that has been waiting for it for a minute, as a deployment may start its
+-- workers last; and functions that a worker did not know. `is_new`: within this minute.
 (SELECT DISTINCT ON (w.function) w.* FROM (
-    SELECT o.* FROM {unknown_functions} u, LATERAL (
+    SELECT o.*, false AS is_new FROM {unknown_functions} u, LATERAL (
         SELECT o.id, o.function, o.declared_in FROM {schema}.tasks o
         WHERE o.function = u.function AND {wanted o} AND {unknown_function o} AND o.updated_at < {now} - interval '1 minute' LIMIT 1) o
     UNION ALL
-    SELECT o.* FROM {schema}.pauses p, LATERAL (
+    SELECT o.*, p.paused_at >= {now} - interval '1 minute' FROM {schema}.pauses p, LATERAL (
         SELECT t.id, t.function, t.declared_in FROM {schema}.tasks t WHERE t.function = p.value AND t.queue = p.of_queue AND {wanted t} LIMIT 1) o
-    WHERE p.scope = 'unknown' AND p.resumed_at IS NULL AND p.paused_at < {now} - interval '1 minute') w ORDER BY w.function)
+    WHERE p.scope = 'unknown' AND p.resumed_at IS NULL) w ORDER BY w.function, w.is_new)
 
 -- name: missing_functions
-SELECT function, declared_in FROM {missing_functions} m ORDER BY function
+SELECT function, declared_in, is_new FROM {missing_functions} m ORDER BY function
 
 -- name: unreported_functions
 -- Returns the missing functions that no event names yet.
 SELECT m.id, m.function FROM {missing_functions} m
-WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.what = 'unknown_function' AND e.function = m.function)
+WHERE NOT is_new AND NOT EXISTS (SELECT FROM {schema}.events e WHERE e.what = 'unknown_function' AND e.function = m.function)

@@ -12,7 +12,7 @@ FROM {schema}.installation i
 -- those that are running, and the newest 10,000.
 SELECT s.what, floor(extract(epoch FROM i.now - s.at))::int AS ago, ceil(extract(epoch FROM s.until - i.now))::int AS wait
 FROM (SELECT {now} AS now) i, (
-    SELECT 'a ticker ticked' AS what, t.last_tick_at AS at, {silent_at t} AS until
+    SELECT 'a ticker was at work' AS what, greatest(t.last_tick_at, t.seen_at) AS at, {silent_at t} AS until
     FROM {schema}.tickers t WHERE t.last_report->>'ended' IS NULL
     UNION ALL
     SELECT 'a run started', r.started_at, r.until FROM {schema}.runs r WHERE r.state = 'running'

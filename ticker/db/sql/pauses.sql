@@ -195,6 +195,18 @@ FOR NO KEY UPDATE OF t SKIP LOCKED
 -- rule: share_sampled
 least(1, 20000 / greatest(c.reltuples, 1)) FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass
 
+-- rule: budget_per_ms
+-- 1.2 times the number of runs that the schedules of these tasks require per millisecond.
+1.2 * sum(1.0 / greatest(1, CASE t.kind WHEN 'interval' THEN {interval_ms t} ELSE 2 * t.box_ms END))
+
+-- rule: requires_runs
+(t.next_run IS NOT NULL AND t.kind <> 'once' AND NOT {inactive t} AND t.paused_by IS NULL)
+
+-- name: budget_of_all
+-- Returns the budget after a pause of all tasks.
+SELECT greatest(ceil(%(tick_ms)s * (SELECT {budget_per_ms t} / (SELECT {share_sampled})
+    FROM {schema}.tasks t TABLESAMPLE SYSTEM (100 * (SELECT {share_sampled})) WHERE {requires_runs t})), {least_budget})::bigint AS budget
+
 -- name: grant_budget
 -- Returns how many of the tasks that wait for pauses that are over this tick may let go. Within `period_ms`, one tick gets the
 -- budget, even if one of the pauses has just ended. (A statement that waited for a row sees what its own row says now, but not the
@@ -207,10 +219,8 @@ WITH RECURSIVE {waited_for}, free AS MATERIALIZED (
     WHERE {over p} AND NOT {just_granted p} AND NOT EXISTS (SELECT FROM {schema}.pauses o WHERE {over o} AND {just_granted o})
     FOR NO KEY UPDATE SKIP LOCKED
 ), required AS MATERIALIZED (
-    SELECT least(greatest(ceil(1.2 * %(tick_ms)s * (SELECT sum(1.0 / greatest(1, CASE t.kind WHEN 'interval'
-            THEN {interval_ms t} ELSE 2 * t.box_ms END)) / (SELECT {share_sampled})
-        FROM {schema}.tasks t TABLESAMPLE SYSTEM (100 * (SELECT {share_sampled}))
-        WHERE t.next_run IS NOT NULL AND t.kind <> 'once' AND NOT {inactive t} AND t.paused_by IS NULL AND {of_an_ended_pause t})),
+    SELECT least(greatest(ceil(%(tick_ms)s * (SELECT {budget_per_ms t} / (SELECT {share_sampled})
+        FROM {schema}.tasks t TABLESAMPLE SYSTEM (100 * (SELECT {share_sampled})) WHERE {requires_runs t} AND {of_an_ended_pause t})),
         {least_budget}), 10000000)::integer AS budget
     WHERE EXISTS (SELECT FROM free)
 ), granted AS (

@@ -214,7 +214,7 @@ WITH suspects AS MATERIALIZED (
 )
 SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
     LATERAL (
-        SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
+        SELECT t.owner_type, t.owner_id, min(nullif(t.subject, '')) AS subject, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
             count(*) FILTER (WHERE {late t})::int AS late,
             count(*) FILTER (WHERE {is_paused})::int AS paused,
             count(*) FILTER (WHERE {inactive})::int AS inactive,
@@ -326,15 +326,27 @@ ORDER BY n.event_id, n.channel LIMIT %(limit)s
 -- Returns the tick of the ticker that is alive.
 SELECT {tick_ms} AS tick_ms
 
+-- name: paused_one_by_one
+-- Counts the tasks that people have paused by themselves, by who did. Counting stops after %(most)s.
+SELECT p.by, count(*) AS tasks FROM (
+    SELECT paused_by AS by FROM {schema}.tasks WHERE paused_by IS NOT NULL AND paused_by NOT IN ('ticker', 'template') LIMIT %(most)s) p
+GROUP BY p.by ORDER BY tasks DESC, p.by
+
 -- name: failing_pushes
--- Returns the first task whose last push failed, and the number of such tasks. Reads the whole table.
-SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM {schema}.tasks t
-WHERE t.push_errors > 0 AND {runnable t} ORDER BY t.id LIMIT 1
+-- Returns the task that has been due longest of those whose last push failed, and their number. Reads the indexes of what is due.
+SELECT count(*) OVER () AS count, t.id, t.name, t.push_error AS error FROM (
+    SELECT * FROM {schema}.tasks t WHERE {unlimited t} AND t.next_run <= (SELECT clock_timestamp())
+    UNION ALL SELECT * FROM {schema}.tasks t WHERE {limited t} AND t.next_run <= (SELECT clock_timestamp())) t
+WHERE t.push_errors > 0 ORDER BY t.next_run, t.id LIMIT 1
 
 -- name: tickers
-SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
-    round(1000 * extract(epoch FROM clock_timestamp() - last_tick_at))::bigint AS age_ms
-FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
+SELECT t.id, t.host, t.pid, t.started_at, t.last_tick_at, t.last_report::text AS last_report, t.failure,
+    greatest(round(1000 * extract(epoch FROM i.now - t.failing_since))::bigint, 0) AS failing_ms,
+    round(1000 * extract(epoch FROM i.now - t.last_tick_at))::bigint AS age_ms,
+    s.seen_at, round(1000 * extract(epoch FROM i.now - s.seen_at))::bigint AS seen_ms,
+    round(1000 * extract(epoch FROM {silent_at t} - s.seen_at))::bigint AS patience_ms
+FROM (SELECT clock_timestamp() AS now) i, {schema}.tickers t, LATERAL (SELECT greatest(t.last_tick_at, t.seen_at) AS seen_at) s
+ORDER BY s.seen_at DESC NULLS LAST
 
 -- name: pieces_of
 -- Returns the progress of the pieces of these runs. A piece that was retried counts by its last attempt.

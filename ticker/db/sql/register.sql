@@ -66,24 +66,34 @@ SELECT {task}, {unknown_queue} AS unknown_queue FROM {schema}.tasks t WHERE id =
 -- The interval in force of the task t within its new bounds n.
 CASE WHEN n.every_most_ms IS NOT NULL AND t.pace_ms > n.every_ms THEN least(t.pace_ms, n.every_most_ms) END
 
--- name: change_task
+-- rule: nearer
+-- When an interval task t is due after its interval has changed at i.now: never later than before, and within one new interval. It
+-- moves by whole intervals, so that tasks that were due one after the other stay apart, but keeps an interval from its last start
+-- and its last job.
+(SELECT least(t.next_run, i.now + p.long, greatest(greatest(t.last_run, (SELECT max(w) FROM unnest(t.waiting) w)) + p.long,
+        t.next_run - ceil(extract(epoch FROM t.next_run - i.now) / extract(epoch FROM p.long) - 1)::float8 * p.long))
+    FROM (SELECT coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond' AS long) p)
+
+-- name: change_tasks
 -- Writes new values of the columns that people define. A changed interval may bring the next run nearer, but never
--- delays it. An interval task that is enabled again is due as after a pause. With `again`, more of the schedule has
--- changed, and `next_run` is the new due time. The next push decides whether an earlier push error is mended.
+-- delays it (`nearer`). An interval task that is enabled again is due as after a pause. With `agains`, more of the schedule has
+-- changed, and `next_runs` has the new due times. The next push decides whether an earlier push error is mended.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
-    registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
+    registered = coalesce(c.registered::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
     stretched_ms = CASE WHEN n.stretch_ms IS NOT NULL THEN t.stretched_ms END,
     pace_ms = {kept_pace t},
-    alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE {now} END,
-    next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+    alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE i.now END,
+    next_run = CASE WHEN c.again THEN c.next_run
         WHEN n.enabled AND NOT t.enabled AND t.every_ms = n.every_ms THEN {resumed t}
-        WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run ELSE
-        greatest(n.starts_at, least(t.next_run, {now} + coalesce({kept_pace t}, n.every_ms) * interval '1 millisecond')) END,
+        WHEN t.every_ms = n.every_ms AND t.pace_ms IS NOT DISTINCT FROM {kept_pace t} OR t.next_run IS NULL THEN t.next_run
+        ELSE greatest(n.starts_at, {nearer t}) END,
     push_errors = 0, push_error = '', push_after = NULL,
-    updated_at = {now}
-FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n, (SELECT {now} AS now) i
-WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+    updated_at = i.now
+FROM (SELECT {now} AS now) i, unnest(%(ids)s::bigint[], %(definitions)s::text[], %(registrations)s::text[], %(agains)s::boolean[],
+        %(next_runs)s::timestamptz[]) AS c (id, definition, registered, again, next_run),
+    LATERAL jsonb_populate_record(NULL::{schema}.tasks, c.definition::jsonb) n
+WHERE t.id = c.id AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
 RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
 -- name: next_in_phase
@@ -125,6 +135,11 @@ WITH chosen AS MATERIALIZED (
 UPDATE {schema}.tasks t SET spread = true FROM chosen c WHERE t.id = c.id
 RETURNING t.id
 
+-- name: former_templates
+-- Returns the registrations that each default task of a type of owner has had, the newest last.
+SELECT name, (coalesce(task -> 'former', '[]') || jsonb_build_array(task -> 'registered'))::text AS registered
+FROM {schema}.templates WHERE owner_type = %(owner_type)s
+
 -- name: write_templates
 -- Replaces the default tasks of a type of owner.
 WITH gone AS (
@@ -150,6 +165,9 @@ WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
            AND (%(name)s::text IS NULL OR name = %(name)s::text) END
 ORDER BY id
 FOR NO KEY UPDATE
+
+-- name: lock_tasks
+SELECT id FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: delete_tasks
 -- Deletes tasks. The trigger tasks_note_deletion ends their planned runs and waiting occurrences, as in any other
@@ -183,7 +201,7 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 
 -- name: plan_runs
--- Plans one manual run of each of these locked tasks, or joins the one that has not started. With `within_ms`, it is not due before
+-- Plans one manual run of each of these locked tasks, due in `delay_ms`, or joins the one that has not started. With `within_ms`, it is not due before
 -- that time after the last one was (after now, if that lies ahead because the clock was set back). Reads the last 100 runs only: a
 -- task that ran more often in that time loses nothing by one more run. An elastic interval then returns to its lower bound. A call
 -- without it brings the run forward. If the caller is a run of an interval task itself, `asking`, which began at `asking_since`,
@@ -193,7 +211,7 @@ WITH shortened AS (
     FROM (SELECT 'succeeded' AS outcome, 'manual' AS kind, {now} AS ended_at) e
     WHERE t.id = ANY (%(ids)s::bigint[]) AND t.pace_ms IS NOT NULL AND %(within_ms)s::bigint IS NOT NULL
 ), asked AS MATERIALIZED (
-    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, i.now, greatest(i.now, w.spaced, (
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, t.queue, i.now, greatest(i.now + %(delay_ms)s::bigint * interval '1 millisecond', w.spaced, (
             SELECT max(least(r.due_at, i.now)) + %(within_ms)s::bigint * interval '1 millisecond' FROM (
                 SELECT r.kind, r.due_at FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 100) r
             WHERE r.kind = 'manual')) AS due_at,

@@ -26,8 +26,8 @@ coalesce(%(now)s::timestamptz, clock_timestamp())
     AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1)
 
 -- rule: silent_at
--- The time from which the ticker counts as gone, unless it ticks earlier.
-t.last_tick_at + greatest(interval '90 s', 3 * (t.last_report->>'tick_ms')::bigint * interval '1 ms')
+-- The time from which the ticker counts as gone, unless it gives a sign of life earlier: three of its ticks after the last one.
+greatest(t.last_tick_at, t.seen_at) + greatest(interval '15 s', 3 * coalesce((t.last_report->>'tick_ms')::bigint, 30000) * interval '1 ms')
 
 -- rule: runnable
 -- The task is enabled, its owner is active, it is not paused, and it does not wait for a pause of many tasks. Indexes have the
@@ -408,12 +408,18 @@ WITH RECURSIVE parents AS (
 
 -- rule: run
 -- The columns of a run that people read, without its output, which is up to 64 kB. A run that has started was judged at its
--- start: to store that time twice would cost 16 bytes of WAL per run.
+-- start: to store that time twice would cost 16 bytes of WAL per run. The subject is that of its task now.
 t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.parent_id, t.item::text AS item, t.occurrence,
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
     t.created_at, t.checked_last_run, coalesce(t.checked_at, t.started_at) AS checked_at, t.every_ms, t.tolerance_ms,
-    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at, t.queue
+    t.result::text AS result, t.traceback, t.worker, t.host, t.pid, t.job_id, t.stop_requested_by, t.stop_requested_at, t.queue,
+    {subject t} AS subject
 
 -- rule: event
 -- The columns of an event that people read.
-t.id, t.at, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.what, t.by, t.words, t.run_id, t.count, t.until
+t.id, t.at, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.what, t.by, t.words, t.run_id, t.count, t.until,
+    {subject t} AS subject
+
+-- rule: subject
+-- The subject of the task of a run or an event t. Empty if it has none, or was deleted.
+coalesce((SELECT s.subject FROM {schema}.tasks s WHERE s.id = t.task_id), '')

@@ -386,8 +386,14 @@ UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
 -- name: queues
--- Returns the queues of all tasks, which a ticker leases.
-SELECT DISTINCT queue FROM {schema}.tasks
+-- Returns the queues of all tasks, which a ticker leases. Reads the index once for each function and queue.
+WITH RECURSIVE places AS (
+    (SELECT function, queue FROM {schema}.tasks ORDER BY function, queue LIMIT 1)
+    UNION ALL
+    SELECT n.function, n.queue FROM places p, LATERAL (
+        SELECT function, queue FROM {schema}.tasks WHERE (function, queue) > (p.function, p.queue)
+        ORDER BY function, queue LIMIT 1) n)
+SELECT DISTINCT queue FROM places
 
 -- name: used_queues
 -- Returns which of these queues are used by tasks. For a queue without a task, reads the whole table.
@@ -417,11 +423,20 @@ SELECT pg_notify('ticker_wake', %(schema)s)
 -- day, and those from before the clock was set back: this tick has clamped, and living tickers write theirs again.
 WITH silent AS (
     DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
-      AND (last_tick_at < clock_timestamp() - interval '1 day'
+      AND (greatest(last_tick_at, seen_at) < clock_timestamp() - interval '1 day'
            OR last_tick_at > clock_timestamp() + interval '1 second'))
 INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
+
+-- name: show_sign
+-- Records that a ticker is alive between its ticks: a pass takes long, or its ticks have failed for `failing_ms`. An empty
+-- `failure` means that they do not.
+INSERT INTO {schema}.tickers (id, host, pid, started_at, seen_at, last_report, failure, failing_since)
+SELECT %(id)s::uuid, %(host)s, %(pid)s, i.now, i.now, jsonb_build_object('tick_ms', %(tick_ms)s::bigint), f.failure,
+    CASE WHEN f.failure <> '' THEN i.now - %(failing_ms)s::bigint * interval '1 ms' END
+FROM (SELECT clock_timestamp() AS now) i, (SELECT %(failure)s::text AS failure) f
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, failure = excluded.failure, failing_since = excluded.failing_since
 
 -- name: sample
 -- Adds what a tick saw of the queues to the minute, and stores the workers in the ticker's row: which of them listen to the same

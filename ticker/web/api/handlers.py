@@ -17,7 +17,8 @@ from ticker.read.owners import OwnerStatus
 from ticker.read.owners import list_owners as read_owners
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.schedules.duration import whole
-from ticker.tasks import checks, fields, gates, identity, operations, preview, sorts
+from ticker.tasks import bulk, checks, fields, filters, gates, identity, operations, preview, sorts
+from ticker.tasks.bulk import Bulk
 from ticker.tasks.checks import MOST_AT_ONCE
 from ticker.tasks.fields import Task
 from ticker.tasks.gates import Limit
@@ -81,6 +82,18 @@ RUN_NOW = body(
         "once_within": doc("The distance from the last manual run: a duration, or seconds.", sorts.DURATION),
     }
 )
+BULK = body(
+    {
+        "filter": doc("The tasks that change; an empty object means all.", body(
+            {name: schema for name, schema in OF_TASKS.items() if name in filters.NAMES})),
+        "action": doc("What to do with them. `retry` runs those that are failing.", one_of(*bulk.ACTIONS)),
+        "arguments": doc("Fields of `edit`, `reason` and `until` of `pause`, `once_within` of `run` and `retry`.", body(
+            {**EDIT["properties"], **RUN_NOW["properties"], **{name: PAUSE["properties"][name] for name in bulk.Pause.takes}})),
+        "apply": doc("Whether to make the change. By default, the answer is only the plan.", FLAG),
+        "by": doc("The name of the user who changes the tasks.", NAME),
+    },
+    required=["filter", "action"],
+)  # fmt: skip
 EXPLAIN = body(
     {
         "expression": doc("A schedule of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT),
@@ -106,12 +119,7 @@ def list_tasks(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     100,000 tasks per page. A page that ends there says so in `looked_through`, and may be empty. `next` continues after
     it.
     """
-    if "owner" in wanted and "owner_type" in wanted:
-        raise BadInput(
-            "owner_type",
-            wanted["owner_type"],
-            "cannot be combined with an owner, which has a type; leave out one of them",
-        )
+    filters.check_owner(wanted)
     page = tasks.page_of_tasks(db, **wanted)
     following = None if page.next is None else str(page.next)
     return {"tasks": page.tasks, "next": following, "looked_through": page.looked_through}
@@ -132,6 +140,18 @@ def tasks_named(db: Any, *, function: Any, name: Any = None, owner: Owner = iden
     """Returns the owner's task of this name, if there is one. The name defaults to the function's."""
     named = checks.plain("function", function) if name is None else checks.plain("name", name)
     return tasks.list_tasks(db, name=named, owner=owner)
+
+
+@operation("POST /bulk", Bulk, body=BULK, offline=True,
+           example={"filter": {"function": "mail.fetch"}, "action": "edit", "arguments": {"every": "5m"}})  # fmt: skip
+def change_many(here: Site, _: None, *, arguments: dict[str, Any] | None = None, by: str = "", **sent: Any) -> Bulk:
+    """Plans a change of all tasks that match a filter, and makes it with `apply`.
+
+    The answer says how many tasks match, what changes, and which tasks are refused, with the reasons. Steps of a
+    thousand tasks are committed one by one. If one of them fails, the answer is 503, and says what the others did.
+    """
+    with here.database.reading() as db:
+        return bulk.bulk(db, sent.pop("filter"), sent.pop("action"), by=by or here.by, **sent, **arguments or {})
 
 
 @operation("GET /tasks/{id}")
@@ -352,7 +372,7 @@ def remove_limit(_: Site, db: Any, key: str) -> None:
         raise Refused(404, f"there is no limit {quoted(key)}")
 
 
-@operation("DELETE /closed-keys/{key:path}")
+@operation("DELETE /closures/{key:path}")
 def release_key(_: Site, db: Any, key: str) -> None:
     """Opens a key that SlowDown closed."""
     if not gates.release(db, key):

@@ -154,7 +154,7 @@ COMPONENTS["FullRun"] = {"allOf": [of(RunRecord), object_of(
 )]}  # fmt: skip
 SERVER = object_of(answers=bool, error=str | None)
 COMPONENTS["Health"] = object_of(
-    healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
+    healthy=bool, problems=list[str], max_age_ms=int | None, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
     unattended=dict[str, int], late=int | None, leased=dict[str, str], warnings=list[str], pauses=list[Pause],
 )  # fmt: skip
 FULL_RUN, HEALTH = ref("FullRun"), ref("Health")

@@ -166,8 +166,15 @@ def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 
 def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
     """Returns the fields of the object in the body. An empty body is an empty object."""
-    given, known = _object(request, sent) if sent else {}, schema["properties"]
-    check_names(given, known, "body")
+    return fields_of("body", schema, _object(request, sent) if sent else {})
+
+
+def fields_of(where: str, schema: Schema, given: Any) -> dict[str, Any]:
+    """Returns the fields of an object with known properties. Raises BadInput."""
+    if not isinstance(given, dict):
+        raise BadInput(where, given, 'is not a JSON object; write {"name": value}')
+    known = schema["properties"]
+    check_names(given, known, where)
     check_required(given, schema)
     for name, value in given.items():
         if value is None:
@@ -197,6 +204,8 @@ def value_in(field: str, schema: Schema, value: Any) -> Any:
     """Returns the value of a field of the body or the path. A value without a format or pattern of ours is checked
     where it is used.
     """
+    if "properties" in schema:
+        return fields_of(field, schema, value)
     read = READ.get(schema.get("format") or schema.get("pattern", ""))
     return read(field, value) if read else value
 
@@ -299,7 +308,7 @@ def of_owner(owner: OwnerStatus) -> str:
 def owner_after(in_trouble: str, owner: str) -> OwnerStatus:
     """Returns the last owner of the previous page, with only the fields that the list needs."""
     who = owner_in("after", owner)
-    return OwnerStatus(who.type, who.id, 1, int(in_trouble), 0, 0, 0, None, None)
+    return OwnerStatus(who.type, who.id, None, 1, int(in_trouble), 0, 0, 0, None, None)
 
 
 def continued(schema: Schema, read: Callable[..., Any]) -> Callable[[str, str], Any]:

@@ -9,7 +9,6 @@ from typing import Any
 from ticker.model import GOOD, Outcome
 from ticker.read import formatting
 from ticker.read.explain import span, time_of_day
-from ticker.read.health import silent_ms
 from ticker.read.overview import OccurrenceStatus
 from ticker.read.tasks import TickerStatus
 from ticker.schedules.duration import SECOND
@@ -46,9 +45,9 @@ def tone(what: str | None) -> str:
     return "bad" if what in MARKS else TONES.get(what or "", "")
 
 
-def silent(ticker: TickerStatus, most_ms: int) -> str:
+def silent(ticker: TickerStatus, most_ms: int | None) -> str:
     """Returns how long the ticker has been silent, or an empty text."""
-    return roughly(silent_ms(ticker, most_ms) // SECOND)
+    return roughly(ticker.silent_ms(most_ms) // SECOND)
 
 
 def plain(word: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from ticker.cli import main
-from ticker.django.apps import database_url
+from ticker.django.apps import database_url, redis_url
 
 
 class Command(BaseCommand):
@@ -25,7 +25,8 @@ class Command(BaseCommand):
 
         A worker sets Django up before it imports tasks.
         """
-        os.environ["DATABASE_URL"] = database_url()
+        urls = {"DATABASE_URL": database_url(), "REDIS_URL": os.environ.get("REDIS_URL") or redis_url()}
+        os.environ.update({name: url for name, url in urls.items() if url})  # for the processes that it starts
         if arguments[:1] == ("worker",):
             is_named = any(argument.partition("=")[0] == "--tasks" for argument in arguments)
             tasks = "" if is_named else os.environ.get("TICKER_TASKS", "")

@@ -1,0 +1,94 @@
+"""Finds the tasks that match a filter, page by page: for lists, and for changes to many tasks."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ticker import settings
+from ticker.db.sql import Row
+from ticker.db.steps import Steps
+from ticker.errors import BadInput
+from ticker.model import TASK_STATES
+from ticker.schedules import hours
+from ticker.schedules.duration import SECOND
+from ticker.tasks import identity
+from ticker.tasks.rows import instant, query
+
+READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
+"""The filters that no index serves without an owner."""
+NAMES = ("owner", "owner_type", *READ_THROUGH, "state")
+CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
+SEARCHED = 100_000  # tasks through which one page of a list searches
+LEAST_WAIT = 30 * SECOND
+
+Chosen = dict[str, Any]
+"""A checked filter: the parameters of the statement `list_tasks`."""
+
+
+class Rows(NamedTuple):
+    """The rows of a page, by id. `next` and `looked_through` are those of `TaskPage`."""
+
+    rows: list[Row]
+    next: int | None
+    looked_through: int | None
+
+
+def check_owner(wanted: Mapping[str, Any]) -> None:
+    if "owner" in wanted and "owner_type" in wanted:
+        raise BadInput(
+            "owner_type",
+            wanted["owner_type"],
+            "cannot be combined with an owner, which has a type; leave out one of them",
+        )
+
+
+def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[Chosen]:
+    """Checks a filter. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
+    named = None if owner is None else identity.identify(owner)
+    if state is not None and state not in TASK_STATES:
+        raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
+    wanted: Chosen = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
+    if named is not None:
+        wanted |= {"owner_type": named.type, "owner_id": named.id}
+    is_walk = state == "outside_hours" or named is not None
+    if state not in (None, "running") and not is_walk:
+        [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
+        is_walk = row["is_crowded"]
+    return wanted | {"crowded" if is_walk and state != "running" else "state": state}
+
+
+def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
+    """Returns up to `limit` rows with ids over `after`. Without an index, searches the next 100,000 tasks."""
+    has_index = wanted["owner_id"] is not None or wanted["state"] is not None
+    is_search = not has_index and any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
+    beyond = (yield query("task_behind", after=after, count=SEARCHED)) if is_search else []
+    before = beyond[0]["id"] if beyond else None
+    rows = yield from matching(wanted, after=after, before=before, limit=limit + 1)
+    if len(rows) > limit:
+        return Rows(rows[:limit], rows[limit - 1]["id"], None)
+    return Rows(rows, before and before - 1, before and SEARCHED)
+
+
+def matching(wanted: Chosen, *, after: int, before: int | None, limit: int) -> Steps[list[Row]]:
+    """Returns the rows with ids between these two, up to `limit`, by id."""
+    is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
+    closed = (yield from _closed_hours(after, before)) if wanted["crowded"] == "outside_hours" else []
+    return (yield query(
+        "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, late_ms=late_ms(),
+        first=limit if is_state_alone else None, durings=[one[0] for one in closed], zones=[one[1] for one in closed],
+    ))  # fmt: skip
+
+
+def _closed_hours(after: int, before: int | None) -> Steps[list[tuple[str, str]]]:
+    """Returns those hours of the tasks between these ids that are over now, each with its zone."""
+    now = yield from instant()
+    found = [(row["during"], row["zone"]) for row in (yield query("hours", after=after, before=before))]
+    return [one for one in found if hours.begins_again(*one, now)]
+
+
+def late_ms() -> int:
+    """Returns after how many milliseconds a task that has not started is late, not counting its grace: a tick, but at
+    least 30 s.
+
+    The grace is the task's tolerance, but at least 5 s: for the tick, and for a worker that takes the job.
+    """
+    return max(LEAST_WAIT, settings.current().tick_ms)

@@ -146,7 +146,7 @@ def test_the_command_lists_them(crowd, db):
     told = json.loads(command("owners", "--json", "--failing")[0])
     assert [(one["owner"], one["tasks"], one["failing"]) for one in told] == [(f"{TYPE}:c", 2, 1)]
     assert set(told[0]) == {
-        "owner", "owner_type", "owner_id", "tasks", "failing", "late", "paused", "inactive", "last_success", "next_run",
+        "owner", "owner_type", "owner_id", "subject", "tasks", "failing", "late", "paused", "inactive", "last_success", "next_run",
     }  # fmt: skip
     assert command("owners", "--late")[0] == "no owners\n"
     assert command("owners", "--type", "phones", "--json")[0] == "[]\n"

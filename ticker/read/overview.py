@@ -31,7 +31,7 @@ class Counts:
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than a tick (at
     least 30 s) and the task's tolerance, and not started, whether a job waits in its queue or not. `no_room`: due tasks
     with limits that the last tick has not pushed. `late` does not count them. Tasks outside their hours are not
-    counted: no index finds them.
+    counted: no index finds them. `paused` includes the tasks that a pause of many is for, among the first 100,000.
     """
 
     tasks: int

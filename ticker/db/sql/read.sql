@@ -20,6 +20,13 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
 
+-- rule: paused
+-- Up to twice %(most)s tasks that are paused. An index finds those that are paused by themselves or wait for a pause. Those that a
+-- pause of many covers are found among the first %(most)s tasks.
+(SELECT id FROM (SELECT * FROM {schema}.tasks ORDER BY id LIMIT CASE WHEN {is_any_paused} THEN %(most)s ELSE 0 END) t WHERE {covered t}
+        UNION
+        (SELECT id FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s)) t
+
 -- rule: in_full_queues
 -- Up to twice %(most)s tasks that wait for a full queue, oldest first.
 ((SELECT id FROM {schema}.tasks t WHERE {unlimited t} AND {for_queue t} ORDER BY next_run LIMIT %(most)s + 1)
@@ -61,7 +68,7 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
        WHEN 'queue_full' THEN {for_queue t} WHEN 'waits_for_its_turn' THEN {for_turn t}
        WHEN 'outside_hours' THEN {runnable t} AND next_run IS NOT NULL
             AND (during, zone) IN (SELECT * FROM unnest(%(durings)s::text[], %(zones)s::text[]))
-       WHEN 'paused' THEN {is_paused} WHEN 'inactive' THEN {inactive}
+       WHEN 'paused' THEN {is_paused} OR {covered t} WHEN 'inactive' THEN {inactive}
        WHEN 'unknown_function' THEN {unknown_function} ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
@@ -73,8 +80,8 @@ SELECT DISTINCT during, zone FROM {schema}.tasks
 WHERE during <> '' AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 
 -- name: is_crowded
--- Returns whether more than `most` tasks are in a state.
-SELECT count(*) > %(most)s AS is_crowded FROM ({in_state t} LIMIT %(most)s + 1) t
+-- Returns whether more than `most` tasks are in a state, or whether no index finds them: those that a pause of many covers.
+SELECT count(*) > %(most)s OR %(state)s::text = 'paused' AND {is_any_paused} AS is_crowded FROM ({in_state t} LIMIT %(most)s + 1) t
 
 -- name: task_behind
 -- Skips `count` tasks after an id, and returns the next one.
@@ -94,16 +101,16 @@ SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
     ORDER BY r.id DESC) l
 
 -- name: next_tasks
--- Lists the tasks that run next, nearest first. Includes tasks that are due but not late yet.
-(SELECT {task} FROM {schema}.tasks
- WHERE {unlimited} AND next_run >= {late_bound}
- ORDER BY next_run LIMIT %(limit)s)
-UNION ALL
-(SELECT {task} FROM {schema}.tasks
- WHERE {limited} AND next_run >= {late_bound}
- ORDER BY next_run LIMIT %(limit)s)
-ORDER BY next_run
-LIMIT %(limit)s
+-- Lists the tasks that run next, nearest first. Includes tasks that are due but not late yet. Leaves out those that a pause of many
+-- covers, and looks no further than a thousand of them.
+WITH near AS MATERIALIZED (
+    (SELECT * FROM {schema}.tasks WHERE {unlimited} AND next_run >= {late_bound} AND NOT {all_paused} ORDER BY next_run
+     LIMIT CASE WHEN {is_any_paused} THEN 1000 ELSE %(limit)s::bigint END)
+    UNION ALL
+    (SELECT * FROM {schema}.tasks WHERE {limited} AND next_run >= {late_bound} AND NOT {all_paused} ORDER BY next_run
+     LIMIT CASE WHEN {is_any_paused} THEN 1000 ELSE %(limit)s::bigint END)
+)
+SELECT {task t} FROM near t WHERE NOT {covered t} ORDER BY next_run LIMIT %(limit)s
 
 -- name: late_tasks
 -- Lists late tasks, those that have been due for longest first.
@@ -140,7 +147,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT least(count(*), %(most)s) FROM {in_full_queues t} t) AS queue_full,
     (SELECT least(count(*), %(most)s) FROM {in_turns t} t) AS waits_for_its_turn,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
-    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {is_paused} LIMIT %(most)s) t) AS paused,
+    (SELECT least(count(*), %(most)s) FROM {paused t}) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {of_unknown_function} LIMIT %(most)s) t) AS unknown_function,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
@@ -185,6 +192,9 @@ WITH suspects AS MATERIALIZED (
     (SELECT owner_type, owner_id FROM {schema}.tasks
      WHERE {is_paused} AND %(paused)s ORDER BY id LIMIT %(crowd)s)
     UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks t
+     WHERE {covered t} AND %(paused)s ORDER BY id LIMIT %(crowd)s)
+    UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
      WHERE {inactive} AND %(paused)s ORDER BY id LIMIT %(crowd)s)
 ), crowded AS MATERIALIZED (
@@ -201,7 +211,7 @@ WITH suspects AS MATERIALIZED (
        AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
        AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
      GROUP BY owner_type, owner_id
-     HAVING bool_or(failures > 0 AND %(failing)s OR {late t} AND %(late)s OR ({is_paused} OR {inactive}) AND %(paused)s)
+     HAVING bool_or(failures > 0 AND %(failing)s OR {late t} AND %(late)s OR ({is_paused} OR {covered t} OR {inactive}) AND %(paused)s)
      ORDER BY owner_type, owner_id LIMIT %(limit)s)
 ), others AS MATERIALIZED (
     SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks t
@@ -216,7 +226,7 @@ SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY ran
     LATERAL (
         SELECT t.owner_type, t.owner_id, min(nullif(t.subject, '')) AS subject, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
             count(*) FILTER (WHERE {late t})::int AS late,
-            count(*) FILTER (WHERE {is_paused})::int AS paused,
+            count(*) FILTER (WHERE {is_paused} OR {covered t})::int AS paused,
             count(*) FILTER (WHERE {inactive})::int AS inactive,
             max(last_success_at) AS last_success,
             min(next_run) FILTER (WHERE {runnable}) AS next_run

@@ -99,6 +99,10 @@ EXISTS (SELECT FROM {schema}.tasks x WHERE {failing x} AND x.cause = t.cause)
             OR EXISTS (SELECT FROM unnest(t.limits) AS u (key) JOIN {schema}.pauses p ON {schema}.is_limit_of(p.value, u.key)
                 WHERE p.scope = 'limit' AND {in_force p})))
 
+-- rule: is_any_paused
+-- A pause of many tasks is in force.
+(SELECT EXISTS (SELECT FROM {schema}.pauses p WHERE {in_force p} AND p.scope <> 'unknown'))
+
 -- rule: kept_waiting
 -- A pause, of the task itself or of many, keeps it waiting.
 (t.paused_by IS NOT NULL OR {covered t})

@@ -78,7 +78,9 @@ def test_all_is_well(ticking: None, db: Db, redis: Redis, feeds: Callable[..., N
     before = db.execute("SELECT t, t.xmin FROM ticker.tasks t").fetchall(), redis.keys()
     assert examined(code=0) == (WELL, {})
     out, err = ticker("doctor")
-    assert out.splitlines()[:-1] == [f"ok: {name}" for name in CHECKS] and err == ""
+    told, *lines, _ = out.splitlines()
+    assert told.startswith("All is well: 1 task, last tick ") and lines == [f"ok: {name}" for name in CHECKS]
+    assert err == ""
     assert (db.execute("SELECT t, t.xmin FROM ticker.tasks t").fetchall(), redis.keys()) == before
 
 
@@ -265,6 +267,18 @@ def test_a_setting_that_cannot_be_read_ends_it(name: str, value: str, monkeypatc
 # ------------------------------------------------------------------------------------------------- tables and owners
 
 
+def test_failing_tasks_are_advised_with_their_two_largest_causes(ticking: None, db: Db) -> None:
+    for number, cause in enumerate(
+        ("OSError: *", "OSError: *", "TimeoutError", "ValueError: *", "TimeoutError", "OSError: *")
+    ):
+        ticker("add", "poll", "--every", "1m", "--name", f"n{number}")
+        db.execute("UPDATE ticker.tasks SET failures = 1, cause = %s WHERE name = %s", [cause, f"n{number}"])
+    told = answer("doctor")
+    assert told["verdict"] == "6 tasks fail, 3 of them with OSError: *"
+    causes = sentence("doctor.failing_causes", number=6, first="3 with OSError: *", second="2 with TimeoutError")
+    assert causes in [note["sentence"] for note in told["notes"] if note["status"] == "warning"]
+
+
 def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TICKER_SCHEMA", "other")
     findings, unchecked = examined()
@@ -272,6 +286,7 @@ def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch
     assert list(unchecked) == ["health", "tasks", "postgresql", "redis", "owners"]
     out, err = ticker("doctor", code=1)
     assert out.splitlines()[:-1] == [
+        findings["tables"][0],
         f"problem: tables: {findings['tables'][0]}",
         "not checked: health, tasks, postgresql, redis, owners: see tables",
         "ok: packages",

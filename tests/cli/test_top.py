@@ -95,7 +95,8 @@ def spaced(line):
 
 @pytest.mark.slow
 def test_each_thing_stands_in_its_section_with_its_cause(db, busy):
-    head, alive, *rest = map(spaced, drawn(db))
+    told, head, alive, *rest = map(spaced, drawn(db))
+    assert told == "2 tasks fail; 2 tasks are late: ticker list --state failing"
     assert head == sentence(
         "cli.top_head",
         now="2026-03-01 09:00:00",
@@ -124,8 +125,10 @@ def test_each_thing_stands_in_its_section_with_its_cause(db, busy):
 
 
 def test_where_nothing_is_to_be_told_it_says_so(db):
-    assert drawn(db)[:1] == ["2026-03-01 09:00:00 UTC  0 tasks"]
-    assert drawn(db)[2:] == [
+    lines = drawn(db)
+    assert lines[0] == sentence("health.no_ticker_start_one", remedy="ticker run")
+    assert lines[1:] == [
+        "2026-03-01 09:00:00 UTC  0 tasks",
         "Late: none",
         "Failing: none",
         "Running: none",
@@ -138,8 +141,8 @@ def test_what_is_due_and_not_yet_late_is_pushed_by_the_next_tick(db):
     ticked(db, SECOND)
     make(db, "due", next_run=NINE - 2.6 * SECOND)
     lines = [*map(spaced, drawn(db))]
-    assert lines[2] == "Late: none"
-    assert sentence("cli.top_due", task="1  due  mail_channels:5", due="08:59:57", every="1m").begins(lines[6])
+    assert lines[3] == "Late: none"
+    assert sentence("cli.top_due", task="1  due  mail_channels:5", due="08:59:57", every="1m").begins(lines[7])
 
 
 def test_what_is_next_during_a_pause_is_not_announced_as_a_run(db):
@@ -154,7 +157,7 @@ def test_a_late_task_where_no_ticker_ticks_says_that(db):
     make(db, "late", next_run=NINE - 2 * MINUTE)
     ticked(db, 10 * MINUTE)
     lines = drawn(db)
-    assert lines[1] == (
+    assert f"problem: {lines[0]}" == (
         sentence("cli.top_problem_no_tick_within", span="1m30s", pid=7, host="here", ago=re.compile("10m[0-9]*s?"), remedy="ticker run")
     )  # fmt: skip
     assert sentence("cli.top_no_ticker_ticks", span="2m").within(lines[3])
@@ -163,13 +166,13 @@ def test_a_late_task_where_no_ticker_ticks_says_that(db):
 def test_of_several_tickers_it_names_the_one_that_was_heard_of_last(db):
     ticked(db, 30 * SECOND)
     ticked(db, SECOND)
-    assert sentence("cli.top_tickers", number=2, pid=7, host="here", ago=re.compile(r"[1-9]s")).begins(drawn(db)[1])
+    assert sentence("cli.top_tickers", number=2, pid=7, host="here", ago=re.compile(r"[1-9]s")).begins(drawn(db)[2])
 
 
 def test_silent_tickers_are_named_beside_the_living_ones(db):
     ticked(db, SECOND)
     ticked(db, 5 * MINUTE)
-    assert drawn(db)[1] == sentence(
+    assert drawn(db)[2] == sentence(
         "cli.top_one_silent",
         number=1,
         pid=7,
@@ -179,7 +182,7 @@ def test_silent_tickers_are_named_beside_the_living_ones(db):
         rest=re.compile(".*"),
     )
     ticked(db, 10 * MINUTE)
-    assert sentence("cli.top_silent_tickers", number=2, pid=7, host="here", span="5m").within(drawn(db)[1])
+    assert sentence("cli.top_silent_tickers", number=2, pid=7, host="here", span="5m").within(drawn(db)[2])
 
 
 @pytest.mark.slow
@@ -187,8 +190,8 @@ def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db):
     ticked(db, 10 * MINUTE, tick_ms=300_000)
     make(db, "late", next_run=NINE - 15 * MINUTE)
     lines = drawn(db)
-    assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[1])
-    assert sentence("cli.top_not_pushed_yet", span="15m").within(lines[3])
+    assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[2])
+    assert sentence("cli.top_not_pushed_yet", span="15m").within(lines[4])
 
 
 @pytest.mark.slow
@@ -196,7 +199,7 @@ def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):
     ticked(db, SECOND)
     make(db, "late", next_run=NINE)
     command("tick")
-    assert drawn(db)[2] == sentence(
+    assert f"problem: {drawn(db)[0]}" == sentence(
         "cli.top_problem_unattended", number=1, queue="polling", remedy="ticker worker --tasks ... polling"
     )
 
@@ -264,6 +267,21 @@ def test_the_sections_share_the_room_and_say_what_is_left_out(db, busy):
     assert (
         "Late: 2" in lines and "Failing: 42, the first 6" in lines and sentence("cli.top_drops", number=1).within(lines)
     )
+
+
+@pytest.mark.slow
+def test_more_than_ten_failing_tasks_are_shown_by_cause(db, busy):
+    for number in range(12):
+        fail(db, f"fails.{number}", cause="OSError: *" if number else "TimeoutError")
+    lines = [*map(spaced, drawn(db, 200, 60))]
+    begin = lines.index("Failing: 14, by cause")
+    names = ", ".join(f"fails.{number} of mail_channels:5" for number in (1, 2, 3))
+    assert lines[begin + 1 : begin + 4] == [
+        f"11  OSError: *  such as {names}",
+        "1  TimeoutError  such as fails.0 of mail_channels:5",
+        "Running: 1",
+    ]
+    assert lines[0] == "14 tasks fail, 11 of them with OSError: *; 2 tasks are late: ticker list --cause 'OSError: *'"
 
 
 def test_rows_are_shared_so_that_none_gets_more_than_another_that_wants_more():

@@ -62,7 +62,7 @@ def disk_full(db: Db, *tables: str) -> None:
 
 def beginnings() -> list[str]:
     """How each command begins that people call when nothing runs."""
-    told = command("doctor", code=1)[0].removeprefix("problem: health: ").splitlines()[:1]
+    told = command("doctor", code=1)[0].partition("; and ")[0].splitlines()[:1]
     for words, code in (["health"], 1), (["why", "1"], 0), (["top", "--once"], 0):
         told += command(*words, code=code)[0].removeprefix("problem: ").splitlines()[:1]
     return told

@@ -19,12 +19,16 @@ from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
 from ticker.read.explain import counted
+from ticker.read.health import Health
+from ticker.read.overview import Cause, Counts, Overview
+from ticker.read.verdict import Verdict, of_problems, verdict
 from ticker.settings import Settings
 from ticker.tasks import owner_checks
 from wrappers.rq import compatibility
 
 WELL, FINDING, WARNING, UNCHECKED = "well", "finding", "warning", "not checked"
 NEARLY_FULL = 0.9
+CAUSES = 2  # of failing tasks that are named
 UPGRADE = "run: ticker db upgrade"
 
 
@@ -36,12 +40,17 @@ class Advice(str):
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once."""
+    """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once.
+
+    `look` and `seen` are what the checks of the health and of the tasks have read, if they could.
+    """
 
     settings: Settings
     versions: dict[str, str | None]
     notes: list[tuple[str, str, str]] = field(default_factory=list)
     servers: health.CircuitBreaker = field(default_factory=health.CircuitBreaker)
+    look: Health | None = None
+    seen: Overview | None = None
 
     def check(self, name: str) -> None:
         """Runs one of CHECKS. An error that follows from an earlier finding does not count as a finding."""
@@ -56,6 +65,17 @@ class Diagnosis:
         if all(note[1] != name for note in self.notes):
             self.notes.append((WELL, name, ""))
 
+    @property
+    def verdict(self) -> Verdict:
+        """Judges what the checks have read, unless they have found something. What could not be read is a problem, too."""
+        findings = [note for note in self.notes if note[0] == FINDING]
+        if findings or self.look is None or self.seen is None:
+            chosen = sorted(findings, key=lambda note: note[1] != "health") or [
+                note for note in self.notes if note[0] == UNCHECKED
+            ]
+            return of_problems([sentence for _, _, sentence in chosen])
+        return verdict(self.look, self.seen)
+
 
 def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
     with diagnosis.servers.asking(health.POSTGRESQL):
@@ -63,7 +83,7 @@ def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
 
 
 def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
-    look = health.look(config, breaker=diagnosis.servers)
+    diagnosis.look = look = health.look(config, breaker=diagnosis.servers)
     return *look.problems, *(Advice(one) if one in look.hints else one for one in look.warnings)
 
 
@@ -82,15 +102,22 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
                 f"tasks paused one by one: {sum(row['tasks'] for row in alone)} ({', '.join(authors)}); to resume them "
                 "together: ticker resume --each --state paused, and then with --apply"
             )
-        counts = overview.counts(db)
+        diagnosis.seen = seen = overview.overview(db, limit=CAUSES)
+        counts = seen.counts
         if counts.failing:
-            yield Advice(f"failing tasks: {counts.said('failing')}; ticker top gives the causes")
+            yield Advice(failing(counts, seen.causes))
         if counts.no_room:
             yield Advice(
                 f"due tasks with limits that no tick has pushed: {counts.said('no_room')}; ticker limit lists the keys without room"
             )
         for row in execute("failing_pushes"):
             yield f"pushing {counted(row['count'], 'task')} failed; the first is {row['id']} ({row['name']}): {row['error']}"
+
+
+def failing(counts: Counts, causes: Sequence[Cause]) -> str:
+    """Says how many tasks fail, and names the most frequent causes."""
+    named = "".join(f"; {one.tasks:,} with {one.cause}" for one in causes)
+    return f"failing tasks: {counts.said('failing')}{named}; ticker top gives the causes"
 
 
 def remedy(function: str, module: str) -> str:
@@ -174,9 +201,10 @@ def doctor() -> None:
         diagnosis.check(name)
     findings = sum(status == FINDING for status, _, _ in diagnosis.notes)
     notes = [{"status": status, "check": name, "sentence": text} for status, name, text in diagnosis.notes]
-    data = {"well": not findings, "notes": notes, "versions": diagnosis.versions}
+    verdict = diagnosis.verdict
+    data = {"well": not findings, "verdict": verdict.sentence, "notes": notes, "versions": diagnosis.versions}
     running = ", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items())
-    render.answer(data, *lines(diagnosis.notes), running)
+    render.answer(data, verdict.sentence, *lines(diagnosis.notes), running)
     if findings:
         raise click.ClickException(f"{counted(findings, 'problem')} found")
 

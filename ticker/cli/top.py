@@ -1,6 +1,6 @@
 """`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
@@ -17,13 +17,16 @@ from ticker.read import explain, formatting, gates, health, overview
 from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
 from ticker.read.journal import Drops
-from ticker.read.overview import Counts, Overview
+from ticker.read.overview import Cause, Counts, Overview
 from ticker.read.tasks import RunRecord, TickerStatus, late_since
+from ticker.read.verdict import Verdict, problems_of, verdict
 from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
 ON_A_SCREEN = 100  # maximum number of rows of a section; a screen has fewer
 AT_ONCE = 10
+BY_CAUSE = 10  # more failing tasks are shown by cause
+STYLES = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}
 TENTH = timedelta(milliseconds=100)
 SECOND = timedelta(seconds=1)
 
@@ -90,26 +93,28 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]
 
 
 def head(view: View) -> Iterator[tuple[str, str]]:
-    """Yields sentences and their styles: the counts, the running tickers, and all problems and warnings."""
+    """Yields sentences and their styles: the verdict, the counts, the running tickers, and all problems and warnings."""
     seen, most = view.overview, view.health.max_age_ms
-    for failure in view.health.failures:
-        yield f"problem: {failure}", "bold red"
+    told = verdict(view.health, seen)
+    yield told.sentence + (f": {told.command}" if told.command else ""), STYLES[told.tone]
     yield f"{formatting.moment(seen.now)} UTC  {counted(seen.counts)}", "bold"
     alive = [ticker for ticker in view.health.tickers if ticker.lives(most) and not ticker.failure]
     if alive:
         subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
         sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
         yield sentence + silent(view.health.tickers, most), ""
-    for pause in view.health.pauses:
-        yield gates.sentence(pause), "bold yellow"
-    for problem in without(view.health.problems, view.health.failures):
-        yield f"problem: {problem}", "bold red"
-    for warning in without(view.health.warnings, view.health.failures):
-        yield f"warning: {warning}", "bold yellow"
+    problems = problems_of(view.health)
+    lines = [
+        *((gates.sentence(pause), "", "warn") for pause in view.health.pauses),
+        *((problem, "problem: ", "bad") for problem in problems),
+        *((warning, "warning: ", "warn") for warning in view.health.warnings if warning not in problems),
+    ]
+    yield from ((word + sentence, STYLES[tone]) for sentence, word, tone in lines if not said(sentence, told))
 
 
-def without(sentences: Iterable[str], shown: Collection[str]) -> list[str]:
-    return [sentence for sentence in sentences if sentence not in shown]
+def said(sentence: str, told: Verdict) -> bool:
+    """Returns whether the verdict begins with the sentence."""
+    return told.sentence.startswith(sentence)
 
 
 def silent(tickers: Iterable[TickerStatus], most: int | None) -> str:
@@ -146,11 +151,18 @@ def sections(view: View) -> list[Section]:
     dropped_jobs = sum(drop.count for drop in seen.drops)
     return [
         _section("late", counts, [late(task, view) for task in seen.late]),
-        _section("failing", counts, [failing(task, view) for task in seen.failing]),
+        of_failing(view),
         _section("running", counts, [running(run, view) for run in seen.running]),
         Section("Next", "", 0, [ahead(task, view) for task in seen.next]),
         Section("Dropped in the last hour", str(dropped_jobs), len(seen.drops), [*map(dropped, seen.drops)]),
     ]
+
+
+def of_failing(view: View) -> Section:
+    seen, counts = view.overview, view.overview.counts
+    if counts.failing > BY_CAUSE and seen.causes:
+        return Section("Failing", f"{counts.said('failing')}, by cause", 0, [*map(cause, seen.causes)])
+    return _section("failing", counts, [failing(task, view) for task in seen.failing])
 
 
 def _section(state: str, counts: Counts, rows: Sequence[Row]) -> Section:
@@ -197,6 +209,13 @@ def failing(task: Task, view: View) -> Row:
         "" if formatting.state(task) == "failing" else f"; {formatting.state_in_words(task).partition(', failing')[0]}"
     )
     return row(task.subject, task.id, task.name, task.owner, failed + state, style="red")
+
+
+def cause(one: Cause) -> Row:
+    """Shows a cause with its number of tasks, since when they fail, and examples."""
+    names = [task.subject or task.name + (f" of {task.owner}" if task.owner else "") for task in one.examples]
+    since = f"since {formatting.at(one.since)}, " if one.since else ""
+    return row("", f"{one.tasks:,}", one.cause, "", f"{since}such as {', '.join(names)}", style="red")
 
 
 def running(run: RunRecord, view: View) -> Row:

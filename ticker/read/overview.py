@@ -21,6 +21,7 @@ from ticker.tasks.filters import late_ms
 from ticker.tasks.rows import query
 
 COUNTED_AT_MOST = 100_000
+EXAMPLES = 3  # tasks of a cause
 HOUR = timedelta(hours=1)
 
 
@@ -59,9 +60,25 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause with which `tasks` fail that nobody has paused or disabled: the first line of an error, without what differs.
+
+    `ids` are up to 100 of them, of which the first began to fail at `since`. Both `since` and `examples`, three of these
+    tasks, may be missing if they were deleted.
+    """
+
+    cause: str
+    tasks: int
+    since: datetime | None
+    ids: tuple[int, ...]
+    examples: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The state at `now`, by the database's clock. `drops` are those of the last hour, counted by reason. `failures` has
-    the last failure of each failing task, by the task's id.
+    the last failure of each failing task in the lists, by the task's id. `causes` are the most frequent ones.
+    `per_minute` is how many runs ended per minute in the ten minutes that were counted last, if any were.
     """
 
     now: datetime
@@ -69,7 +86,9 @@ class Overview:
     next: list[Task]
     late: list[Task]
     failing: list[Task]
+    causes: list[Cause]
     failures: Mapping[int, RunRecord]
+    per_minute: float | None
     running: list[RunRecord]
     drops: list[Drops]
     tickers: list[TickerStatus]
@@ -112,17 +131,47 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     coming = yield from read_tasks.found("next_tasks", late_ms=late_ms(), limit=most)
     late = yield from read_tasks.found("late_tasks", late_ms=late_ms(), most=COUNTED_AT_MOST, limit=most)
     failing = yield from read_tasks.found("failing_tasks", limit=most)
-    failures = yield from last_ends.steps(task for task in failing if task.last_outcome not in NO_FAILURE)
+    grouped = yield from causes.steps(limit=most)
+    named = {task.id: task for task in (*failing, *(task for one in grouped for task in one.examples))}
+    failures = yield from last_ends.steps(task for task in named.values() if task.last_outcome not in NO_FAILURE)
     running = yield from read_tasks.runs_by_id((yield query("running_runs", limit=most)))
     dropped = yield from journal.drops.steps(since=now - HOUR, limit=most)
     tickers = yield from read_tasks.tickers.steps()
-    return Overview(now, total, coming, late, failing, failures, running, dropped, tickers)
+    pace = yield query("pace")
+    return Overview(
+        now,
+        total,
+        coming,
+        late,
+        failing,
+        grouped,
+        failures,
+        pace[0]["pace"] if pace else None,
+        running,
+        dropped,
+        tickers,
+    )
 
 
 @reads
 def counts() -> Steps[Counts]:
     [row] = yield query("counts", late_ms=late_ms(), most=COUNTED_AT_MOST)
     return Counts(**row)
+
+
+@reads
+def causes(*, limit: int = 10) -> Steps[list[Cause]]:
+    """Returns the causes with which most tasks fail. Tasks that fail without a recorded cause are left out."""
+    rows = yield query("failing_causes", most=COUNTED_AT_MOST, limit=limit)
+    ids = [id_ for row in rows for id_ in row["ids"][:EXAMPLES]]
+    found = {task.id: task for task in ((yield from read_tasks.found("tasks_by_id", ids=ids)) if ids else [])}
+    return [
+        Cause(
+            **{**row, "ids": tuple(row["ids"])},
+            examples=tuple(found[id_] for id_ in row["ids"][:EXAMPLES] if id_ in found),
+        )
+        for row in rows
+    ]
 
 
 @reads

@@ -190,17 +190,18 @@ def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
 def list_tasks(
     *, owner: Any = None, owner_type: str | None = None, name: str | None = None, function: str | None = None,
     queue: str | None = None, group: str | None = None, submitter: str | None = None, state: str | None = None,
-    search: str | None = None, after: int = 0, limit: int = AT_MOST,
+    search: str | None = None, cause: str | None = None, after: int = 0, limit: int = AT_MOST,
 ) -> Steps[list[Task]]:  # fmt: skip
     """Returns up to `limit` tasks with ids over `after`, by id.
 
     `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not
     started. A task that waits for room under its limits is `no_room` instead. `outside_hours` has no index. `search` is a part of the
-    name, the function, the owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
+    name, the function, the owner (`type:id`) or the subject; case is ignored. `cause` selects failing tasks. For a large table,
+    `page_of_tasks` is faster.
     """
     wanted = yield from filters.chosen(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
-        state=state, search=search,
+        state=state, search=search, cause=cause,
     )  # fmt: skip
     rows = yield from filters.matching(wanted, after=after, before=None, limit=limited(limit))
     return (yield from gates.explained(tasks_from(rows)))

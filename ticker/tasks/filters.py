@@ -15,7 +15,8 @@ from ticker.tasks.rows import instant, query
 
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters that no index serves without an owner."""
-NAMES = ("owner", "owner_type", *READ_THROUGH, "state")
+INDEXED = ("owner_type", "owner_id", "cause")
+NAMES = ("owner", "owner_type", *READ_THROUGH, "state", "cause")
 CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
 SEARCHED = 100_000  # tasks through which one page of a list searches
 LEAST_WAIT = 30 * SECOND
@@ -46,7 +47,7 @@ def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
-    wanted: Chosen = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
+    wanted: Chosen = dict.fromkeys((*INDEXED, *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
     is_walk = state == "outside_hours" or named is not None
@@ -58,7 +59,7 @@ def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None
 
 def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
     """Returns up to `limit` rows with ids over `after`. Without an index, searches the next 100,000 tasks."""
-    has_index = wanted["owner_id"] is not None or wanted["state"] is not None
+    has_index = any(wanted[name] is not None for name in ("owner_id", "cause", "state"))
     is_search = not has_index and any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if is_search else []
     before = beyond[0]["id"] if beyond else None
@@ -70,7 +71,7 @@ def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
 
 def matching(wanted: Chosen, *, after: int, before: int | None, limit: int) -> Steps[list[Row]]:
     """Returns the rows with ids between these two, up to `limit`, by id."""
-    is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
+    is_state_alone = not any(wanted[name] is not None for name in (*INDEXED, *READ_THROUGH))
     closed = (yield from _closed_hours(after, before)) if wanted["crowded"] == "outside_hours" else []
     return (yield query(
         "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, late_ms=late_ms(),

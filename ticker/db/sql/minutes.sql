@@ -101,6 +101,14 @@ UPDATE {schema}.functions f SET mean_ms = m.mean_ms FROM (
 WHERE f.name = m.function AND f.mean_ms IS DISTINCT FROM m.mean_ms
   AND f.name = ANY (ARRAY(SELECT name FROM {schema}.functions ORDER BY name FOR NO KEY UPDATE SKIP LOCKED))
 
+-- name: pace
+-- Returns how many runs ended per minute in the ten minutes that were counted last. No row if none was counted in the last hour.
+SELECT coalesce(sum(m.count), 0)::float8 / 10 AS pace
+FROM {schema}.installation i LEFT JOIN {schema}.minutes m
+    ON m.at >= i.counted_until - interval '10 minutes' AND m.at < i.counted_until AND m.outcome NOT IN ('', 'dropped')
+WHERE i.counted_until > {now} - interval '1 hour'
+HAVING count(i.counted_until) > 0
+
 -- name: prune_minutes
 -- Deletes up to `limit` minutes that are older than 30 days, and hours older than 400 days. Returns how many rows.
 WITH i AS MATERIALIZED (

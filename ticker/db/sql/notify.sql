@@ -62,12 +62,7 @@ DELETE FROM {schema}.notices WHERE event_id = %(event_id)s AND channel = %(chann
 -- tasks that fail. The causes are read from the index, one after the other, however many tasks fail.
 WITH RECURSIVE instant AS MATERIALIZED (
     SELECT {now} AS now
-), causes (cause) AS (
-    (SELECT t.cause FROM {schema}.tasks t WHERE {failing t} ORDER BY t.cause LIMIT 1)
-    UNION ALL
-    SELECT (SELECT t.cause FROM {schema}.tasks t WHERE {failing t} AND t.cause > c.cause ORDER BY t.cause LIMIT 1)
-    FROM causes c WHERE c.cause IS NOT NULL
-), begun AS (
+), {causes t}, begun AS (
     INSERT INTO {schema}.notices (event_id, channel, cause, due_at)
     SELECT 0, %(channel)s, c.cause, i.now FROM instant i, causes c
     WHERE c.cause IS NOT NULL AND NOT EXISTS (

@@ -60,6 +60,7 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(queue)s::text IS NULL OR queue = (SELECT %(queue)s::text))
   AND (%(group)s::text IS NULL OR group_name = (SELECT %(group)s::text))
   AND (%(submitter)s::text IS NULL OR submitter = (SELECT %(submitter)s::text))
+  AND (%(cause)s::text IS NULL OR {failing t} AND cause = %(cause)s)
   AND (%(search)s::text IS NULL
        OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
@@ -119,6 +120,23 @@ SELECT {task t} FROM {late_tasks t} l JOIN {schema}.tasks t USING (id) ORDER BY 
 -- name: failing_tasks
 -- Lists the failing tasks, those with the most failures in a row first.
 SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
+
+-- name: failing_causes
+-- Groups failing tasks by cause, largest groups first, among the first thousand causes. `since` is when the first of up to a hundred
+-- of them began to fail. Counting stops after %(most)s.
+WITH RECURSIVE {causes t}, largest AS MATERIALIZED (
+    SELECT c.cause, n.tasks FROM (SELECT cause FROM causes LIMIT 1000) c, LATERAL (
+        SELECT count(*) AS tasks FROM (SELECT FROM {schema}.tasks t WHERE {failing t} AND t.cause = c.cause LIMIT %(most)s) t) n
+    WHERE c.cause <> {late_cause} ORDER BY n.tasks DESC, c.cause LIMIT %(limit)s
+)
+SELECT l.cause, l.tasks, f.ids, (SELECT min(e.at) FROM unnest(f.ids) AS i (id), LATERAL (
+        SELECT at FROM {schema}.events WHERE task_id = i.id AND what = 'failed' ORDER BY id DESC LIMIT 1) e) AS since
+FROM largest l, LATERAL (SELECT array_agg(t.id) AS ids FROM (
+    SELECT t.id FROM {schema}.tasks t WHERE {failing t} AND t.cause = l.cause ORDER BY t.id LIMIT 100) t) f
+ORDER BY l.tasks DESC, l.cause
+
+-- name: tasks_by_id
+SELECT {task t} FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 
 -- name: running_runs
 -- Lists the runs at work, the longest-running first.

@@ -75,6 +75,15 @@ EXISTS (SELECT FROM {schema}.pauses p WHERE p.id = t.pause_id AND p.scope = 'unk
 -- The task fails with a cause that was recorded, and nobody has paused or disabled it. The condition of `tasks_cause`.
 (t.cause <> '' AND t.enabled AND t.owner_active AND (t.paused_by IS NULL OR t.paused_by = 'ticker'))
 
+-- rule: causes
+-- The causes with which tasks fail, and then NULL, each found after the previous one: there may be few causes and many tasks.
+causes (cause) AS (
+    (SELECT t.cause FROM {schema}.tasks t WHERE {failing t} ORDER BY t.cause LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.cause FROM {schema}.tasks t WHERE {failing t} AND t.cause > c.cause ORDER BY t.cause LIMIT 1)
+    FROM causes c WHERE c.cause IS NOT NULL
+)
+
 -- rule: still_fails
 -- A task fails with the cause of this notice.
 EXISTS (SELECT FROM {schema}.tasks x WHERE {failing x} AND x.cause = t.cause)

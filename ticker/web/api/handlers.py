@@ -60,6 +60,7 @@ OF_TASKS = {
     "submitter": doc("Tasks with this submitter.", NAME),
     "state": doc("Tasks in this state; a task may be in several.", one_of(*TASK_STATES)),
     "search": doc("A part of the name, function, owner or subject; case is ignored.", NAME),
+    "cause": doc("Tasks that fail with this cause, as `ticker top` names it.", NAME),
     "after": AFTER_ID,
     "limit": limit(),
 }

@@ -1,0 +1,73 @@
+"""The verdict: one sentence, with what is worst first, and what helps."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.factories import MINUTE, NINE
+from ticker.model import Pause
+from ticker.read.health import Health
+from ticker.read.overview import Cause, Counts, Overview
+from ticker.read.tasks import TickerStatus
+from ticker.read.verdict import verdict
+
+TICKER = TickerStatus(UUID(int=1), "here", 7, NINE, NINE, {}, 4_200, "", 0, NINE, 4_200, 90_000)
+WELL = Health("", "", (TICKER,))
+REFUSED = "ConnectionRefusedError: *"
+PAUSE = Pause(1, "all", "", "all tasks", "ann", "upgrade", NINE, None, None, "", None, True, 12)
+FAILS = replace(TICKER, failure="PostgreSQL refuses writes", failing_ms=60_000)
+
+
+def seen(*causes: int, per_minute: float | None = 42.4, **counts: int) -> Overview:
+    all_counts = dict.fromkeys(Counts.__dataclass_fields__, 0) | {"tasks": 603} | counts
+    groups = [
+        Cause(REFUSED if number == 0 else f"E{number}", tasks, NINE, (), ()) for number, tasks in enumerate(causes)
+    ]
+    return Overview(NINE + MINUTE, Counts(**all_counts), [], [], [], groups, {}, per_minute, [], [], [TICKER])
+
+
+@pytest.mark.parametrize(
+    ("health", "overview", "tone", "sentence"),
+    [
+        (WELL, seen(), "good", "All is well: 603 tasks, 42 runs a minute, last tick 4 s ago"),
+        (WELL, seen(per_minute=0.97, paused=15), "good", "All is well: 603 tasks, 15 paused, 1 run a minute, last tick 4 s ago"),
+        (WELL, seen(per_minute=None, tasks=1), "good", "All is well: 1 task, last tick 4 s ago"),
+        (WELL, seen(tasks=0), "good", "There are no tasks yet"),
+        (WELL, seen(6, 2, failing=9), "bad", f"9 tasks fail, 6 of them with {REFUSED}"),
+        (WELL, seen(9, failing=9), "bad", f"9 tasks fail with {REFUSED}"),
+        (WELL, seen(1, failing=1), "bad", f"1 task fails with {REFUSED}"),
+        (WELL, seen(1, 1, failing=2), "bad", "2 tasks fail"),
+        (WELL, seen(failing=2, late=1, unknown_function=3), "bad",
+         "2 tasks fail; 3 tasks have a function that no worker knows; 1 task is late"),
+        (replace(WELL, held={"imap": 2}), seen(), "warn",
+         ("2 tasks with the limit imap have waited for room for over an interval; raise the limit, or the interval; "
+          "ticker limit lists the keys without room")),
+        (replace(WELL, pauses=(PAUSE,)), seen(9, failing=9), "warn",
+         "all tasks are paused by ann since 2026-03-01 09:00:00Z: upgrade; 12 due tasks wait"),
+        (Health("PostgreSQL does not answer", "Redis does not answer"), seen(9, failing=9), "bad",
+         "PostgreSQL does not answer; and 1 more problem"),
+        (replace(WELL, tickers=(FAILS,)), seen(9, failing=9), "bad",
+         "the ticks of pid 7 on here have failed for 60 s: PostgreSQL refuses writes"),
+        (replace(WELL, tickers=(FAILS, TICKER), redis_error="Redis does not answer"), seen(), "bad",
+         "the ticks of pid 7 on here have failed for 60 s: PostgreSQL refuses writes; and 1 more problem"),
+    ],
+)  # fmt: skip
+def test_the_worst_is_said_first_and_once(health: Health, overview: Overview, tone: str, sentence: str) -> None:
+    found = verdict(health, overview)
+    assert (found.tone, found.sentence) == (tone, sentence)
+
+
+@pytest.mark.parametrize(
+    ("overview", "short", "command", "tasks"),
+    [
+        (seen(6, failing=9), "9 tasks fail", f"ticker list --cause '{REFUSED}'", {"cause": REFUSED}),
+        (seen(1, 1, failing=2), "2 tasks fail", "ticker list --state failing", {"state": "failing"}),
+        (seen(late=2), "2 tasks are late", "ticker list --state late", {"state": "late"}),
+        (seen(), "all is well", "", {}),
+    ],
+)
+def test_it_names_what_helps(overview: Overview, short: str, command: str, tasks: dict[str, Any]) -> None:
+    found = verdict(WELL, overview)
+    assert (found.short, found.command, found.tasks) == (short, command, tasks)

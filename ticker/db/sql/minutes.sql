@@ -109,6 +109,29 @@ FROM {schema}.installation i LEFT JOIN {schema}.minutes m
 WHERE i.counted_until > {now} - interval '1 hour'
 HAVING count(i.counted_until) > 0
 
+-- name: activity
+-- Adds up what ended in each `step` from `since` on: by outcome, drops by reason, starts by the bucket of their lateness, and what
+-- ticks saw of workers. Reads minutes, or else hours, and the minutes after the last whole hour. One row says until when it was counted.
+WITH whole AS MATERIALIZED (
+    SELECT coalesce(date_trunc('hour', max(counted_until), 'UTC'), '-infinity') AS hour, max(counted_until) AS minute FROM {schema}.installation
+), counted AS (
+    SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.hours
+    WHERE NOT %(by_minute)s AND at >= %(since)s::timestamptz AND at < (SELECT hour FROM whole)
+    UNION ALL
+    SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.minutes
+    WHERE at >= greatest(%(since)s::timestamptz, CASE WHEN NOT %(by_minute)s THEN (SELECT hour FROM whole) END)
+)
+SELECT date_bin(%(step)s::interval, c.at, %(since)s::timestamptz) AS at, v.what, v.word, sum(v.value)::bigint AS value
+FROM counted c, LATERAL (
+    SELECT 'outcome' AS what, c.outcome AS word, c.count::bigint AS value WHERE c.outcome NOT IN ('', 'dropped')
+    UNION ALL SELECT 'reason', c.reason, c.count WHERE c.outcome = 'dropped'
+    UNION ALL SELECT 'late', (u.n - 1)::text, u.v FROM unnest(c.late) WITH ORDINALITY AS u (v, n) WHERE u.v > 0
+    UNION ALL SELECT 'workers', w.word, w.value FROM (VALUES ('listening', c.listening), ('busy', c.busy)) AS w (word, value)
+        WHERE c.listening > 0) v
+GROUP BY 1, 2, 3
+UNION ALL
+SELECT minute, 'counted_until', '', 0 FROM whole WHERE minute IS NOT NULL
+
 -- name: prune_minutes
 -- Deletes up to `limit` minutes that are older than 30 days, and hours older than 400 days. Returns how many rows.
 WITH i AS MATERIALIZED (

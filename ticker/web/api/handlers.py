@@ -7,7 +7,9 @@ from starlette.responses import JSONResponse
 from ticker import clock
 from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.model import TASK_STATES, Outcome, Pause, Reason
+from ticker.read import activity as read_activity
 from ticker.read import entries, forecast, formatting, journal, overview, tasks, why
+from ticker.read.activity import Activity
 from ticker.read.entries import JournalEntry
 from ticker.read.gates import LimitStatus
 from ticker.read.gates import list_limits as read_limits
@@ -422,6 +424,18 @@ def stats(here: Site, _: None) -> dict[str, Any]:
         counts = overview.counts(db)
     access = {"read_only": here.access.read_only, "hides_args": here.settings.hide_args}
     return {"counts": counts, "health": here.look(), **access}
+
+
+@operation(
+    "GET /activity",
+    query={"span": doc("How far back, by minute or by hours.", one_of(*read_activity.SPANS), default="2h")},
+)
+def activity(_: Site, db: Any, *, span: str) -> Activity:
+    """Returns what ended over time: runs by outcome, drops by reason, how late runs started, and how busy workers were.
+
+    Reads the counts of minutes and hours, not the runs.
+    """
+    return read_activity.activity(db, span)
 
 
 @operation("GET /functions", object_of(functions=list[overview.Function]))

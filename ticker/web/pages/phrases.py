@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib import parse
 
 from ticker.model import GOOD, Outcome
 from ticker.read import formatting
@@ -105,6 +106,12 @@ def first_line(text: str) -> str:
 
 def iso(instant: datetime | None) -> str:
     return instant.astimezone(UTC).isoformat(timespec="seconds") if instant else ""
+
+
+def span_of(begin: datetime, step: timedelta, now: datetime) -> str:
+    """Returns the filter of the runs that ended in a step. It has no end if that is to come."""
+    span = {"since": begin} | ({"until": begin + step} if begin + step <= now else {})
+    return parse.urlencode({name: formatting.plain_data(at).replace(".000000", "") for name, at in span.items()})
 
 
 def text(value: Any) -> str:

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ticker.errors import BadInput
-from ticker.read import entries, formatting, gates
+from ticker.read import activity, entries, formatting, gates
 from ticker.read.tasks import late_since
 from ticker.schedules import duration, once
 from ticker.tasks.checks import json_value
@@ -102,7 +102,7 @@ def templates() -> Environment:
     made.filters |= vars(phrases) | {
         "moment": formatting.moment, "words": duration.words, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
-        "late_since": late_since,
+        "late_since": late_since, "point_words": activity.words, "point_title": activity.title,
     }  # fmt: skip
     return made
 

@@ -1,6 +1,7 @@
 """Shows the state of the whole: what runs next, owners, limits, pauses, runs and drops, processes. Changes some of it."""
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from starlette.requests import Request
@@ -12,11 +13,13 @@ from ticker.errors import BadInput, ConfigurationError, Unavailable, UnknownTask
 from ticker.model import SCOPES, Outcome, Reason
 from ticker.queue import inspect
 from ticker.queue.inspect import Attendance
+from ticker.read import activity as charts
 from ticker.read import entries, health, journal, tasks, why
 from ticker.read import overview as read_overview
 from ticker.read.gates import KeyUser, has_tasks, list_limits, users_of_keys
 from ticker.read.journal import Wanted
-from ticker.read.overview import overview
+from ticker.read.overview import Overview, overview
+from ticker.read.verdict import problems_of, verdict
 from ticker.tasks.identity import Owner
 from ticker.web.api import handlers as api
 from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, integer, one_of, text_in
@@ -39,23 +42,40 @@ from ticker.web.pages.screen import (
 from ticker.web.site import Site
 
 STATES = ("failing", "late", "paused")
+LISTED_NOW = 10  # entries of each list on the first screen
+CHARTS = {"2h": "2 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 
 
 @screen("/", "now.html", offline=True)
-def now(here: Site, _: None, __: Request) -> Shown:
+def now(here: Site, _: None, request: Request) -> Shown:
+    span = asked(request, "span", one_of(*charts.SPANS)) or next(iter(charts.SPANS))
     with here.database.reading() as db:
-        tables, snapshot = of_all(db), overview(db)
+        tables, snapshot, activity = of_all(db), overview(db, limit=LISTED_NOW), charts.activity(db, span)
         deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
     look = here.look()  # it waits for other servers
+    told, problems = verdict(look, snapshot), problems_of(look)
     late = [
         (task, tasks.late_since(task, snapshot.now) or task.next_run, health.cause(task, look))
         for task in snapshot.late
     ]
-    failing = [(task, snapshot.failures.get(task.id)) for task in snapshot.failing]
-    return tables | {
-        "overview": snapshot, "late": late, "failing": failing,
-        "problems": look.problems, "deleted": deleted,
+    return tables | failing(snapshot) | {
+        "overview": snapshot, "late": late, "deleted": deleted, "verdict": told, "problems": problems[1:],
+        "warnings": [one for one in look.warnings if one not in problems and not told.sentence.startswith(one)],
+        "activity": activity, "tracks": charts.tracks(activity), "totals": charts.totals(activity),
+        "labels": charts.labels(activity), "spans": CHARTS, "step": timedelta(milliseconds=activity.step_ms),
     }  # fmt: skip
+
+
+def failing(seen: Overview) -> Shown:
+    """Returns the failing tasks by cause. If there are few, a task that alone has its cause is shown by itself. `others`
+    counts the tasks that are in none of the groups.
+    """
+    is_long = seen.counts.failing > LISTED_NOW and bool(seen.causes)
+    groups = [one for one in seen.causes if one.tasks > 1 or is_long]
+    grouped = {id_ for one in groups for id_ in one.ids}
+    alone = [] if is_long else [task for task in seen.failing if task.id not in grouped]
+    others = seen.counts.failing - sum(one.tasks for one in groups) - len(alone)
+    return {"groups": groups, "alone": alone, "others": max(others, 0)}
 
 
 @screen("/owners", "owners.html")
@@ -164,8 +184,9 @@ HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 def runs(here: Site, db: Any, request: Request) -> Shown:
     task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
     given = filters(request, {name: api.OF_RUNS[name] for name in ("owner", "owner_type", "outcome", "reason")})
+    span = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
     chosen = select(db, task=task, **given)
-    page = journal.page(db, chosen, before=before, limit=ROWS)
+    page = journal.page(db, chosen, **span, before=before, limit=ROWS)
     deleted = journal.deleted(db, [line.task_id for line in page.lines])
     is_ownerless = bool(task) and not task.isdecimal() and "owner" not in given
     return {

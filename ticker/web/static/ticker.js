@@ -79,6 +79,7 @@
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id !== "live") return;
+    document.querySelector("link[rel=icon]").href = live().dataset.icon;
     stops();
     refocus();
     if (!changing) pressed = "";

@@ -52,7 +52,7 @@ def test_what_failed_for_a_while_is_looked_at_again_until_it_is_there(error, sta
         quick.wait_for_selector(f"#live >> text={error}")
         assert quick.inner_text("#pace").startswith("refreshes")
     quick.wait_for_selector("#live h1:has-text('Now')")
-    assert quick.title() == "Now · ticker"
+    assert quick.title() == "✖ 1 problem · ticker"
     forgive(quick, status)
 
 

@@ -54,7 +54,7 @@ def test_what_users_wrote_is_shown_and_never_run(page):
     assert page.title() == "archive · ticker"
     page.goto("/")
     assert "no route to host <script>" in page.locator("#live").inner_text()
-    assert page.title() == "Now · ticker"
+    assert page.title() == "✖ 1 problem · ticker"
 
 
 def test_a_task_lives_from_its_form_to_its_end(page, db, filled):

@@ -68,6 +68,7 @@ def test_longer_spans_have_whole_hours_and_the_minutes_after_them(db, span, step
     seen = activity(db, span)
     assert (seen.step_ms, len(seen.points)) == (step // timedelta(milliseconds=1), number)
     assert sum(point.outcomes.get("succeeded", 0) for point in seen.points) == 12
+    assert chart.tracks(seen)[0].note.startswith("up to ") and len(chart.labels(seen)) == 4
     assert [point.busy for point in points(seen).values() if point.busy is not None] == [1.0]
 
 
@@ -98,7 +99,7 @@ def test_bars_are_stacked_and_the_highest_column_fills_its_track(db):
         count(db, NINE, "dropped", 9 - number, reason=reason)
     seen = activity(db)
     ended, late, dropped, busy = chart.tracks(seen)
-    assert (ended.name, ended.note) == ("Ended", "up to 20 in 60 s")
+    assert (ended.name, ended.note) == ("Ended", "up to 20 a minute")
     assert ended.bars == {
         "succeeded": "M118 25.0h0.84v75.0h-0.84zM119 50.0h0.84v50.0h-0.84z", "failed": "M118 0.0h0.84v25.0h-0.84z",
     }  # fmt: skip

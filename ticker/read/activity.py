@@ -17,6 +17,7 @@ from ticker.tasks.rows import query
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SPANS = {"2h": (2 * HOUR, MINUTE), "24h": (DAY, HOUR), "7d": (7 * DAY, 2 * HOUR), "30d": (30 * DAY, 6 * HOUR)}
 """The spans that can be read, each with the step of its points."""
+STEPS = {60_000: "a minute", 3_600_000: "an hour", 7_200_000: "in 2 hours", 21_600_000: "in 6 hours"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +147,15 @@ def tracks(seen: Activity) -> list[Track]:
     late = [[("late-p95", point.late_p95_ms or 0)] for point in points]
     half = [[("late-p50", point.late_p50_ms or 0)] for point in points]
     busy = [[("busy", point.busy or 0)] for point in points]
-    slowest, per = _most(late), figure(seen.step_ms)
+    slowest, per = _most(late), STEPS[seen.step_ms]
     return [
-        Track("Ended", f"up to {_most(ended):,.0f} in {per}", _paths(ended, _most(ended))),
+        Track("Ended", f"up to {_most(ended):,.0f} {per}", _paths(ended, _most(ended))),
         Track(
             "Late",
             f"95% within {figure(int(slowest))}" if slowest else "",
             _paths(late, slowest) | _paths(half, slowest),
         ),
-        Track("Dropped", f"up to {_most(drops):,.0f} in {per}", _paths(drops, _most(drops))),
+        Track("Dropped", f"up to {_most(drops):,.0f} {per}", _paths(drops, _most(drops))),
         Track("Busy", f"up to {_most(busy):.0%}", _paths(busy, 1)),
     ]
 

@@ -1,0 +1,126 @@
+"""The first screen: its verdict, tiles, groups of failing tasks, warnings, chart, and what it says while all is paused."""
+
+import re
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.testclient import TestClient
+
+import ticker
+from tests.factories import a_need, ticked
+from tests.sentences import sentence
+from tests.web.asking import API, problem, text_of
+
+pytestmark = pytest.mark.slow
+
+Db = psycopg.Connection[Any]
+REFUSED = "ConnectionRefusedError: <b>*"
+
+
+@pytest.fixture
+def fleet(environ: dict[str, str], db: Db) -> None:
+    """Fourteen tasks, of which twelve fail: eleven for one reason, and one for another."""
+    ticked(db)
+    for number in range(14):
+        ticker.register(db, "poll", name=f"n{number}", every="1h", subject=f"user{number}@example.org")
+    db.execute(
+        "UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 hour', failures = (id > 2)::int,"
+        " cause = CASE WHEN id <= 2 THEN '' WHEN id = 3 THEN 'TimeoutError' ELSE %s END",
+        [REFUSED],
+    )
+
+
+def counted(db: Db, *rows: tuple[int, str, str, int]) -> None:
+    """Minutes that were counted: how many minutes ago, the outcome, the reason, the number."""
+    db.execute(
+        "UPDATE ticker.installation SET counted_until = date_trunc('minute', clock_timestamp()) - interval '1 minute'"
+    )
+    for ago, outcome, reason, number in rows:
+        db.execute(
+            "INSERT INTO ticker.minutes (at, queue, outcome, reason, count)"
+            " SELECT date_trunc('minute', clock_timestamp()) - %s * interval '1 minute', 'polling', %s, %s, %s",
+            [ago, outcome, reason, number],
+        )
+
+
+def tile(page: Any, name: str) -> str:
+    """Returns the class and the number of a tile, or an empty text."""
+    found = re.search(rf'<li class="(\w*)"><a [^>]+><b>(\d+)</b> {name}</a>', page.text)
+    return " ".join(found.groups()).strip() if found else ""
+
+
+def test_the_verdict_stands_first_and_in_the_title_and_the_icon(fleet: None, client: TestClient, db: Db) -> None:
+    page = client.get("/")
+    verdict = sentence("page.verdict_failing", failing=12, tasks=11, cause="ConnectionRefusedError: &lt;b&gt;*")
+    assert verdict.within(text_of(page))
+    assert "<title>✖ 12 tasks fail · ticker</title>" in page.text and "/static/icon-bad.svg" in page.text
+    assert client.get("/static/icon-bad.svg").status_code == client.get("/static/icon-warn.svg").status_code == 200
+    [link] = re.findall(r'<a class="button" href="/(tasks\?cause=[^"]+)">Show them', page.text)
+    assert text_of(client.get(f"/{link}")).count("failing: 1 in a row") == 11
+    db.execute("UPDATE ticker.tasks SET failures = 0, cause = ''")
+    page = client.get("/")
+    assert "● All is well: 14 tasks, last tick " in text_of(page) and "<title>● all is well" in page.text
+
+
+def test_a_tile_is_red_where_somebody_must_act_and_rare_states_leave(fleet: None, client: TestClient, db: Db) -> None:
+    page = client.get("/")
+    assert [tile(page, name) for name in ("tasks", "failing", "late", "paused", "no room")] == ["14", "act 12", "none 0", "", ""]  # fmt: skip
+    ticker.pause(db, 1, by="ann")
+    assert tile(client.get("/"), "paused") == "1"
+
+
+def test_failing_tasks_stand_in_groups_with_their_begin_and_examples(fleet: None, client: TestClient, db: Db) -> None:
+    said = text_of(client.get("/"))
+    assert "11 tasks: ConnectionRefusedError: &lt;b&gt;* . Such as user3@example.org n3 failed 1 time in a row" in said
+    assert "1 task: TimeoutError . Such as user2@example.org" in said and "12 of" not in said
+    db.execute("UPDATE ticker.tasks SET failures = 0 WHERE id > 5")
+    db.execute("UPDATE ticker.tasks SET cause = '' WHERE id > 5")
+    said = text_of(client.get("/"))
+    assert "2 tasks: ConnectionRefusedError" in said and "1 task: TimeoutError" not in said
+    assert "user2@example.org n2 failed 1 time in a row" in said
+
+
+def test_a_list_that_goes_on_says_how_many_there_are(fleet: None, client: TestClient, db: Db) -> None:
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '1 day'")
+    page = client.get("/")
+    assert "Late 10 of 14, all" in text_of(page) and 'href="/tasks?state=late">all' in page.text
+
+
+def test_warnings_stand_on_it(fleet: None, client: TestClient, db: Db) -> None:
+    a_need(db, average=9, enough=9)
+    db.execute('UPDATE ticker.tickers SET last_report = last_report || \'{"crews": [[["polling"], 1, 1]]}\'')
+    warned = client.get(f"{API}/stats").json()["health"]["warnings"]
+    assert len(warned) == 1 and warned[0] in text_of(client.get("/"))
+
+
+def test_while_all_is_paused_nothing_is_announced_and_the_counts_agree(fleet: None, client: TestClient, db: Db) -> None:
+    ticker.pause_all(db, by="ann")
+    page = client.get("/")
+    assert "No runs are coming up: all tasks are paused." in text_of(page)
+    assert tile(page, "paused") == "14" and "<title>▲ paused" in page.text
+    assert text_of(page).count("are paused by ann") == 1  # the banner is the verdict
+    assert len(client.get(f"{API}/tasks", params={"state": "paused"}).json()["tasks"]) == 14
+
+
+def test_the_chart_has_a_column_for_each_minute_that_leads_to_its_runs(fleet: None, client: TestClient, db: Db) -> None:
+    assert "No minute has been counted yet." in text_of(client.get("/"))
+    counted(db, (5, "succeeded", "", 40), (5, "failed", "", 2), (5, "dropped", "too_early", 1), (200, "failed", "", 9))
+    page = client.get("/")
+    assert page.text.count('class="bar-hover"') == 120 and '<path class="bar-failed"' in page.text
+    assert "40 succeeded 2 failed 1 too early" in text_of(page)
+    assert "UTC, ended: 40 succeeded, 2 failed; dropped: 1 too early" in page.text
+    [row] = re.findall(r'<tr><td><a href="/(runs\?since=[^"]+)">', page.text)
+    assert "until" in row and client.get(f"/{row.replace('&amp;', '&')}").status_code == 200
+    longer = client.get("/", params={"span": "24h"})
+    assert longer.text.count('class="bar-hover"') == 24 and "The last 24 hours" in text_of(longer)
+    assert client.get("/", params={"span": "1h"}).status_code == 422
+
+
+def test_the_api_has_the_series(fleet: None, client: TestClient, db: Db) -> None:
+    counted(db, (5, "failed", "", 2))
+    found = client.get(f"{API}/activity").json()
+    assert (found["span"], found["step_ms"], len(found["points"])) == ("2h", 60_000, 120)
+    assert [point["outcomes"] for point in found["points"] if point["outcomes"]] == [{"failed": 2}]
+    assert len(client.get(f"{API}/activity", params={"span": "30d"}).json()["points"]) == 120
+    assert problem(client.get(f"{API}/activity", params={"span": "1h"}), 422)["field"] == "span"

@@ -24,7 +24,10 @@ def full(play: Played) -> Played:
     """The one slot of `imap.gmail.com` is taken, and one of its two tokens; a second task waits."""
     ticker.limit(play.db, "imap.*", concurrency=1, rate="2/1m", burst=2)
     for owner in ("mail_channels:1", "mail_channels:2"):
-        ticker.register(play.db, "poll", owner=owner, every="1m", first=play.now, limits=["imap.gmail.com"])
+        subject = f"{owner[-1]}@example.org"
+        ticker.register(
+            play.db, "poll", owner=owner, every="1m", first=play.now, limits=["imap.gmail.com"], subject=subject
+        )
     play.tick()
     [taken] = play.take()
     assert taken.refusal is None
@@ -96,13 +99,15 @@ def test_a_key_is_listed_with_its_use_and_those_with_most_due_tasks_come_first(c
 # ---------------------------------------------------------------------------------------------------------- the screen
 
 
-@pytest.mark.slow
 def test_the_screen_shows_who_holds_a_limit_and_who_waits_for_it(client: TestClient, full: Played) -> None:
     page = client.get("/limits")
     words = text_of(page)
     for text in ("imap.gmail.com limited by imap.*", "1 of 1", "1 of 2 2/1m"):
         assert text in words, text
-    assert re.search(r"poll of mail_channels:(\d) *, started .* poll of mail_channels:(?!\1)\d *, due", words)
+    assert re.search(
+        r"(\d)@example.org poll of mail_channels:\1 *, started .* (?!\1)\d@example.org poll of mail_channels:\d *, due",
+        words,
+    )
     assert re.findall(r'<meter max="(\d)" value="(\d)"', page.text) == [("1", "1"), ("2", "1")]
     assert 'href="/runs/1"' in page.text and "closed" not in words
 

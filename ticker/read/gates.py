@@ -98,6 +98,7 @@ class KeyUser(Owned):
     task_name: str
     owner_type: str
     owner_id: str
+    subject: str
     since: datetime
 
 

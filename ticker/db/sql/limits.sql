@@ -65,7 +65,8 @@ WHERE k.limited_by IS NOT NULL GROUP BY k.limited_by ORDER BY k.limited_by
 -- rule: runs_of_keys
 -- The oldest active runs with a slot of each key.
 SELECT k.key, h.* FROM unnest(%(keys)s::text[]) AS k (key), LATERAL (
-    SELECT r.id AS run_id, r.task_id, r.task_name, r.owner_type, r.owner_id, r.started_at AS since
+    SELECT r.id AS run_id, r.task_id, r.task_name, r.owner_type, r.owner_id, {subject r} AS subject,
+        r.started_at AS since
     FROM {schema}.slots s JOIN {schema}.runs r ON r.token = s.token AND r.state = 'running'
     WHERE s.key = k.key AND s.kind = 'run' AND s.until > (SELECT now FROM i) ORDER BY r.started_at, r.id LIMIT %(limit)s) h
 
@@ -78,8 +79,8 @@ WITH i AS (SELECT {now} AS now)
 WITH i AS (SELECT {now} AS now)
 {runs_of_keys}
 UNION ALL
-SELECT key, NULL, id, name, owner_type, owner_id, next_run FROM (
-    SELECT u.key, t.id, t.name, t.owner_type, t.owner_id, t.next_run,
+SELECT key, NULL, id, name, owner_type, owner_id, subject, next_run FROM (
+    SELECT u.key, t.id, t.name, t.owner_type, t.owner_id, t.subject, t.next_run,
         row_number() OVER (PARTITION BY u.key ORDER BY t.next_run, t.id) AS n
     FROM {schema}.tasks t, unnest(t.limits) AS u (key)
     WHERE {limited t} AND t.next_run <= (SELECT now FROM i) AND u.key = ANY (%(keys)s::text[])) w

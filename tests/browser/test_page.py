@@ -34,20 +34,6 @@ def test_each_screen_loads_without_a_word_in_the_console(screen, page):
     assert page.locator("h1").count() == 1
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(screen, scheme, page, axe):
-    page.emulate_media(color_scheme=scheme)
-    page.goto(screen)
-    assert axe(page) == []
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_nothing_is_wider_than_a_phone(screen, phone):
-    phone.goto(screen)
-    assert phone.evaluate("document.documentElement.scrollWidth") <= phone.viewport_size["width"]
-
-
 def test_what_users_wrote_is_shown_and_never_run(page):
     page.goto("/tasks/2")
     assert "<script>" in page.locator(".details").inner_text()

@@ -29,7 +29,7 @@ from ticker.tasks.preview import Preview
 from ticker.tasks.sorts import DURATION, Field, Schema, Sort
 from ticker.web.api import handlers as api
 from ticker.web.api.operation import ID, check_required, one_of, text_in
-from ticker.web.pages.phrases import as_json
+from ticker.web.pages.phrases import as_json, tone
 from ticker.web.pages.screen import (
     ROWS,
     YES,
@@ -48,8 +48,8 @@ from ticker.web.pages.screen import (
 from ticker.web.site import HIDDEN, OF_TASKS, Site
 
 TIMES = 10
-RUNS = 20
-OCCURRENCES = 20  # under Why, and in the chart
+OCCURRENCES = 20  # in the history, and in the chart
+IN_THE_HEAD = frozenset({"subject", "state", "next run", "last run", "last outcome"})
 STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: without an interval, and at most
 MANY = 1000  # tasks of one request
 
@@ -254,15 +254,16 @@ def task(here: Site, db: Any, request: Request) -> Shown:
     """Shows a task, or the history of a deleted one. Raises UnknownTask if no record of it is left."""
     wanted = id_of(request)
     why = read_why(db, wanted, limit=OCCURRENCES)
-    runs = journal.list_runs(db, task=wanted, limit=RUNS)
+    shown = {"why": why, "sentences": sorted(why.next, key=lambda sentence: sentence.startswith("a ticker "))}
     if why.task is None:
         gone = journal.deleted(db, [wanted])[wanted]
-        return {"task": None, "gone": gone, "why": why, "runs": runs}
+        return shown | {"task": None, "gone": gone}
+    failed = next((line.run for line in why.lines[::-1] if line.run and tone(line.what) == "bad"), None)
     warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
     chart = timeline.svg(here.hide(why), stretch(why.task), OCCURRENCES)
-    return {
-        "task": why.task, "why": why, "runs": runs, "times": times(why.task, why.now, tick), "warnings": warnings,
-        "details": details(here, why.task), "chart": Markup(chart),
+    return shown | {
+        "task": why.task, "times": times(why.task, why.now, tick), "warnings": warnings,
+        "details": details(here, why.task), "chart": Markup(chart), "failed": failed,
     }  # fmt: skip
 
 
@@ -283,8 +284,8 @@ def stretch(task: Task) -> timedelta:
 
 
 def details(here: Site, task: Task) -> dict[str, Any]:
-    """Returns the details of the task, with hidden values replaced."""
-    values = formatting.details(task)
+    """Returns the details of the task that its head does not show, with hidden values replaced."""
+    values = {name: value for name, value in formatting.details(task).items() if name not in IN_THE_HEAD}
     if here.settings.hide_args:
         values |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if values.get(name)}
     return {name: value for name, value in values.items() if value not in ("", None)}

@@ -27,7 +27,16 @@
   // The Tab key stops once in each strip; the arrow keys move along its marks.
   const stop = (mark) => mark.parentElement.querySelectorAll("a").forEach((one) => { one.tabIndex = one === mark ? 0 : -1; });
   const stops = () => document.querySelectorAll(".strip a:last-child").forEach(stop);
-  stops();
+  // On a phone, where the rows of a table are cards, each cell shows the head of its column.
+  const heads = () => document.querySelectorAll("#live table").forEach((table) => {
+    const names = [...table.tHead.querySelectorAll("th")].map((head) => head.textContent);
+    [...table.tBodies[0].rows].forEach((row) => [...row.cells].forEach((cell, number) => {
+      cell.dataset.head = cell.textContent.trim() || cell.querySelector("input") ? names[number] : "";
+    }));
+  });
+  const arrange = () => { stops(); heads(); };
+  arrange();
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
   // Does not refresh in a hidden tab, while something on the screen has the focus or was opened, or while tasks are marked.
   const every = Number(live().dataset.every || 0);
@@ -80,7 +89,7 @@
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id !== "live") return;
     document.querySelector("link[rel=icon]").href = live().dataset.icon;
-    stops();
+    arrange();
     refocus();
     if (!changing) pressed = "";
   });

@@ -139,9 +139,17 @@ def test_a_calendar_event_has_all_spellings_of_systemd(text, normal):
 def test_words_say_what_a_schedule_means():
     words = {text: kinds.detect(text).words() for text in ("*/5 * * * *", "0 9 * * 1-5", "1m", "Mon..Fri 09:00")}
     assert words == {
-        "*/5 * * * *": "Every 5 minutes, every hour, every day", "0 9 * * 1-5": "At 09:00, Monday through Friday",
+        "*/5 * * * *": "Every 5 minutes", "0 9 * * 1-5": "At 09:00, Monday through Friday",
         "1m": "Every 1m", "Mon..Fri 09:00": "Mon to Fri, at 09:00:00",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [("*/25 * * * *", "At 0, 25, and 50 minutes past the hour"), ("0 */9 * * *", "At 00:00, 09:00 and 18:00")],
+)
+def test_a_step_that_does_not_divide_its_field_is_said_as_a_list(text, listed):
+    assert kinds.detect(text).words() == listed
 
 
 def test_a_rare_day_is_found_and_a_schedule_ends_with_its_last_year():

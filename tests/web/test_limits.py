@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from urllib.parse import quote
@@ -126,6 +127,18 @@ def test_the_screen_says_until_when_a_key_is_held_off(client: TestClient, full: 
     words = text_of(client.get("/limits"))
     assert "imap.gmail.com without a limit" in words
     assert re.search(r"closed .*ends in (1 h|59 min)", words) and "1 allowed" in words
+
+
+def test_idle_keys_of_a_pattern_are_one_row_and_its_removal_says_so(client: TestClient, full: Played) -> None:
+    later = full.now + timedelta(hours=1)
+    for number in range(20):
+        ticker.register(full.db, "poll", owner=f"accounts:{number}", every="1h", first=later, limits=[f"imap.{number}"])
+    page = client.get("/limits").text
+    assert "limits 21 keys, 1 in use" in page and "imap.7" not in page
+    assert {*re.findall(r'hx-confirm="(Remove [^"]*)"', page)} == {
+        "Remove the limit imap.*, and with it that of 21 keys?"
+    }
+    assert '<span class="bad">1 of 1</span>' in page
 
 
 def test_a_limit_is_set_changed_and_removed_on_the_screen(client: TestClient, db: Db) -> None:

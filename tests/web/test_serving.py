@@ -334,3 +334,9 @@ def test_many_who_ask_whether_all_is_well_have_the_servers_asked_once_a_second(
     now[0] += 0.1
     client.get("/readyz"), client.get("/readyz")
     assert looks == [100.0, 101.0]
+
+
+def test_pages_are_compressed_for_those_who_accept_it(client):
+    assert client.get("/tasks/new").headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in client.get("/tasks/new", headers={"accept-encoding": "identity"}).headers
+    assert "content-encoding" not in client.get("/healthz").headers

@@ -74,9 +74,9 @@ class Cron:
 
         options = Options()
         options.use_24hour_time_format = True
-        options.verbose = True
+        options.verbose = not self.is_wildcard  # "At 09:00, every day", but "Every 5 minutes"
         try:
-            return str(get_description(self.text, options))
+            return str(get_description(" ".join(_as_lists(self.text.split())), options))
         except Exception:  # the library raises several kinds, not all with a common root
             return self.text
 
@@ -86,6 +86,15 @@ class Cron:
         if year == "*":
             return takewhile(lambda shown: shown.year <= LIMITS[YEAR][1], _times(" ".join(six), after))
         return _in_years(" ".join(six), _years(year), after)
+
+
+def _as_lists(parts: list[str]) -> Iterator[str]:
+    """Yields the fields, with lists for steps that do not divide them: `*/7` is every 7 minutes, but at :56 and at :00."""
+    for number, part in enumerate(parts, 1 if len(parts) == 5 else 0):
+        least, most = LIMITS[number] if number != WEEKDAY else (0, 6)
+        step = int(part[2:]) if re.fullmatch(r"\*/[0-9]+", part) and number != YEAR else 1
+        values = range(least, most + 1, step)
+        yield ",".join(map(str, values)) if (most + 1 - least) % step and len(values) > 1 else part
 
 
 def _times(text: str, after: datetime) -> Iterator[datetime]:

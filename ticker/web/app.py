@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
@@ -60,7 +61,10 @@ def application(
 
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(Guard, access=access, settings=settings, page=pages.error_page)],
+        middleware=[
+            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
+            Middleware(Guard, access=access, settings=settings, page=pages.error_page),
+        ],
         exception_handlers={HTTPException: failed},  # the guard answers all other errors
         lifespan=lifespan,
     )

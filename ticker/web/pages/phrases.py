@@ -9,6 +9,7 @@ from urllib import parse
 
 from ticker.model import GOOD, Outcome
 from ticker.read import formatting
+from ticker.read.entries import JournalEntry
 from ticker.read.explain import span, time_of_day
 from ticker.read.overview import OccurrenceStatus
 from ticker.read.tasks import TickerStatus
@@ -87,6 +88,12 @@ def schedule(task: Task) -> str:
     return words if task.zone in ("UTC", "") or task.zone in words else f"{words}, {task.zone}"
 
 
+def sentence(entry: JournalEntry) -> str:
+    """Returns the words of an entry of the journal, without the word that stands before them, and a drop's reason in words."""
+    reason, colon, rest = entry.words.removeprefix(f"{entry.what}: ").partition(":")
+    return (plain(reason) if entry.what == Outcome.DROPPED else reason) + colon + rest
+
+
 def strip(statuses: Sequence[OccurrenceStatus]) -> str:
     """Describes the marks for screen readers."""
     counted = Counter(plain(status.outcome or status.state) for status in statuses)
@@ -127,9 +134,10 @@ _NO_COUNTS = {"tick_ms", "watching_since"}
 
 
 def report(counts: Mapping[str, Any]) -> str:
-    """Returns the counts of a tick that are not 0."""
+    """Returns the counts of a tick that are not 0. What is no number is not for people."""
+    numbers = {name: value for name, value in counts.items() if isinstance(value, int | float) and value}
     return (
-        " ".join(f"{name}={value}" for name, value in counts.items() if value and name not in _NO_COUNTS)
+        ", ".join(f"{value:,} {plain(name)}" for name, value in numbers.items() if name not in _NO_COUNTS)
         or "nothing to do"
     )
 

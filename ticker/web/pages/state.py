@@ -1,5 +1,6 @@
 """Shows the state of the whole: what runs next, owners, limits, pauses, runs and drops, processes. Changes some of it."""
 
+from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from ticker.queue.inspect import Attendance
 from ticker.read import activity as charts
 from ticker.read import entries, health, journal, tasks, why
 from ticker.read import overview as read_overview
-from ticker.read.gates import KeyUser, has_tasks, list_limits, users_of_keys
+from ticker.read.gates import KeyUser, LimitStatus, has_tasks, list_limits, users_of_keys
 from ticker.read.journal import Wanted
 from ticker.read.overview import Overview, overview
 from ticker.read.verdict import problems_of, verdict
@@ -113,19 +114,30 @@ def attending(here: Site) -> Shown:
 
 # ---------------------------------------------------------------------------------------------------- limits and pauses
 
-LISTED = 100
+READ, LISTED = 1000, 100  # limited keys
 
 
 @screen("/limits", "limits.html")
 def limits(here: Site, db: Any, request: Request) -> Shown:
     key = asked(request, "key")
-    statuses = list_limits(db, limit=LISTED + 1)
-    users: dict[str, list[KeyUser]] = {status.key: [] for status in statuses}
-    for user in users_of_keys(db, [status.key for status in statuses]):
+    statuses = list_limits(db, limit=READ)
+    keys = Counter(limit for one in statuses if (limit := one.limited_by) and limit != one.key)
+    listed = [one for one in statuses if one.limited_by in (None, one.key) or is_used(one)]
+    idle = keys - Counter(one.limited_by or "" for one in listed)
+    users: dict[str, list[KeyUser]] = {status.key: [] for status in listed[:LISTED]}
+    for user in users_of_keys(db, users):
         users[user.key].append(user)
     chosen = next((status for status in statuses if key and status.limited_by == key), None)
-    more = len(statuses) > LISTED
-    return {"limits": statuses[:LISTED], "more": more, "users": users, "key": key, "chosen": chosen}
+    return {
+        "limits": listed[:LISTED], "more": len(listed) > LISTED or len(statuses) == READ, "users": users, "key": key, "chosen": chosen,
+        "keys": keys, "patterns": [pattern for pattern in keys if idle[pattern]], "idle": idle,
+    }  # fmt: skip
+
+
+def is_used(status: LimitStatus) -> bool:
+    """Returns whether a key has runs, due tasks or used starts, or is not fully open."""
+    is_open = status.closed_until is None and status.allowed is None
+    return not is_open or bool(status.active or status.waiting) or status.tokens not in (None, status.burst)
 
 
 def keyed(path: str, operation: Operation, result: str) -> None:

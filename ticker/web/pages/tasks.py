@@ -116,7 +116,8 @@ def previewed(_: Site, db: Any, request: Request) -> Shown:
     explained, problem = None, ""
     try:
         of_interval = {name: sent[name] or None for name in ("zone", "during")}
-        explained = preview.validate(text, **of_interval, count=PREVIEWED, now=now, tick_ms=tick) if text else None
+        with errors_of_the_form():
+            explained = preview.validate(text, **of_interval, count=PREVIEWED, now=now, tick_ms=tick) if text else None
     except BadInput as error:
         problem = str(error)
     return {

@@ -106,6 +106,7 @@
     const place = document.getElementById(`${problem.field}-error`) || document.getElementById("error");
     if (!place) { say(text, true); return; }
     place.textContent = text;
+    if (document.querySelector("#preview .error")?.textContent === text) document.querySelector("#preview .error").remove();
     const input = document.getElementById(problem.field);
     if (input) {
       const more = input.closest("details");

@@ -27,6 +27,7 @@ def test_a_pause_by_key_leaves_the_focus_before_the_first_control_as_its_own_is_
 def test_the_enter_key_pauses_the_marked_tasks_and_the_focus_goes_back_to_what_opened_the_form(page, db):
     page.goto("/tasks?search=mail_channels")
     page.check("#all")
+    page.on("dialog", lambda dialog: dialog.accept())
     pause_by_key(page)
     page.wait_for_selector("#said:has-text('2 tasks: paused')")
     page.wait_for_selector("summary:focus:has-text('Pause')")
@@ -100,3 +101,36 @@ def test_no_two_regions_of_a_screen_have_the_same_name(screen, page):
     page.goto(screen)
     found = Axe().run(page, options={"runOnly": ["landmark-unique"]}).response["violations"]
     assert [node["html"] for one in found for node in one["nodes"]] == []
+
+
+def test_a_pause_of_all_tasks_is_chosen_and_asks_with_its_number(page, db):
+    page.goto("/pauses")
+    assert page.input_value("#scope") == ""
+    page.click("button:text-is('Pause')")
+    asked = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.select_option("#scope", "all")
+    with page.expect_event("dialog"):
+        page.click("button:text-is('Pause')")
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+    page.select_option("#scope", "function")
+    page.fill("#value", "poll")
+    page.click("button:text-is('Pause')")
+    page.wait_for_selector("#said:has-text('are paused')")
+    assert [message.partition("?")[0] for message in asked] == ["Pause 5 tasks", "Pause 2 tasks"]
+    assert [(pause.scope, pause.value) for pause in ticker.list_pauses(db)] == [("function", "poll")]
+
+
+def test_an_action_on_marked_tasks_asks_with_their_number_and_one_without_marks_is_not_sent(page, db):
+    page.goto("/tasks")
+    sent, asked = [], []
+    page.on("request", lambda request: request.method == "POST" and sent.append(request.url))
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.click("button:text-is('Disable')")
+    page.wait_for_selector("#said:has-text('no task is marked')")
+    page.check("#mark-1")
+    page.check("#mark-2")
+    for label in ("Run now", "Disable", "Delete"):
+        page.click(f"button:text-is('{label}')")
+    assert [message.partition("?")[0] for message in asked] == ["Run 2 tasks now", "Disable 2 tasks", "Delete 2 tasks"]
+    assert sent == []

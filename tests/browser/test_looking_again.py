@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
+import ticker
 from ticker.errors import DatabaseUnavailable, RowLocked, UnknownTask
 from ticker.web.site import Database
 
@@ -109,3 +110,44 @@ def test_a_preview_that_fails_says_so_in_its_place(page):
     assert page.locator("h1").count() == 1
     assert page.title() == "New task · ticker"
     forgive(page, 404)
+
+
+def test_a_selection_a_click_on_a_cell_and_an_open_filter_outlive_a_refresh(quick, db):
+    quick.goto("/tasks")
+    quick.click("td:text-is('every 5m') >> nth=0")
+    quick.locator("summary:has-text('More filters')").click()
+    quick.locator("h1").click()
+    quick.evaluate("getSelection().selectAllChildren(document.querySelector('#many tbody tr:nth-child(2) .name'))")
+    selected = quick.evaluate("String(getSelection())")
+    assert "archive" in selected
+    db.execute("UPDATE ticker.tasks SET queue = 'elsewhere' WHERE id = 1")
+    quick.wait_for_selector("td:text-is('elsewhere')")
+    assert quick.evaluate("String(getSelection())") == selected
+    assert quick.inner_text("#pace").startswith("refreshes")
+    assert quick.locator(".filters details").get_attribute("open") is not None
+
+
+FLASHES = "[...document.querySelectorAll('tbody tr')].filter((row) => row.getAnimations().length).map((row) => row.dataset.key)"
+
+
+@pytest.mark.parametrize(("motion", "flashed"), [("no-preference", ["1"]), ("reduce", [])])
+def test_a_row_that_says_something_else_flashes_once(motion, flashed, quick, db):
+    quick.emulate_media(reduced_motion=motion)
+    quick.goto("/tasks")
+    db.execute("UPDATE ticker.tasks SET queue = 'elsewhere' WHERE id = 1")
+    quick.wait_for_selector("td:text-is('elsewhere')")
+    assert quick.evaluate(FLASHES) == flashed
+    quick.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
+    assert quick.evaluate(FLASHES) == []
+    assert quick.locator("tbody tr").count() == 5
+
+
+def test_rows_that_come_first_leave_the_others_where_they_are(quick, db):
+    quick.goto("/runs")
+    first = quick.query_selector("tbody tr")
+    key = first.get_attribute("data-key")
+    ticker.pause(db, 1, by="ada")
+    quick.wait_for_selector(f"tbody tr:first-child:not([data-key='{key}'])")
+    assert first.evaluate("(row) => row.isConnected && row.rowIndex > 1")
+    keys = quick.locator("tbody tr").evaluate_all("(rows) => rows.map((row) => row.dataset.key)")
+    assert len({*keys}) == len(keys)

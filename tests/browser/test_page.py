@@ -86,7 +86,7 @@ def test_a_task_lives_from_its_form_to_its_end(page, db, filled):
     assert early(filled, task.id, 100, 110) == "too_early"
     page.keyboard.press("r")
     why = sentence("page.too_early_after", since="10 s", last=re.compile(".*"), early="45 s")
-    page.wait_for_selector(f"text=/{why.pattern}/")
+    page.wait_for_selector(f"td >> text=/{why.pattern}/")
 
     page.on("dialog", lambda dialog: dialog.accept())
     page.click("text=Delete")
@@ -132,8 +132,11 @@ def test_marked_tasks_are_paused_together_and_the_list_stays_filtered(page, db):
     assert page.locator("input[name=id]:checked").count() == 2
     page.click("summary:has-text('Pause')")
     page.fill("#reason", "holiday")
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.click("button:text-is('Pause')")
     page.wait_for_selector("#said:has-text('2 tasks: paused')")
+    assert asked == ["Pause 2 tasks?"]
     page.wait_for_selector("text=paused by the page: holiday >> nth=1")
     assert "search=mail_channels" in page.url
     assert {task.name for task in ticker.list_tasks(db, state="paused")} == {"support", "archive", "quiet"}

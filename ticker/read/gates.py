@@ -32,6 +32,13 @@ def has_tasks(pause: Pause) -> Steps[bool]:
     return bool((yield query("has_paused_tasks", id=pause.id))[0]["has_tasks"])
 
 
+@reads
+def covered(scope: str, value: str, *, limit: int) -> Steps[int]:
+    """Returns how many tasks a pause would be for, up to `limit`."""
+    rows = yield query("covered", scope=scope, value=value, most=limit)
+    return int(rows[0]["tasks"])
+
+
 def sentence(pause: Pause) -> str:
     """Says who has paused which tasks, and how many wait."""
     is_one = pause.waiting == 1

@@ -22,6 +22,12 @@ RETURNING {pause p}
 SELECT {pause p} FROM {schema}.pauses p
 WHERE done_at IS NULL AND scope <> 'unknown' AND ({in_force p} OR {waits_for p}) ORDER BY id
 
+-- name: covered
+-- Counts the tasks that a pause of many tasks would be for, up to `most`.
+SELECT count(*)::int AS tasks FROM (
+    SELECT FROM {schema}.tasks t, (SELECT concat_ws(' ', s, nullif(v, '')) AS mark, s AS scope, v AS value
+        FROM (SELECT %(scope)s::text AS s, %(value)s::text AS v) g) p WHERE {covers t} LIMIT %(most)s) c
+
 -- name: has_paused_tasks
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {covers t}) AS has_tasks FROM {schema}.pauses p WHERE id = %(id)s
 

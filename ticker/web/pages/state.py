@@ -17,7 +17,7 @@ from ticker.queue.inspect import Attendance
 from ticker.read import activity as charts
 from ticker.read import entries, health, journal, tasks, why
 from ticker.read import overview as read_overview
-from ticker.read.gates import KeyUser, LimitStatus, has_tasks, list_limits, users_of_keys
+from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_limits, users_of_keys
 from ticker.read.journal import Wanted
 from ticker.read.overview import Overview, overview
 from ticker.read.verdict import problems_of, verdict
@@ -115,6 +115,7 @@ def attending(here: Site) -> Shown:
 # ---------------------------------------------------------------------------------------------------- limits and pauses
 
 READ, LISTED = 1000, 100  # limited keys
+COUNTED = 100_000  # tasks of a pause
 
 
 @screen("/limits", "limits.html")
@@ -158,6 +159,14 @@ keyed("/limits/release", api.release_key, "the key is open")
 def pauses(_: Site, __: Any, ___: Request) -> Shown:
     """Shows the pauses of the banner, which each screen has, and a form."""
     return {"scopes": SCOPES}
+
+
+@screen("/pauses/question", "question.html")
+def question(_: Site, db: Any, request: Request) -> Shown:
+    """Says how many tasks a pause would be for, before it is made."""
+    form = {name: [text] for name, text in request.query_params.items()}
+    [(name, value)] = scope(form).items() or [("all", "")]
+    return {"count": covered(db, name, value, limit=COUNTED), "most": COUNTED}
 
 
 @change("/pauses/pause")

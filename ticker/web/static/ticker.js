@@ -4,7 +4,7 @@
   const root = document.body.dataset.root;
   const message = document.getElementById("said");
   const live = () => document.getElementById("live");
-  const busy = () => changing > 0 || (live() !== document.activeElement && live().contains(document.activeElement));
+  const busy = () => changing > 0 || (live().contains(document.activeElement) && !document.activeElement.matches("#live, .wide"));
   let changing = 0; // changes in progress
   let silence = 0;
   let pressed = ""; // the label of the control that was pressed by key
@@ -26,17 +26,77 @@
   };
   // The Tab key stops once in each strip; the arrow keys move along its marks.
   const stop = (mark) => mark.parentElement.querySelectorAll("a").forEach((one) => { one.tabIndex = one === mark ? 0 : -1; });
-  const stops = () => document.querySelectorAll(".strip a:last-child").forEach(stop);
+  const stops = (screen) => screen.querySelectorAll(".strip a:last-child").forEach(stop);
   // On a phone, where the rows of a table are cards, each cell shows the head of its column.
-  const heads = () => document.querySelectorAll("#live table").forEach((table) => {
+  const heads = (screen) => screen.querySelectorAll("table").forEach((table) => {
     const names = [...table.tHead.querySelectorAll("th")].map((head) => head.textContent);
     [...table.tBodies[0].rows].forEach((row) => [...row.cells].forEach((cell, number) => {
       cell.dataset.head = cell.textContent.trim() || cell.querySelector("input") ? names[number] : "";
     }));
   });
-  const arrange = () => { stops(); heads(); };
-  arrange();
+  const arrange = (screen) => { stops(screen); heads(screen); };
+  arrange(live());
   document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
+  // A new answer changes only what differs, so that a selection, the focus and what was typed stay. A row that is new or says
+  // something else, apart from times, flashes once.
+  const said = (row) => [...row.cells].map((cell) => {
+    const copy = cell.cloneNode(true);
+    copy.querySelectorAll("time").forEach((time) => time.remove());
+    return copy.textContent.trim();
+  }).join();
+  const flash = (row) => matchMedia("(prefers-reduced-motion: reduce)").matches
+    || row.animate({ backgroundColor: ["var(--flash)", "transparent"] }, 3000);
+  const put = (node, parent, before) => {
+    parent.insertBefore(node, before);
+    if (node.nodeType === Node.ELEMENT_NODE) htmx.process(node);
+  };
+  const patchRows = (body, fresh) => {
+    const rows = new Map([...body.rows].map((row) => [row.dataset.key, row]));
+    [...fresh.rows].forEach((news, number) => {
+      const row = rows.get(news.dataset.key);
+      const changed = !row || said(row) !== said(news);
+      const place = body.rows[number] || null;
+      if (!row) put(news, body, place);
+      else {
+        if (row !== place) body.insertBefore(row, place);
+        patch(row, news);
+      }
+      if (changed) flash(row || news);
+      rows.delete(news.dataset.key);
+    });
+    rows.forEach((row) => row.remove());
+  };
+  const patch = (old, fresh) => {
+    if (old.isEqualNode(fresh)) return;
+    if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) { old.nodeValue = fresh.nodeValue; return; }
+    const names = (node) => [...node.attributes].map((one) => one.name);
+    const differ = old.nodeName === fresh.nodeName && old.attributes
+      && [...new Set([...names(old), ...names(fresh)])].filter((name) => (name !== "open" || old.matches(".still")) && old.getAttribute(name) !== fresh.getAttribute(name));
+    if (!differ || (old !== live() && differ.some((name) => name === "id" || name.startsWith("hx-")))) {
+      put(fresh, old.parentNode, old);
+      old.remove();
+      return;
+    }
+    differ.forEach((name) => { if (fresh.hasAttribute(name)) old.setAttribute(name, fresh.getAttribute(name)); else old.removeAttribute(name); });
+    if (fresh.querySelector(":scope > tr[data-key]")) { patchRows(old, fresh); return; }
+    const nodes = [...old.childNodes];
+    [...fresh.childNodes].forEach((one, number) => { if (nodes[number]) patch(nodes[number], one); else put(one, old, null); });
+    nodes.slice(fresh.childNodes.length).forEach((one) => one.remove());
+  };
+  const refresh = (text) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    const fresh = page.getElementById("live");
+    if (!fresh) return;
+    arrange(fresh);
+    patch(live(), fresh);
+    document.title = page.title;
+    const icon = (of) => of.querySelector("link[rel=icon]");
+    if (icon(page)) icon(document).href = icon(page).getAttribute("href");
+    if (!document.activeElement.checkVisibility()) document.activeElement.blur();
+    refocus();
+    if (!changing) pressed = "";
+  };
 
   // Does not refresh in a hidden tab, while something on the screen has the focus or was opened, or while tasks are marked.
   const every = Number(live().dataset.every || 0);
@@ -57,6 +117,7 @@
   document.body.addEventListener("said", (event) => {
     say(event.detail.value);
     document.querySelectorAll("#all, #many input").forEach((box) => { box.checked = false; });
+    document.querySelectorAll("details.still form").forEach((form) => form.reset());
     if (every) look();
   });
   // Shows the result on the screen to which a change leads.
@@ -81,17 +142,33 @@
   // An error page replaces the screen, or the part of it, that cannot be shown. The page of a proxy does not.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const { requestConfig, target, xhr } = event.detail;
-    if (requestConfig.verb !== "get" || xhr.status < 400) return;
-    event.detail.shouldSwap = xhr.responseText.includes('id="live"');
+    if (requestConfig.verb !== "get") return;
+    const isScreen = xhr.responseText.includes('id="live"');
+    if (target === live() && isScreen) {
+      event.detail.shouldSwap = false;
+      refresh(xhr.responseText);
+      return;
+    }
+    if (xhr.status < 400) return;
+    event.detail.shouldSwap = isScreen;
     if (!event.detail.shouldSwap) say(`the server answered ${xhr.status}`, true);
     if (target !== live()) Object.assign(event.detail, { selectOverride: ".problem", ignoreTitle: true });
   });
-  document.body.addEventListener("htmx:afterSwap", (event) => {
-    if (event.detail.target.id !== "live") return;
-    document.querySelector("link[rel=icon]").href = live().dataset.icon;
-    arrange();
-    refocus();
-    if (!changing) pressed = "";
+  // Asks before what concerns many tasks, with their number.
+  const many = (count) => `${count} ${count === 1 ? "task" : "tasks"}`;
+  document.body.addEventListener("htmx:confirm", (event) => {
+    const { elt, question, issueRequest } = event.detail;
+    if (elt.matches('[hx-include="#many"]')) {
+      event.preventDefault();
+      const count = document.querySelectorAll("#many input[name=id]:checked").length;
+      if (!count) say("no task is marked", true);
+      else if (!question || confirm(question.replace("#", many(count)))) issueRequest(true);
+    } else if (elt.matches("[data-asks]")) {
+      event.preventDefault();
+      fetch(`${elt.dataset.asks}?${new URLSearchParams(new FormData(elt))}`).then(async (answer) => {
+        if (!answer.ok || confirm((await answer.text()).trim())) issueRequest(true);
+      }, () => say("the server does not answer", true));
+    }
   });
   // Loads the texts of a run when they are opened, until they have arrived.
   document.addEventListener("toggle", (event) => {

@@ -86,8 +86,8 @@ def test_what_is_no_span_is_refused(db):
 
 def test_a_share_of_values_is_within_the_end_of_a_bucket():
     assert within([], 0.5) is None
-    assert within([(0, 19), (6, 1)], 0.95) == 1_000
-    assert within([(0, 18), (6, 2)], 0.95) == 64_000
+    assert within([19, 0, 0, 0, 0, 0, 1], 0.95) == 1_000
+    assert within([18, 0, 0, 0, 0, 0, 2], 0.95) == 64_000
 
 
 def test_bars_are_stacked_and_the_highest_column_fills_its_track(db):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput
 from ticker.model import Outcome
@@ -55,33 +56,30 @@ def activity(span: str = "2h") -> Steps[Activity]:
     length, step = SPANS[span]
     end = EPOCH + ((yield from instant.steps()) - EPOCH) // step * step + step
     times = [end - length + step * number for number in range(length // step)]
-    values: dict[datetime, dict[str, dict[str, int]]] = {at: {} for at in times}
-    counted_until = None
+    rows: dict[datetime, list[Row]] = {at: [] for at in times}
     for row in (yield query("activity", since=times[0], step=step, by_minute=step == MINUTE)):
-        if row["what"] == "counted_until":
-            counted_until = row["at"]
-        elif row["at"] in values:
-            values[row["at"]].setdefault(row["what"], {})[row["word"]] = int(row["value"])
-    points = (_point(at, **groups) for at, groups in values.items())
-    return Activity(span, step // timedelta(milliseconds=1), counted_until, tuple(points))
+        if row["at"] in rows:
+            rows[row["at"]].append(row)
+    counted = yield query("counted_until")
+    points = tuple(_point(at, of_step) for at, of_step in rows.items())
+    return Activity(span, step // timedelta(milliseconds=1), counted[0]["counted_until"] if counted else None, points)
 
 
-def _point(
-    at: datetime, outcome: Mapping[str, int] | None = None, reason: Mapping[str, int] | None = None,
-    late: Mapping[str, int] | None = None, workers: Mapping[str, int] | None = None,
-) -> Point:  # fmt: skip
-    listening = (workers or {}).get("listening", 0)
-    busy = round((workers or {}).get("busy", 0) / listening, 3) if listening else None
-    buckets = sorted((int(number), count) for number, count in (late or {}).items())
-    return Point(at, outcome or {}, reason or {}, within(buckets, 0.5), within(buckets, 0.95), busy)
+def _point(at: datetime, rows: Sequence[Row]) -> Point:
+    outcomes = {row["outcome"]: row["count"] for row in rows if row["outcome"] not in ("", Outcome.DROPPED)}
+    drops = {row["reason"]: row["count"] for row in rows if row["outcome"] == Outcome.DROPPED}
+    buckets = [sum(count or 0 for count in counts) for counts in zip(*(row["late"] for row in rows), strict=True)]
+    listening = sum(row["listening"] for row in rows)
+    busy = round(sum(row["busy"] for row in rows) / listening, 3) if listening else None
+    return Point(at, outcomes, drops, within(buckets, 0.5), within(buckets, 0.95), busy)
 
 
-def within(buckets: Sequence[tuple[int, int]], share: float) -> int | None:
+def within(buckets: Sequence[int], share: float) -> int | None:
     """Returns the end of the bucket, in milliseconds, that this share of the values does not exceed."""
-    left = share * sum(count for _, count in buckets)
-    for number, count in buckets:
+    left = share * sum(buckets)
+    for number, count in enumerate(buckets):
         left -= count
-        if left <= 0:
+        if count and left <= 0:
             return SECOND << number
     return None
 

@@ -110,10 +110,10 @@ WHERE i.counted_until > {now} - interval '1 hour'
 HAVING count(i.counted_until) > 0
 
 -- name: activity
--- Adds up what ended in each `step` from `since` on: by outcome, drops by reason, starts by the bucket of their lateness, and what
--- ticks saw of workers. Reads minutes, or else hours, and the minutes after the last whole hour. One row says until when it was counted.
+-- Adds up what ended in each `step` from `since` on, by outcome and reason, with starts by the bucket of their lateness, and what ticks
+-- saw of workers (`outcome` is empty). Reads minutes, or else hours, and the minutes after the last whole hour.
 WITH whole AS MATERIALIZED (
-    SELECT coalesce(date_trunc('hour', max(counted_until), 'UTC'), '-infinity') AS hour, max(counted_until) AS minute FROM {schema}.installation
+    SELECT coalesce(date_trunc('hour', max(counted_until), 'UTC'), '-infinity') AS hour FROM {schema}.installation
 ), counted AS (
     SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.hours
     WHERE NOT %(by_minute)s AND at >= %(since)s::timestamptz AND at < (SELECT hour FROM whole)
@@ -121,16 +121,14 @@ WITH whole AS MATERIALIZED (
     SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.minutes
     WHERE at >= greatest(%(since)s::timestamptz, CASE WHEN NOT %(by_minute)s THEN (SELECT hour FROM whole) END)
 )
-SELECT date_bin(%(step)s::interval, c.at, %(since)s::timestamptz) AS at, v.what, v.word, sum(v.value)::bigint AS value
-FROM counted c, LATERAL (
-    SELECT 'outcome' AS what, c.outcome AS word, c.count::bigint AS value WHERE c.outcome NOT IN ('', 'dropped')
-    UNION ALL SELECT 'reason', c.reason, c.count WHERE c.outcome = 'dropped'
-    UNION ALL SELECT 'late', (u.n - 1)::text, u.v FROM unnest(c.late) WITH ORDINALITY AS u (v, n) WHERE u.v > 0
-    UNION ALL SELECT 'workers', w.word, w.value FROM (VALUES ('listening', c.listening), ('busy', c.busy)) AS w (word, value)
-        WHERE c.listening > 0) v
-GROUP BY 1, 2, 3
-UNION ALL
-SELECT minute, 'counted_until', '', 0 FROM whole WHERE minute IS NOT NULL
+SELECT date_bin(%(step)s::interval, at, %(since)s::timestamptz) AS at, outcome, reason, sum(count)::bigint AS count,
+    ARRAY[sum(late[1]), sum(late[2]), sum(late[3]), sum(late[4]), sum(late[5]), sum(late[6]), sum(late[7]),
+        sum(late[8]), sum(late[9]), sum(late[10]), sum(late[11]), sum(late[12]), sum(late[13])]::bigint[] AS late,
+    sum(listening)::bigint AS listening, sum(busy)::bigint AS busy
+FROM counted GROUP BY 1, 2, 3
+
+-- name: counted_until
+SELECT counted_until FROM {schema}.installation
 
 -- name: prune_minutes
 -- Deletes up to `limit` minutes that are older than 30 days, and hours older than 400 days. Returns how many rows.

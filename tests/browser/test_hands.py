@@ -35,6 +35,18 @@ def test_the_enter_key_pauses_the_marked_tasks_and_the_focus_goes_back_to_what_o
     assert page.locator("#all:checked, #many input:checked").count() == 0
 
 
+def test_an_action_on_all_that_match_asks_with_their_number_and_says_what_it_did(page, db):
+    page.goto("/tasks?function=poll")
+    page.click("button:has-text('Disable …')")
+    questions = []
+    page.on("dialog", lambda dialog: (questions.append(dialog.message), dialog.accept()))
+    page.click("button:text-is('Disable 2 tasks')")
+    page.wait_for_url("**/tasks?function=poll")
+    page.wait_for_selector("#said:has-text('2 changed')")
+    assert questions == ["Disable 2 tasks?"]
+    assert {task.name for task in ticker.list_tasks(db, state="inactive")} == {"support", "archive"}
+
+
 def test_the_enter_key_on_a_mark_of_a_task_changes_nothing(page, db):
     page.goto("/tasks?search=mail_channels")
     page.check("#mark-1")

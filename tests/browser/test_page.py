@@ -16,6 +16,7 @@ SCREENS = (
     "/tasks/1",
     "/tasks/2/edit",
     "/tasks/new",
+    "/tasks/all?action=pause",
     "/owners",
     "/limits",
     "/runs",

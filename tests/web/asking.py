@@ -17,6 +17,7 @@ SCREENS = (
     "/tasks/1",
     "/tasks/1/edit",
     "/tasks/new",
+    "/tasks/all?action=pause",
     "/owners",
     "/limits",
     "/pauses",

@@ -65,6 +65,7 @@ def test_the_rights_of_the_page_suffice_for_its_forms_and_buttons(
     assert (made.status_code, changed.status_code) == (204, 204), made.text + changed.text
     for path, said in (("set", {"key": "a", "concurrency": "1"}), ("remove", {"key": "a"}), ("release", {"key": "a"})):
         assert client.post(f"/limits/{path}", data=said, headers=SCRIPT).status_code == 204
+    assert client.post("/tasks/all?action=pause", headers=SCRIPT).status_code == 204
     for action in ACTIONS:
         assert client.post("/tasks/1/do", data={"action": action}, headers=SCRIPT).status_code == 204, action
     assert db.execute("SELECT name FROM ticker.tasks").fetchall() == [("poll",)]

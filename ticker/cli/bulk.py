@@ -9,7 +9,7 @@ from ticker.cli import render
 from ticker.cli.connection import connected, user
 from ticker.cli.fit import row
 from ticker.cli.options import FILTERS, Option, several
-from ticker.read.explain import counted
+from ticker.read.formatting import bulk_in_words
 from ticker.tasks.bulk import Bulk, BulkGroup, bulk
 
 apply = click.option("--apply", is_flag=True, help="With filters: make the change. Without it, print the plan.")
@@ -37,25 +37,19 @@ def carry_out(wanted: Mapping[str, Any], action: str, *, by: str | None = None, 
             print_bulk(bulk(db, where, action, by=author, **given), ends=not applies)
         if applies:
             done = bulk(
-                db, where, action, apply=True, by=author, progress=lambda so_far: show(summary(so_far)), **given
+                db, where, action, apply=True, by=author, progress=lambda so_far: show(bulk_in_words(so_far)), **given
             )
-            render.answer(done, summary(done))
+            render.answer(done, bulk_in_words(done))
 
 
 def print_bulk(plan: Bulk, *, ends: bool) -> None:
     if not render.is_json():
         print_groups("change", plan.changes)
         print_groups("refused because", plan.refusals)
-    render.answer(plan, summary(plan) + ("; nothing was changed: add --apply to make the change" if ends else ""))
+    render.answer(plan, bulk_in_words(plan) + ("; nothing was changed: add --apply to make the change" if ends else ""))
 
 
 def print_groups(title: str, groups: Sequence[BulkGroup]) -> None:
     if groups:
         rows = [row(group.tasks, group.words, ", ".join(group.examples)) for group in groups]
         render.print_table(("tasks", title, "such as"), rows)
-
-
-def summary(done: Bulk) -> str:
-    matched = f"{counted(done.matched, 'task')} {'matches' if done.matched == 1 else 'match'}"
-    changed = f"{done.changed} {'changed' if done.applied else 'would change'}"
-    return f"{done.action}: {matched}: {changed}, {done.unchanged} need no change, {done.refused} refused"

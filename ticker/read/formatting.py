@@ -14,7 +14,7 @@ from uuid import UUID
 from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Kind, Reason
-from ticker.read.explain import time_of_day
+from ticker.read.explain import counted, time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ticker.db.sql import Row
     from ticker.read.gates import LimitStatus
     from ticker.read.tasks import FullRun, RunRecord, TickerStatus
+    from ticker.tasks.bulk import Bulk
     from ticker.tasks.gates import Limit
 
 
@@ -262,3 +263,10 @@ def _pause(task: Task) -> str:
     if not task.pause_after:
         return f"never{probe}" if probe else ""
     return f"after {task.pause_after} failures in a row{probe}"
+
+
+def bulk_in_words(done: "Bulk") -> str:
+    """Returns what a change of many tasks has done, or would do."""
+    matched = f"{counted(done.matched, 'task')} {'matches' if done.matched == 1 else 'match'}"
+    changed = f"{done.changed} {'changed' if done.applied else 'would change'}"
+    return f"{done.action}: {matched}: {changed}, {done.unchanged} need no change, {done.refused} refused"

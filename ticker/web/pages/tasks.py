@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -22,19 +23,21 @@ from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
 from ticker.tasks import checks, operations, preview
+from ticker.tasks.bulk import bulk
 from ticker.tasks.checks import json_value
 from ticker.tasks.definition import has_usual_box, has_usual_tolerance
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task
 from ticker.tasks.preview import Preview
 from ticker.tasks.sorts import DURATION, Field, Schema, Sort
 from ticker.web.api import handlers as api
-from ticker.web.api.operation import ID, check_required, one_of, text_in
+from ticker.web.api.operation import ID, TEXT, check_required, one_of, text_in
 from ticker.web.pages.phrases import as_json, tone
 from ticker.web.pages.screen import (
     ROWS,
     YES,
     Form,
     Shown,
+    asked,
     change,
     fields_of,
     filters,
@@ -57,12 +60,57 @@ MANY = 1000  # tasks of one request
 @screen("/tasks", "tasks.html")
 def tasks(here: Site, db: Any, request: Request) -> Shown:
     """Shows the list of tasks, filtered by its address, with the recent outcomes of each task."""
-    given = filters(request, api.OF_TASKS) | {"limit": ROWS}
-    if given.get("owner"):  # it has a type, whatever else the form says
-        given.pop("owner_type", None)
-    page: Shown = api.list_tasks(here, db, **given)
+    known = {name: schema for name, schema in api.OF_TASKS.items() if name == "after" or name in where(request)}
+    page: Shown = api.list_tasks(here, db, **filters(request, known), limit=ROWS)
     strips = overview.recent_outcomes(db, page["tasks"])
-    return page | {"strips": strips, "states": TASK_STATES} | paging(request, "after", page["next"])
+    shown = {"strips": strips, "states": TASK_STATES, "of_all": OF_ALL, "where": where(request)}
+    return page | shown | paging(request, "after", page["next"])
+
+
+# ------------------------------------------------------------------------------------------------------ all that match
+
+OF_ALL = {
+    "run": ("Run", "Run {} now?"), "retry": ("Retry failed", "Retry {}?"), "pause": ("Pause", "Pause {}?"),
+    "resume": ("Resume", "Resume {}?"), "enable": ("Enable", "Enable {}?"), "disable": ("Disable", "Disable {}?"),
+    "delete": ("Delete", "Delete {}? The records of their runs are kept."),
+}  # fmt: skip
+"""The actions on all tasks that match, each with its label and its question about their number."""
+
+
+def where(request: Request) -> dict[str, str]:
+    """Returns the filters in the address as they are written there, even unknown ones, which `bulk` refuses."""
+    others = {
+        name: text.strip() for name, text in request.query_params.items() if name not in ("action", "after", "limit")
+    }
+    given = {name: text for name, text in others.items() if text}
+    if "owner" in given:  # it has a type, whatever else the form says
+        given.pop("owner_type", None)
+    return given
+
+
+def of_all(request: Request) -> tuple[dict[str, Any], str]:
+    """Returns the filter and the action in the address."""
+    action = text_in("action", one_of(*OF_ALL), request.query_params.get("action", ""))
+    return {name: asked(request, name, api.OF_TASKS.get(name, TEXT)) for name in where(request)}, action
+
+
+@screen("/tasks/all", "all.html")
+def plan(here: Site, db: Any, request: Request) -> Shown:
+    """Shows what an action would do with all tasks that match, and asks with their number. Changes nothing."""
+    chosen, action = of_all(request)
+    planned, (label, question) = bulk(db, chosen, action, by=here.by), OF_ALL[action]
+    asks = question.format(counted(planned.changed, "task"))
+    return {"plan": planned, "label": label, "question": asks, "where": where(request)}
+
+
+@change("/tasks/all")
+def do_with_all(here: Site, request: Request, form: Form) -> Response:
+    """Applies the action to all tasks that match at that time, in steps of a thousand."""
+    chosen, action = of_all(request)
+    with here.database.reading() as db:
+        given = fields_of(db, form, ACTIONS[action].body if action in ACTIONS else None)
+        done = bulk(db, chosen, action, apply=True, by=here.by, **given)
+    return report(formatting.bulk_in_words(done), f"{here.root}/tasks?{urlencode(where(request))}")
 
 
 # ------------------------------------------------------------------------------------------------------------- the form

@@ -66,8 +66,8 @@ def test_each_operation_has_a_name_and_words_of_its_own(document: Document) -> N
 
 def test_the_schemas_have_the_names_of_the_glossary(document: Document) -> None:
     assert sorted(document["components"]["schemas"]) == [
-        "Bulk", "BulkGroup", "Counts", "Drops", "Event", "FullRun", "Function", "Health", "JournalEntry", "Limit",
-        "LimitStatus", "Owner",
+        "Activity", "ActivityPoint", "Bulk", "BulkGroup", "Counts", "Drops", "Event", "FullRun", "Function", "Health",
+        "JournalEntry", "Limit", "LimitStatus", "Owner",
         "Pause", "Preview", "Problem", "Run", "Task", "Ticker", "Why",
     ]  # fmt: skip
 

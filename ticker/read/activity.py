@@ -22,7 +22,7 @@ STEPS = {60_000: "a minute", 3_600_000: "an hour", 7_200_000: "in 2 hours", 21_6
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ActivityPoint:
     """What ended from `at` until the next point: runs by outcome, and drops by reason.
 
     Half of the runs that had started were at most `late_p50_ms` late, and 95% at most `late_p95_ms`, which are ends of
@@ -45,7 +45,7 @@ class Activity:
     span: str
     step_ms: int
     counted_until: datetime | None
-    points: tuple[Point, ...]
+    points: tuple[ActivityPoint, ...]
 
 
 @reads
@@ -65,13 +65,13 @@ def activity(span: str = "2h") -> Steps[Activity]:
     return Activity(span, step // timedelta(milliseconds=1), counted[0]["counted_until"] if counted else None, points)
 
 
-def _point(at: datetime, rows: Sequence[Row]) -> Point:
+def _point(at: datetime, rows: Sequence[Row]) -> ActivityPoint:
     outcomes = {row["outcome"]: row["count"] for row in rows if row["outcome"] not in ("", Outcome.DROPPED)}
     drops = {row["reason"]: row["count"] for row in rows if row["outcome"] == Outcome.DROPPED}
     buckets = [sum(count or 0 for count in counts) for counts in zip(*(row["late"] for row in rows), strict=True)]
     listening = sum(row["listening"] for row in rows)
     busy = round(sum(row["busy"] for row in rows) / listening, 3) if listening else None
-    return Point(at, outcomes, drops, within(buckets, 0.5), within(buckets, 0.95), busy)
+    return ActivityPoint(at, outcomes, drops, within(buckets, 0.5), within(buckets, 0.95), busy)
 
 
 def within(buckets: Sequence[int], share: float) -> int | None:
@@ -106,7 +106,7 @@ class Total(NamedTuple):
     number: int
 
 
-def words(point: Point) -> tuple[str, str, str, str]:
+def words(point: ActivityPoint) -> tuple[str, str, str, str]:
     """Returns what ended, what was dropped, how late runs started, and how busy workers were. Each may be empty."""
     late = point.late_p50_ms and point.late_p95_ms
     return (
@@ -117,7 +117,7 @@ def words(point: Point) -> tuple[str, str, str, str]:
     )
 
 
-def title(point: Point) -> str:
+def title(point: ActivityPoint) -> str:
     named = zip(("ended", "dropped", "started", "busy"), words(point), strict=True)
     said = "; ".join(f"{name}: {text}" for name, text in named if text)
     return f"{point.at:%d %b %H:%M} UTC, {said or 'nothing'}"

@@ -376,7 +376,7 @@ def test_health_is_told_by_the_age_of_the_last_tick(db):
     assert sentence("health.no_ticker").within(ticker("health", code=1)[1])
     ticked(db, 100 * SECOND)
     out, err = ticker("health", code=1)
-    ago = re.compile("1m[4-5][0-9]s")
+    ago = re.compile("1[01][0-9] s")
     assert err == sentence(
         "cli.error_no_tick_within", span="1m30s", pid=7, host="here", ago=ago, remedy="ticker run"
     )  # fmt: skip
@@ -403,7 +403,7 @@ def test_health_names_the_last_tick_even_if_its_ticker_was_stopped(db):
 
 def test_a_tick_far_in_the_future_is_not_healthy(db):
     ticked(db, -90_000 * SECOND)
-    assert sentence("health.ahead", span="1d59m59s").within(ticker("health", code=1)[1])
+    assert sentence("health.ahead", span="1 d").within(ticker("health", code=1)[1])
 
 
 def test_health_says_which_server_does_not_answer(db, monkeypatch):

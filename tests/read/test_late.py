@@ -138,6 +138,8 @@ def test_a_job_that_no_worker_takes_is_late_and_its_queue_is_the_cause(poll, db)
     db.execute(f"UPDATE ticker.tasks SET waiting = ARRAY[{AGO.format('2 m')}]")
     look = health.look(settings.current())
     [task] = overview.overview(db).late
-    assert sentence("cli.top_late_unattended", span="2m", queue="polling") == f"for 2m: {health.cause(task, look)}"
+    assert (
+        sentence("cli.top_late_unattended", span="2 min", queue="polling") == f"for 2 min: {health.cause(task, look)}"
+    )
     assert tasks.late_since(task, now) == task.waiting[0]
     assert sentence("health.late", tasks="1 task").within(command("health", code=1)[0])

@@ -84,18 +84,18 @@ def test_the_drop_of_the_third_table_is_told_with_its_numbers(store, queue, db, 
         ("done", {}, sentence("why.done")),
         ("clock", {"checked_last_run": NINE + 20 * SECOND}, sentence("why.clock", span="20 s")),
         ("expired", {"occurrence": NINE - 11 * MINUTE},
-         sentence("why.expired", waited="11m", limit="10m")),
+         sentence("why.expired", waited="11 min", limit="10m")),
         ("expired", {"occurrence": NINE - 2 * SECOND},
          sentence("why.expired_and_not_held", late="2 s")),
         ("duplicate", {"checked_last_run": NINE - 7 * SECOND},
          sentence("why.duplicate", last="08:59:53")),
         ("still_running", {}, sentence("why.still_running")),
         ("too_early", {"checked_last_run": NINE - 54_999 * SECOND / 1000},
-         (sentence("why.too_early", since="54.999 s", last="08:59:05.001", early="0.001 s", every="60 s", tolerance="5 s", earliest="09:00:00.001"))),
+         (sentence("why.too_early", since="55 s", last="08:59:05.001", early="0.001 s", every="60 s", tolerance="5 s", earliest="09:00:00.001"))),
         ("too_early", {"checked_last_run": NINE - 10 * 60 * MINUTE, "every_ms": 86_400_000, "tolerance_ms": 4_320_000},
-         (sentence("why.too_early", since="10h", last="2026-02-28 23:00:00", early="12h48m", every="1d", tolerance="1h12m", earliest="21:48:00"))),
+         (sentence("why.too_early", since="10 h", last="2026-02-28 23:00:00", early="12 h", every="1d", tolerance="1h12m", earliest="21:48:00"))),
         ("missed", {"occurrence": NINE - 125 * SECOND},
-         sentence("why.missed", late="2m5s", catch_up="catch_up none")),
+         sentence("why.missed", late="2 min 5 s", catch_up="catch_up none")),
         ("superseded", {}, sentence("why.superseded")),
         ("no_time", {"checked_last_run": NINE - 53.5 * SECOND},
          sentence("why.no_time", left="0.5 s", next="09:00:00.500", limit="1 s")),
@@ -130,7 +130,7 @@ def test_a_run_tells_how_late_it_was_and_how_long_it_took_of_its_box(db, task):
           occurrence=NINE - 130 * SECOND)  # fmt: skip
     [line] = ticker.why(db, task).lines
     assert str(line) == sentence(
-        "why.line_succeeded", at="08:59:57", late="2m7s", due="08:57:50", took="2 s", box="30 s"
+        "why.line_succeeded", at="08:59:57", late="2 min 7 s", due="08:57:50", took="2 s", box="30 s"
     )
     assert (line.due, line.owner, line.run.attempt) == (NINE - 130 * SECOND, "mail_channels:5", 1)
 
@@ -286,7 +286,7 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
     due = sentence("why.due_since", due="09:00:12", span="33 s")
     assert ticker.why(db, task).next == (sentence("why.no_ticker", remedy="ticker run"), due)
     ticked(db, ago=180 * SECOND)
-    assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3m", remedy="ticker run"), due)
+    assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3 min", remedy="ticker run"), due)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen
     stopped = sentence("why.last_ticker_stopped", at=re.compile(r"([0-9-]{10} )?[0-9:]{8}"), remedy="ticker run")
     assert ticker.why(db, task).next[0] == stopped
     ticked(db, ago=2 * MINUTE)  # killed after that
-    assert ticker.why(db, task).next[0] == sentence("why.no_ticker_for", span="2m", remedy="ticker run")
+    assert ticker.why(db, task).next[0] == sentence("why.no_ticker_for", span="2 min", remedy="ticker run")
     ticked(db, ago=SECOND)
     ticked(db, ago=SECOND / 2, ended=True)
     assert ticker.why(db, task).next[0] == sentence("why.a_ticker_ticked", ago="1 s")
@@ -869,4 +869,4 @@ def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted,
 
 def test_the_next_time_is_also_shown_by_the_clocks_of_its_zone(frozen, db):
     ticker.register(db, "report", cron="0 9 * * *", zone="America/New_York")
-    assert ticker.why(db, "report").next[-1].startswith("due at 14:00:00 (09:00 in America/New_York), in 5h")
+    assert ticker.why(db, "report").next[-1].startswith("due at 14:00:00 (09:00 in America/New_York), in 5 h")

@@ -75,7 +75,7 @@ def test_an_old_need_warns_of_nothing_and_is_no_number(environ, db):
     assert warned(db) == []
     out, err = command("workers", "--queue", "polling", code=1)
     assert out == "" and sentence(
-        "workers.old", queue="polling", age=re.compile("3h([0-9]+s)?"), remedy="ticker run"
+        "workers.old", queue="polling", age=re.compile("3 h( [0-9]+ min)?"), remedy="ticker run"
     ).within(err)
 
 
@@ -88,7 +88,7 @@ def test_no_number_is_printed_if_it_is_unknown(environ, db):
     a_need(db, "polling", 0.0, None, json.dumps(UNKNOWN))
     out, err = command("workers", "--queue", "polling", code=1)
     assert out == "" and sentence(
-        "workers.unknown", queue="polling", function="mail.new", ago=re.compile("[0-9]+s")
+        "workers.unknown", queue="polling", function="mail.new", ago=re.compile("[0-9]+ s")
     ).within(err)
     out, err = command("workers", "--queue", "nobodys", code=1)
     assert out == "" and sentence("workers.unmeasured", queue="nobodys").within(err)

@@ -146,7 +146,7 @@ def test_without_postgresql_it_shows_what_redis_says(path, serve, redis, monkeyp
     assert sentence("errors.database_unavailable", setting="DATABASE_URL").within(answer.text)
     if path == "/processes":
         assert answer.status_code == 200
-        assert re.search(r"Last heartbeat Job w polling idle here 7", text_of(answer))
+        assert re.search(r"Last heartbeat Job here/7 polling idle", text_of(answer))
         assert "No ticker has" not in answer.text and "Redis answers." in answer.text
     else:
         assert answer.json()["redis"] == {"answers": True, "error": None}
@@ -169,7 +169,7 @@ def test_silent_tickers_and_workers_are_called_so(client, db, redis):
     said = text_of(client.get("/processes"))
     assert sentence("page.silent_ticker", pid=7, rest=re.compile(r"[^✖]*"), ago="5 min").within(said)
     assert said.count("silent for") == 1
-    assert sentence("page.silent_worker", worker="stopped polling idle here 7", rest=re.compile(r"[^✖]*")).within(said)
+    assert sentence("page.silent_worker", worker="here/7 polling idle", rest=re.compile(r"[^✖]*")).within(said)
     assert said.count("overdue") == 1
 
 

@@ -14,6 +14,7 @@ from ticker.cli import fit, options
 from ticker.cli.fit import Line, Row, row
 from ticker.errors import escaped
 from ticker.model import Outcome
+from ticker.read.explain import span
 from ticker.read.formatting import (
     details,
     last_failure,
@@ -25,7 +26,6 @@ from ticker.read.formatting import (
     task_data,
     why,
 )
-from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
         task = (run.subject, run.task_id, run.task_name, run.owner, run.kind)
         whose = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else task
         when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
-        lasted = "" if run.took_ms is None else words(run.took_ms)
+        lasted = "" if run.took_ms is None else span(run.took_ms)
         cells = run.id, *whose, moment(when), lasted, run.outcome or run.state, why(run)
         rows.append(row(*cells, style=colour(run.outcome)))
     print_table(("id", *names, "when (UTC)", "took", "outcome", "why"), rows)

@@ -18,7 +18,6 @@ from ticker.read import explain, formatting, overview, tasks
 from ticker.read import journal as read_journal
 from ticker.read import why as read_why
 from ticker.read.tasks import FullRun, RunRecord
-from ticker.schedules.duration import words
 from ticker.tasks import operations
 
 FEW, MANY = 20, 100  # rows
@@ -130,7 +129,7 @@ def run_details(run: RunRecord) -> dict[str, Any]:
         "kind": run.kind, "attempt": run.attempt if run.attempt > 1 else "",
         "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
         "occurrence": formatting.at(run.occurrence), "due": formatting.at(run.due_at), "pushed": formatting.at(run.pushed_at), "started": formatting.at(run.started_at),
-        "declared lost" if run.outcome == Outcome.LOST else "ended": formatting.at(run.ended_at), "took": "" if run.took_ms is None else words(run.took_ms), "state": run.state if run.outcome is None else "",
+        "declared lost" if run.outcome == Outcome.LOST else "ended": formatting.at(run.ended_at), "took": "" if run.took_ms is None else explain.span(run.took_ms), "state": run.state if run.outcome is None else "",
         "outcome": run.outcome, "why": formatting.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,

@@ -20,7 +20,6 @@ from ticker.read.journal import Drops
 from ticker.read.overview import Cause, Counts, Overview
 from ticker.read.tasks import RunRecord, TickerStatus, late_since
 from ticker.read.verdict import Verdict, problems_of, verdict
-from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
 ON_A_SCREEN = 100  # maximum number of rows of a section; a screen has fewer
@@ -123,7 +122,7 @@ def silent(tickers: Iterable[TickerStatus], most: int | None) -> str:
     if not quiet:
         return ""
     subject = "1 is silent" if len(quiet) == 1 else f"{len(quiet)} are silent, the last one"
-    lasts = words(quiet[0].silent_ms(most) // 1000 * 1000)
+    lasts = explain.span(quiet[0].silent_ms(most) // 1000 * 1000)
     return f"; {subject}, pid {quiet[0].pid} on {quiet[0].host}, for {lasts}"
 
 

@@ -1,6 +1,7 @@
 """Explains in one line what became of an occurrence, with the numbers that decided it. Pure: reads no clock.
 
-Spans under two minutes are in seconds (`28 s`). Longer spans are durations (`1h30m`). Times of day are in UTC, with
+Measured spans have one spelling, with three digits at most (`0.031 s`, `28.6 s`, `5 min 3 s`, `2 h`). Settings are written
+as they were set (`1h30m`). Times of day are in UTC, with
 milliseconds, and with their date if it differs from the date of the line.
 """
 
@@ -8,15 +9,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
 from ticker.model import Outcome, Reason, RunKind
-from ticker.schedules.duration import MINUTE, SECOND, figure, words
+from ticker.schedules.duration import DAY, HOUR, MINUTE, SECOND, figure
 
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord
 
+UNITS = {"d": DAY, "h": HOUR, "min": MINUTE, "s": SECOND}
 ITEM_AT_MOST = 60  # characters of a piece of work in a line
 WAITS_BECAUSE: Mapping[str, str] = {
     Reason.NO_ROOM: "one of its keys had no room",
@@ -53,11 +56,14 @@ class ExplainContext:
 
 
 def span(duration: timedelta | int) -> str:
-    """Formats a duration, given in milliseconds or as a timedelta, for people."""
+    """Formats a measured duration, given in milliseconds or as a timedelta, for people. Has three digits at most."""
     ms = duration if isinstance(duration, int) else round(duration / timedelta(milliseconds=1))
     if abs(ms) < 2 * MINUTE:
-        return figure(ms)
-    return ("-" if ms < 0 else "") + words(abs(ms) // SECOND * SECOND)
+        return f"{ms / SECOND:.3g} s"
+    unit, smaller = next(pair for pair in pairwise(UNITS) if abs(ms) >= UNITS[pair[0]])
+    count, rest = divmod(abs(ms), UNITS[unit])
+    fine = rest // UNITS[smaller] if count < 10 else 0
+    return f"{'-' if ms < 0 else ''}{count} {unit}" + (f" {fine} {smaller}" if fine else "")
 
 
 def elapsed(since: datetime, now: datetime) -> str:
@@ -67,7 +73,7 @@ def elapsed(since: datetime, now: datetime) -> str:
 
 def ago(age_ms: int) -> str:
     """Returns how long ago something was, in whole seconds. An age is negative if the clock was set back since then."""
-    text = words(abs(age_ms) // SECOND * SECOND)
+    text = span(abs(age_ms) // SECOND * SECOND)
     return f"{text} ago" if age_ms >= 0 else f"{text} ahead of the database's clock"
 
 
@@ -178,7 +184,8 @@ def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
     if run.until is None or run.started_at is None:
         return ""
     grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
-    return f" of its {span(run.until - run.started_at - timing.span(grace))}"
+    box = run.until - run.started_at - timing.span(grace)
+    return f" of its {figure(round(box / timing.span(1)))}"
 
 
 def unstarted(run: "RunRecord", now: datetime) -> str:
@@ -264,7 +271,7 @@ def too_early(run: "RunRecord") -> str:
         return "its numbers were not recorded"
     return (
         f"{span(now - last)} after the last start at {time_of_day(last, now)}, {span(earliest - now)} too early"
-        f" ({span(run.every_ms or 0)} interval, {span(run.tolerance_ms or 0)} tolerance:"
+        f" ({figure(run.every_ms or 0)} interval, {figure(run.tolerance_ms or 0)} tolerance:"
         f" not before {time_of_day(earliest, now)})"
     )
 
@@ -279,7 +286,7 @@ def expired(run: "RunRecord") -> str:
     age = (run.checked_at or run.ended_at or due(run)) - due(run)
     limit = timing.expiry(run.every_ms or 0)
     if age > timing.span(limit):
-        return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer occurrence was waiting"
+        return f"it had waited {span(age)} since it was due, over the limit of {figure(limit)}, and a newer occurrence was waiting"
     return f"its job was gone {span(age)} after it was due, and a newer occurrence was waiting"
 
 
@@ -300,7 +307,7 @@ def no_time(run: "RunRecord") -> str:
     when = time_of_day(end, run.checked_at)
     if left >= limit:
         return sentence
-    return f"{sentence}: {span(left)} were left until {when}, below the minimum of {span(limit)}"
+    return f"{sentence}: {span(left)} were left until {when}, below the minimum of {figure(timing.LEAST_RETRY)}"
 
 
 def last_start(run: "RunRecord") -> str:

@@ -22,7 +22,6 @@ MARKS = {
     Outcome.DROPPED: "↷",
 }  # fmt: skip
 OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}
-UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}  # seconds
 TONES = {
     "failing": "bad",
     "not_pushed": "bad",
@@ -49,7 +48,8 @@ def tone(what: str | None) -> str:
 
 def silent(ticker: TickerStatus, most_ms: int | None) -> str:
     """Returns how long the ticker has been silent, or an empty text."""
-    return roughly(ticker.silent_ms(most_ms) // SECOND)
+    silence = ticker.silent_ms(most_ms) // SECOND * SECOND
+    return span(silence) if silence else ""
 
 
 def plain(word: str | None) -> str:
@@ -63,16 +63,7 @@ def ago(instant: datetime | None, now: datetime) -> str:
     seconds = round((instant - now).total_seconds())
     if not seconds:
         return "now"
-    return f"in {roughly(seconds)}" if seconds > 0 else f"{roughly(-seconds)} ago"
-
-
-def roughly(seconds: int) -> str:
-    """Returns the two largest units of a duration."""
-    parts: list[str] = []
-    for unit, size in UNITS.items():
-        count, seconds = divmod(seconds, size)
-        parts += [f"{count} {unit}"] if count or parts else []
-    return " ".join(part for part in parts[:2] if not part.startswith("0 "))
+    return f"in {span(seconds * SECOND)}" if seconds > 0 else f"{span(-seconds * SECOND)} ago"
 
 
 def lateness(task: Task) -> str:

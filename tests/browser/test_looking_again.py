@@ -1,10 +1,12 @@
 """What a page that is open does while answers fail, and afterwards."""
 
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 
 import pytest
 
 import ticker
+from tests.browser.conftest import DESKTOP, opened
 from ticker.errors import DatabaseUnavailable, RowLocked, UnknownTask
 from ticker.web.site import Database
 
@@ -151,3 +153,19 @@ def test_rows_that_come_first_leave_the_others_where_they_are(quick, db):
     assert first.evaluate("(row) => row.isConnected && row.rowIndex > 1")
     keys = quick.locator("tbody tr").evaluate_all("(rows) => rows.map((row) => row.dataset.key)")
     assert len({*keys}) == len(keys)
+
+
+def test_times_are_utc_and_the_switch_shows_those_of_the_browser(chromium, address):
+    with opened(chromium, address, DESKTOP, timezone_id="Asia/Kolkata") as page:
+        page.goto("/runs")
+        cell = page.locator("tbody time").first
+        utc, title = cell.inner_text(), cell.get_attribute("title")
+        local = (datetime.fromisoformat(utc) + timedelta(hours=5, minutes=30)).isoformat(" ")
+        assert title == f"{utc} UTC, {local} local time"
+        page.click("#switch")
+        page.wait_for_selector("th:has-text('Ended (local)')")
+        assert page.locator(f"tbody time:text-is('{local}')").count() > 0
+        page.keyboard.press("r")
+        page.click("#switch")
+        page.wait_for_selector("th:has-text('Ended (UTC)')")
+        assert page.locator(f"tbody time:text-is('{utc}')").count() > 0

@@ -34,7 +34,27 @@
       cell.dataset.head = cell.textContent.trim() || cell.querySelector("input") ? names[number] : "";
     }));
   });
-  const arrange = (screen) => { stops(screen); heads(screen); };
+  // Times are UTC. The browser's own time stands in their titles, or with the switch, in their place.
+  const isLocal = () => { try { return localStorage.getItem("ticker-time") === "local"; } catch { return false; } };
+  const zone = document.getElementById("zone");
+  const times = (screen) => screen.querySelectorAll("time[datetime]").forEach((time) => {
+    const at = new Date(time.dateTime);
+    const here = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19).replace("T", " ");
+    time.title = `${time.dateTime.slice(0, 19).replace("T", " ")} UTC, ${here} local time`;
+    if (isLocal() && /^\d{4}-/.test(time.textContent)) time.textContent = here;
+  });
+  const arrange = (screen) => {
+    stops(screen);
+    times(screen);
+    if (isLocal()) screen.querySelectorAll("th").forEach((head) => { if (head.textContent.includes("(UTC)")) head.textContent = head.textContent.replace("(UTC)", "(local)"); });
+    heads(screen);
+  };
+  if (isLocal()) zone.textContent = "times in tables are local, in sentences UTC";
+  document.getElementById("switch").textContent = isLocal() ? "show UTC" : "show local time";
+  document.getElementById("switch").addEventListener("click", () => {
+    try { localStorage.setItem("ticker-time", isLocal() ? "utc" : "local"); } catch { /* a browser without storage */ }
+    location.reload();
+  });
   arrange(live());
   document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 

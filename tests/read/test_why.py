@@ -625,6 +625,42 @@ def test_the_journal_is_in_the_order_in_which_things_ended_and_happened(wanted, 
     assert told(db, **wanted) == lines
 
 
+@pytest.mark.parametrize("of", [{}, {"owner": "feeds:1"}, {"task": 2}])
+@pytest.mark.parametrize(
+    ("wanted", "lines"),
+    [
+        ({"function": "feed.poll"}, [ALL[3], ALL[1]]),
+        ({"function": "feed.poll", "outcome": "failed"}, [ALL[1]]),
+        ({"function": "feed"}, []),
+        ({"search": "oserror"}, [ALL[1]]),
+        ({"search": "%"}, []),
+        ({"queue": "other"}, []),
+        ({"queue": ""}, [ALL[3], ALL[1]]),
+    ],
+)
+def test_runs_and_drops_are_found_by_function_queue_and_a_part_of_their_reason(of, wanted, lines, db, history):
+    if "queue" in wanted:
+        of = {"owner": "feeds:1"} | of  # in each of these rows, the queue is empty
+    found = journal.page(db, journal.select(db, **of, **wanted))
+    assert [f"{(NINE - line.at) / MINUTE:g} {line.what} {line.task_name}" for line in found.lines] == lines
+    assert (found.next, found.looked_through) == (None, None)
+
+
+@pytest.mark.parametrize("searched", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_a_search_is_bounded_says_so_and_goes_on(searched, limit, db, history, monkeypatch):
+    monkeypatch.setattr(journal, "SEARCHED", searched)
+    wanted, before, lines, pages = journal.select(db, function="feed.poll"), None, [], []
+    while not pages or before:
+        page = journal.page(db, wanted, before=before, limit=limit)
+        lines += [line.what for line in page.lines]
+        pages, before = [*pages, page], page.next
+    assert lines == ["dropped", "failed"]
+    assert {page.looked_through for page in pages} <= {None, searched}
+    assert all(len(page.lines) == limit or page.looked_through for page in pages[:-1])
+    assert any(page.looked_through for page in pages) or searched > 3 or limit < searched
+
+
 def test_the_journal_of_an_owner_keeps_what_was_of_its_deleted_tasks(db, history):
     ticker.unregister(db, owner="feeds:1")
     for wanted in ({"owner": "feeds:1"}, {"task": 2}):
@@ -839,6 +875,10 @@ OUTCOMES = {
     "limit": 100,
     "before": None,
     "before_run": 2**63 - 1,
+    "most": journal.SEARCHED,
+    "function": "poll",
+    "queue": None,
+    "search": "refused",
 }
 
 

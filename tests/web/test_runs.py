@@ -9,8 +9,9 @@ from starlette.testclient import TestClient
 import ticker
 from tests.harness import Played
 from tests.sentences import Sentence, sentence
-from tests.web.asking import API, problem
+from tests.web.asking import API, problem, text_of
 from tests.web.conftest import Serve
+from ticker.read import journal
 
 Db = psycopg.Connection[Any]
 
@@ -54,12 +55,47 @@ def test_runs_and_drops_are_listed_as_they_ended_the_newest_first(client: TestCl
     [({"task": 2}, ["succeeded"]), ({"owner": "a:1"}, ["dropped", "failed", "succeeded"]), ({"owner": "a:2"}, []),
      ({"owner_type": "a"}, ["dropped", "failed", "succeeded"]), ({"outcome": "failed"}, ["failed"]),
      ({"outcome": "dropped"}, ["dropped"]), ({"reason": "paused"}, ["dropped"]), ({"reason": "too_early"}, []),
-     ({"until": "2000-01-01T00:00:00Z"}, []), ({"task": 1, "outcome": "succeeded"}, ["succeeded"]), ({"task": 99}, [])],
+     ({"until": "2000-01-01T00:00:00Z"}, []),
+     ({"function": "poll", "outcome": "failed", "search": "No Route"}, ["failed"]), ({"queue": "polling", "owner": "a:1", "outcome": "failed"}, ["failed"]),
+     ({"function": "fetch"}, []), ({"search": "refused"}, []), ({"task": 1, "outcome": "succeeded"}, ["succeeded"]), ({"task": 99}, [])],
 )  # fmt: skip
 def test_a_filter_leaves_those_runs_that_fit(
     query: dict[str, Any], expected: list[str], client: TestClient, played: Played
 ) -> None:  # fmt: skip
     assert [outcome for _, outcome in outcomes(client, **query)] == expected
+
+
+@pytest.mark.slow
+def test_all_failures_of_a_function_in_a_span_are_one_address_of_the_page(client: TestClient, played: Played) -> None:
+    query = "outcome=failed&function=poll&search=no+route"
+    assert "no route to host" in text_of(client.get(f"/runs?{query}&since=2000-01-01T00:00:00Z"))
+    page = client.get(f"/runs?{query}&until=2000-01-01T00:00:00Z").text
+    assert sentence("page.nothing_fits").within(page) and 'name="until" value="2000-01-01T00:00:00Z"' in page
+    refused = client.get("/runs?since=soon")
+    assert refused.status_code == 422 and "since" in text_of(refused)
+
+
+def test_the_filters_suggest_the_functions_and_queues_that_workers_announced(client: TestClient, db: Db) -> None:
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, queues, announced_at) VALUES ('poll', 1, '{fast,mail}', now())"
+    )
+    for screen in ("/tasks", "/runs"):
+        page = client.get(screen).text
+        assert '<datalist id="functions"><option value="poll"></datalist>' in page
+        assert '<datalist id="queues"><option value="fast"><option value="mail"></datalist>' in page
+
+
+@pytest.mark.slow
+def test_a_search_that_ends_before_its_page_is_full_says_so(
+    client: TestClient, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SEARCHED", 2)
+    found = client.get(f"{API}/runs?search=route").json()
+    assert (found["runs"], found["looked_through"]) == ([], 2)
+    more = client.get(f"{API}/runs?search=route&before={found['next']}").json()
+    assert [run["outcome"] for run in more["runs"]] == ["failed"]
+    page = text_of(client.get("/runs?search=route"))
+    assert sentence("page.no_record_fits", number=2).within(page)
 
 
 @pytest.mark.slow

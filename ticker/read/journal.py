@@ -33,6 +33,7 @@ REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # how long after its instant a row may become visible
 MOST_AT_ONCE = 1_000_000  # more than ended or happened within `LATE`
 GROUPS = ("reason", "owner", "task", "function")
+SEARCHED = 20_000  # ends through which one page searches for a function, a queue or a text, for which there is no index
 AFTER_AT_MOST = 1_000_000  # groups of drops that may be skipped before a page
 
 Past = datetime | timedelta | str | None
@@ -53,6 +54,15 @@ class Wanted(NamedTuple):
     outcomes: Sequence[str] = ENDED
     reasons: Sequence[str] = REASONS
     events: bool = True
+    function: str | None = None
+    queue: str | None = None
+    search: str | None = None
+
+    @property
+    def is_search(self) -> bool:
+        """Whether no index finds the entries. Those of a task or an owner are few."""
+        has_index = self.task_id is not None or self.owner_id is not None
+        return not has_index and any(one is not None for one in (self.function, self.queue, self.search))
 
 
 Key = tuple[datetime, str, int]
@@ -101,10 +111,15 @@ def list_runs(
 
 
 class Page(NamedTuple):
-    """Lines, newest first, and the key before which the next page begins, or None after the last page."""
+    """Lines, newest first, and the key before which the next page begins, or None after the last page.
+
+    A search looks through a limited number of ends per page. If it stopped there, `looked_through` is that number, and
+    the page may be empty.
+    """
 
     lines: tuple[JournalEntry, ...]
     next: Key | None
+    looked_through: int | None = None
 
 
 @reads
@@ -115,19 +130,20 @@ def page(
     most, now = tasks.limited(limit), (yield from instant.steps())
     begin, end = between(since, until, now)
     first = min((key for key in (before, before_all(end)) if key), default=None)
-    newest = (yield from keys(wanted, begin, most + 1, first))[::-1]
-    shown = newest[:most]
-    return Page(tuple((yield from lines(shown, now))), shown[-1] if len(newest) > most else None)
+    found, last = yield from search(wanted, begin, most + 1, first)
+    shown, is_full = found[::-1][:most], len(found) > most
+    entries = tuple((yield from lines(shown, now)))
+    return Page(entries, shown[-1]) if is_full else Page(entries, last, SEARCHED if last else None)
 
 
 @reads
 def select(
     *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
-    reason: Reason | None = None,
+    reason: Reason | None = None, function: str | None = None, queue: str | None = None, search: str | None = None,
 ) -> Steps[Wanted]:  # fmt: skip
     """Checks and returns the filter of a journal. A name stands for the owner's current task of that name.
 
-    An outcome or a reason excludes events. Raises BadInput if nothing could match all filters.
+    `search` is a part of the reason of a run or drop. All filters but those of the task and its owner exclude events. Raises BadInput if nothing could match all filters.
     """
     if owner_type is not None and owner is not None:
         raise BadInput(
@@ -146,7 +162,10 @@ def select(
         named.id if named else None,
         [one for one in ENDED if reason is None and outcome in (None, one)],
         [one for one in REASONS if outcome in (None, Outcome.DROPPED) and reason in (None, one)],
-        outcome is None and reason is None,
+        all(one is None for one in (outcome, reason, function, queue, search)),
+        function,
+        queue,
+        search,
     )
     if task_id is not None and wanted.owner_type is not None:
         check_owner(wanted, row or (yield from deleted.steps([task_id])).get(task_id))
@@ -174,15 +193,24 @@ def before_all(end: datetime | None) -> Key | None:
 
 def keys(wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None) -> Steps[list[Key]]:
     """Returns the last keys that match and are before `before`, oldest first."""
+    return (yield from search(wanted, since, limit, before))[0]
+
+
+def search(
+    wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None
+) -> Steps[tuple[list[Key], Key | None]]:
+    """Returns these keys, and the one at which a search has looked through as many as it may."""
     at, sort, id_ = before or (None, "run", LARGEST_ID)
-    given = {**wanted._asdict(), "since": since, "limit": limit, "before": at}
+    most = SEARCHED if wanted.is_search else limit
+    given = {**wanted._asdict(), "since": since, "limit": limit, "before": at, "most": most}
     of = "_of_task" if wanted.task_id is not None else "_of_owner" if wanted.owner_id else ""
     rows = yield query(f"journal{of}", **given, before_run=id_ if sort == "run" else 0)
-    found = [(row["at"], "run", row["id"]) for row in rows]
+    found = [(row["at"], "run", row["id"]) for row in rows if row.get("fits", True)]
+    ends = [(row["at"], "run", row["id"]) for row in rows if wanted.is_search and row["is_last"]]
     if wanted.events:
         rows = yield query("journal_of_events", **given, before_event=id_ if sort == "event" else LARGEST_ID)
         found += [(row["at"], "event", row["id"]) for row in rows]
-    return sorted(found)[-limit:]
+    return sorted(found)[-limit:], next(iter(ends), None)
 
 
 def lines(ordered: Sequence[Key], now: datetime) -> Steps[list[JournalEntry]]:

@@ -445,23 +445,31 @@ t.ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
 (%(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s)
     AND (%(owner_id)s::text IS NULL OR t.owner_id = %(owner_id)s)
 
+-- rule: of_text
+-- The run t has this function and queue, and this text in its reason, as far as they are given.
+(%(function)s::text IS NULL OR t.function = %(function)s) AND (%(queue)s::text IS NULL OR t.queue = %(queue)s)
+    AND (%(search)s::text IS NULL OR position(lower(%(search)s) IN lower(t.reason)) > 0)
+
 -- name: journal
 -- Lists the newest ended runs and drops. Finds the newest of each type of owner and outcome (for a drop, its reason),
--- and returns the newest of these. `before` is where the previous page ends.
+-- and returns those of the newest `most` that fit. The last of these `most` is returned in any case. `before` is where
+-- the previous page ends.
 {types_of_owners}
-SELECT id, ended_at AS at FROM (
-    SELECT r.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
-        SELECT id, ended_at FROM {schema}.runs
-        WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped' AND {in_page}
-        ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) r
-    WHERE %(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s
-    UNION ALL
-    SELECT d.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
-        SELECT id, ended_at FROM {schema}.runs
-        WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped' AND {in_page}
-        ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) d
-    WHERE %(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s) f
-ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+SELECT id, at, fits, number = %(most)s AS is_last FROM (
+    SELECT id, ended_at AS at, fits, row_number() OVER (ORDER BY ended_at DESC, id DESC) AS number FROM (
+        SELECT r.* FROM types_of_runs t, unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+            SELECT id, ended_at, {of_text} AS fits FROM {schema}.runs
+            WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped' AND {in_page}
+            ORDER BY ended_at DESC, id DESC LIMIT %(most)s) r
+        WHERE %(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s
+        UNION ALL
+        SELECT d.* FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+            SELECT id, ended_at, {of_text} AS fits FROM {schema}.runs
+            WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped' AND {in_page}
+            ORDER BY ended_at DESC, id DESC LIMIT %(most)s) d
+        WHERE %(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s) f) n
+WHERE number <= %(most)s AND (fits OR number = %(most)s)
+ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_task
 -- Does the same for one task, among its newest runs by creation, because an end follows soon. The same applies to its
@@ -470,24 +478,24 @@ ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 WITH heads AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND state = 'ended'
-      AND {of_outcomes} AND {in_page}
+      AND {of_outcomes} AND {of_text} AND {in_page}
     ORDER BY id DESC LIMIT %(limit)s + 1000
 ), further AS MATERIALIZED (
     SELECT id, parent_id FROM {schema}.runs
     WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('retry', 'piece') AND state = 'ended'
-      AND {of_outcomes} AND {in_page}
+      AND {of_outcomes} AND {of_text} AND {in_page}
     ORDER BY id DESC LIMIT %(limit)s + 1000
 )
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE id = ANY (ARRAY(SELECT id FROM heads UNION SELECT id FROM further UNION SELECT parent_id FROM further))
-  AND {of_outcomes} AND {of_owner} AND {in_page}
+  AND {of_outcomes} AND {of_text} AND {of_owner} AND {in_page}
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owner
 -- Does the same for one owner, its deleted tasks included.
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
-  AND {of_outcomes} AND {in_page}
+  AND {of_outcomes} AND {of_text} AND {in_page}
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_events

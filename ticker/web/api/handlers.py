@@ -273,6 +273,9 @@ OF_RUNS = {
     "owner_type": doc("Entries of all owners of this type.", NAME),
     "outcome": doc("Entries with this outcome.", one_of(*Outcome)),
     "reason": doc("Drops with this reason.", one_of(*Reason)),
+    "function": doc("Runs and drops of this function.", NAME),
+    "queue": doc("Runs and drops of this queue.", NAME),
+    "search": doc("A part of the reason of a run or drop; case is ignored.", NAME),
     "since": SINCE, "until": UNTIL, "before": BEFORE_KEY, "limit": limit(),
 }  # fmt: skip
 COUNTED = {
@@ -283,18 +286,25 @@ COUNTED = {
 }
 
 
-@operation("GET /runs", object_of(runs=list[RunRecord], next=str | None), query=OF_RUNS)
+@operation("GET /runs", object_of(runs=list[RunRecord], next=str | None, looked_through=int | None), query=OF_RUNS)
 def list_runs(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
-    """Lists runs and drops that have ended, newest first, including those of deleted tasks."""
+    """Lists runs and drops that have ended, newest first, including those of deleted tasks.
+
+    Without a task or an owner, `function`, `queue` and `search` search 20,000 ends per page. A page that ends there
+    says so in `looked_through`, and may be empty. `next` continues after it.
+    """
     page = ended(db, **wanted, events=False)
-    return {"runs": [line.run for line in page.lines], "next": following(page)}
+    runs = [line.run for line in page.lines]
+    return {"runs": runs, "next": following(page), "looked_through": page.looked_through}
 
 
-@operation("GET /journal", object_of(lines=list[JournalEntry], next=str | None), query=OF_RUNS)
+@operation(
+    "GET /journal", object_of(lines=list[JournalEntry], next=str | None, looked_through=int | None), query=OF_RUNS
+)
 def read_journal(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Lists runs and drops with their explanations, together with the events of tasks, such as pauses and failures."""
     page = ended(db, **wanted, events=True)
-    return {"lines": page.lines, "next": following(page)}
+    return {"lines": page.lines, "next": following(page), "looked_through": page.looked_through}
 
 
 @operation("GET /runs/{id}", FULL_RUN, query={"after": AFTER_ID, "limit": limit(100, "The maximum number of pieces.")})

@@ -198,21 +198,23 @@ def scope(form: Form) -> dict[str, str]:
 
 DROPS = 50
 PIECES = 100
+OF_ENDS = ("owner", "owner_type", "outcome", "reason", "function", "queue", "search")
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
 @screen("/runs", "runs.html")
 def runs(here: Site, db: Any, request: Request) -> Shown:
     task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
-    given = filters(request, {name: api.OF_RUNS[name] for name in ("owner", "owner_type", "outcome", "reason")})
-    span = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
+    times = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
+    given = filters(request, {name: api.OF_RUNS[name] for name in OF_ENDS})
     chosen = select(db, task=task, **given)
-    page = journal.page(db, chosen, **span, before=before, limit=ROWS)
+    page = journal.page(db, chosen, before=before, limit=ROWS, **times)
     deleted = journal.deleted(db, [line.task_id for line in page.lines])
     is_ownerless = bool(task) and not task.isdecimal() and "owner" not in given
     return {
         "lines": page.lines, "deleted": deleted, "ownerless": chosen.task_id if is_ownerless else None,
-        "outcomes": list(Outcome), "reasons": list(Reason),
+        "outcomes": list(Outcome), "reasons": list(Reason), "looked_through": page.looked_through,
+        "spans": {f"{hours}h": span for hours, span in HOURS.items()}, "functions": read_overview.functions(db),
     } | paging(request, "before", api.following(page))  # fmt: skip
 
 

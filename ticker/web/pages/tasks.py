@@ -64,6 +64,7 @@ def tasks(here: Site, db: Any, request: Request) -> Shown:
     page: Shown = api.list_tasks(here, db, **filters(request, known), limit=ROWS)
     strips = overview.recent_outcomes(db, page["tasks"])
     shown = {"strips": strips, "states": TASK_STATES, "of_all": OF_ALL, "where": where(request)}
+    shown["functions"] = overview.functions(db)
     return page | shown | paging(request, "after", page["next"])
 
 

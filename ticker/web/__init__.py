@@ -10,6 +10,7 @@ Requests need TICKER_WEB_TOKEN or, if it is not set, a token that the applicatio
 Needs the extra `web`: pip install "rq-ticker[web]".
 """
 
+from ticker.web.access import Viewer
 from ticker.web.app import application
 
-__all__ = ["application"]
+__all__ = ["Viewer", "application"]

@@ -17,21 +17,26 @@ import base64
 import binascii
 import hmac
 import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from anyio import fail_after
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ticker import clock
 from ticker import settings as ticker_settings
 from ticker.errors import ConfigurationError, quoted
 from ticker.settings import LEAST_KEY, Settings
+from ticker.tasks import checks
 from ticker.web.problems import API, Page, Refused, answer, below
 
+log = logging.getLogger("ticker.web")
 # Bytes: kwargs and metadata of 64 kB each, which a form makes three times as long, plus the other fields.
 BODY_AT_MOST = 512 * 1024
 BODY_WITHIN = 10.0  # seconds after the headers, however many bytes arrive
@@ -56,21 +61,38 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
+ASSETS, OF_ASSETS = "/static/", {"Cache-Control": "no-cache"}
 """Browsers may keep scripts and styles, and revalidate them by their ETag."""
+_FRAMER = re.compile(r"'self'|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The sender of a request, as the application around the page knows them.
+
+    `name` is the author of the changes. Without `may_change`, nothing can be changed.
+    """
+
+    name: str
+    may_change: bool
+
+
+Who = Callable[[Request], Viewer]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """The access rules. `tokens`: any one of them gives access. `no_token`: clients on this host need none, and all
     others are refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be
-    changed.
+    changed. `who` names the sender of a request; `viewer` is the answer.
     """
 
     tokens: Sequence[str] = field(default=(), repr=False)
     no_token: bool = False
     trusted: bool = False
     read_only: bool = False
+    who: Who | None = None
+    viewer: Viewer | None = None
 
     def __post_init__(self) -> None:
         if any(len(token) < LEAST_KEY for token in self.tokens):
@@ -93,8 +115,11 @@ class Guard:
     settings, even if the environment changes later.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, settings: Settings, page: Page) -> None:
+    def __init__(
+        self, app: ASGIApp, access: Access, settings: Settings, page: Page, headers: Mapping[str, str]
+    ) -> None:
         self._app = app
+        self._headers = headers
         self._access = access
         self._settings = settings
         self._page = page
@@ -104,7 +129,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         scope["ticker.root"], began = scope.get("root_path", ""), False
-        added = OF_ASSETS if below(scope).startswith(ASSETS) else HEADERS
+        added = {**self._headers, **(OF_ASSETS if below(scope).startswith(ASSETS) else {})}
+        scope["ticker.access"] = self._access
 
         async def send_with_headers(message: Message) -> None:
             nonlocal began
@@ -117,6 +143,7 @@ class Guard:
         try:
             headers = Headers(scope=scope)
             scope["ticker.known"] = self._authenticate(scope, headers)
+            await self._identify(scope)
             self._authorize_change(scope, headers)
             with ticker_settings.use(self._settings):
                 await self._app(scope, _bounded(receive, headers), send_with_headers)
@@ -137,6 +164,24 @@ class Guard:
             raise Refused(403 if access.no_token else 401, problem)
         return not problem
 
+    async def _identify(self, scope: Scope) -> None:
+        """Asks who sends the request, once. Raises Refused if that fails, but load balancers get their yes or no."""
+        if (who := self._access.who) is None:
+            return
+        try:
+            viewer = await run_in_threadpool(who, Request(scope))
+            if not isinstance(viewer, Viewer):
+                raise TypeError(f"who returned {type(viewer).__name__}, not a Viewer")
+            checks.plain("name", viewer.name)
+        except Exception as error:
+            scope["ticker.known"] = False
+            if below(scope) in OPEN:
+                return
+            log.error("who failed: %s", type(error).__name__, exc_info=error, extra={"event": "who_failed"})
+            raise Refused(403, "it is not known who sends this request, because who() failed; see the log") from error
+        read_only = self._access.read_only or not viewer.may_change
+        scope["ticker.access"] = replace(self._access, read_only=read_only, viewer=viewer)
+
     def _authorize_change(self, scope: Scope, headers: Headers) -> None:
         """Raises Refused if the request may not change anything."""
         if scope["method"] in SAFE:
@@ -145,6 +190,9 @@ class Guard:
             raise Refused(
                 403, "nothing can be changed here, because this server is read-only (TICKER_WEB_READ_ONLY, --read-only)"
             )
+        viewer = scope["ticker.access"].viewer
+        if viewer and not viewer.may_change and below(scope) not in HARMLESS:
+            raise Refused(403, f"{quoted(viewer.name)} may read here, but not change anything")
         if headers.get("authorization", "").lower().startswith("bearer ") and self._access.knows(headers):
             return  # a browser does not add a bearer token by itself, and another site's page does not know it
         if not _is_same_origin(headers):
@@ -159,6 +207,22 @@ class Guard:
             403,
             "the request has neither JSON nor the header of this page's script (HX-Request); load the page again",
         )
+
+
+def framed_by(ancestors: Sequence[str]) -> Mapping[str, str]:
+    """Returns the headers with which pages of these origins may show ours in a frame. Raises ConfigurationError."""
+    if not ancestors:
+        return HEADERS
+    for one in ancestors:
+        if not _FRAMER.fullmatch(one):
+            raise ConfigurationError(
+                f"frame_ancestors: {quoted(one)} is not an origin; write https://ops.example.org, or 'self' in quotes"
+            )
+    policy = HEADERS["Content-Security-Policy"].replace(
+        "frame-ancestors 'none'", f"frame-ancestors {' '.join(ancestors)}"
+    )
+    others = {name: value for name, value in HEADERS.items() if name != "X-Frame-Options"}
+    return others | {"Content-Security-Policy": policy}
 
 
 def is_json(headers: Headers) -> bool:

@@ -22,7 +22,7 @@ from ticker.metrics.servers import Servers
 from ticker.read import health
 from ticker.settings import Settings
 from ticker.web import api, pages
-from ticker.web.access import Access, Guard
+from ticker.web.access import Access, Guard, Who, framed_by
 from ticker.web.problems import answer
 from ticker.web.site import Database, Site
 
@@ -37,6 +37,8 @@ def application(
     no_token: bool = False,
     trusted: bool = False,
     read_only: bool = False,
+    who: Who | None = None,
+    frame_ancestors: Sequence[str] = (),
 ) -> Starlette:
     """Returns an ASGI application with the page at its root, and the HTTP API under `/api/v1`.
 
@@ -45,12 +47,17 @@ def application(
     that come directly from this host need no token. `trusted`: the application that mounts it decides who has access.
     `read_only`: nothing can be changed.
 
-    Raises ConfigurationError if DATABASE_URL is not set.
+    `who(request)` returns a `Viewer(name, may_change)` for each request that has access: the author of its changes, and
+    whether it may make any. It is called once, in a thread. An error of it is answered with 403. `frame_ancestors`: the
+    origins whose pages may show this page in a frame, such as `https://ops.example.org`; by default, none.
+
+    Raises ConfigurationError if DATABASE_URL is not set, or if an origin is invalid.
     """
     settings = settings or ticker_settings.from_environment()
     tokens = tuple(settings.web_tokens if tokens is None else tokens)
     no_token = no_token or settings.web_no_token
-    access = Access(with_token(tokens, no_token or trusted), no_token, trusted, read_only or settings.web_read_only)
+    is_read_only = read_only or settings.web_read_only
+    access = Access(with_token(tokens, no_token or trusted), no_token, trusted, is_read_only, who)
     breaker = health.CircuitBreaker()
     database = Database(settings, breaker)
 
@@ -63,7 +70,9 @@ def application(
         routes=ROUTES,
         middleware=[
             Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
-            Middleware(Guard, access=access, settings=settings, page=pages.error_page),
+            Middleware(
+                Guard, access=access, settings=settings, page=pages.error_page, headers=framed_by(frame_ancestors)
+            ),
         ],
         exception_handlers={HTTPException: failed},  # the guard answers all other errors
         lifespan=lifespan,

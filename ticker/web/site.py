@@ -115,4 +115,7 @@ class Site:
 
 def site(request: Request, by: str) -> Site:
     """Returns the application as this request sees it."""
-    return replace(cast(Site, request.app.state.site), root=request.scope.get("root_path", ""), by=by)
+    access: Access = request.scope["ticker.access"]
+    author = access.viewer.name if access.viewer else by
+    root = request.scope.get("root_path", "")
+    return replace(cast(Site, request.app.state.site), access=access, root=root, by=author)

@@ -166,7 +166,11 @@ def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 
 def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
     """Returns the fields of the object in the body. An empty body is an empty object."""
-    return fields_of("body", schema, _object(request, sent) if sent else {})
+    given = fields_of("body", schema, _object(request, sent) if sent else {})
+    viewer = request.scope["ticker.access"].viewer
+    if viewer and given.get("by", viewer.name) != viewer.name:
+        raise BadInput("by", given["by"], f"is not the sender of this request, {quoted(viewer.name)}; leave it out")
+    return given
 
 
 def fields_of(where: str, schema: Schema, given: Any) -> dict[str, Any]:

@@ -68,15 +68,12 @@ def now(here: Site, _: None, request: Request) -> Shown:
 
 
 def failing(seen: Overview) -> Shown:
-    """Returns the failing tasks by cause. If there are few, a task that alone has its cause is shown by itself. `others`
-    counts the tasks that are in none of the groups.
-    """
+    """Returns the failing tasks by cause. If there are few, a task that alone has its cause is shown by itself."""
     is_long = seen.counts.failing > LISTED_NOW and bool(seen.causes)
     groups = [one for one in seen.causes if one.tasks > 1 or is_long]
     grouped = {id_ for one in groups for id_ in one.ids}
     alone = [] if is_long else [task for task in seen.failing if task.id not in grouped]
-    others = seen.counts.failing - sum(one.tasks for one in groups) - len(alone)
-    return {"groups": groups, "alone": alone, "others": max(others, 0)}
+    return {"groups": groups, "alone": alone}
 
 
 @screen("/owners", "owners.html")

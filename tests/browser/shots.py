@@ -35,7 +35,7 @@ def demo() -> Iterator[str]:
 def address(said) -> str:  # type: ignore[no-untyped-def]
     for _ in range(10 * PATIENCE):
         said.seek(0)
-        if found := re.search(r"http://127\S+", said.read()):
+        if found := re.search(r"http://\S+@127\S+", said.read()):
             return found[0].rstrip("/")
         time.sleep(0.1)
     raise TimeoutError("the demo shows no page")
@@ -49,8 +49,8 @@ def main(folder: Path) -> None:
         time.sleep(WORTH_SEEING)
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         for name, (path, size, scheme) in PICTURES.items():
-            page = browser.new_context(base_url=url, viewport=size, color_scheme=scheme).new_page()
-            page.goto(path)
+            page = browser.new_context(viewport=size, color_scheme=scheme).new_page()
+            page.goto(url + path)
             if name == "new":
                 page.fill("#function", "mail.fetch")
                 page.fill("#schedule", "0 9 * * 1-5")

@@ -239,7 +239,7 @@ assert not queue._incompatibility
 queue.push(specs)
 ids = [spec.job_id for spec in specs]
 print(sorted(key.decode() for key in redis.keys()), *queue.states(ids), *queue.lengths(["polling"]).values())
-print(queue.unattended(), *queue.ages(["polling"]), queue.refused(["polling"]))
+print(queue.staff().unattended, *queue.ages(["polling"]), queue.refused(["polling"]))
 subprocess.run([sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", os.environ["REDIS_URL"], "polling"],
     check=True, capture_output=True)
 print(redis.keys("rq:*"), *queue.states(ids), *queue.lengths(["polling"]).values())

@@ -32,7 +32,7 @@ def test_a_queue_with_jobs_whose_workers_are_gone_is_unattended(queue, redis):
     redis.sadd("rq:queues", "rq:queue:polling", "rq:queue:reports")
     redis.sadd("rq:workers:polling", "rq:worker:killed")
     redis.rpush("rq:queue:polling", "x")
-    assert queue.unattended() == {"polling": 1}
+    assert queue.staff().unattended == {"polling": 1}
 
 
 def test_keys_of_another_type_count_as_empty(queue, redis):

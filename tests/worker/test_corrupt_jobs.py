@@ -257,7 +257,7 @@ def test_a_key_of_another_type_costs_the_sweep_only_that_job(queue: RedisQueue, 
 def test_what_is_no_queue_in_rqs_set_of_queues_is_passed_over(queue: RedisQueue, redis):
     redis.sadd("rq:queues", "rq:queue:polling", "elsewhere", b"\xff")
     redis.rpush("rq:queue:polling", "t1-1")
-    assert queue.unattended() == {"polling": 1}
+    assert queue.staff().unattended == {"polling": 1}
 
 
 @pytest.mark.slow

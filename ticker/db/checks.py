@@ -152,8 +152,8 @@ def check_upgradable(there: Iterable[str], schema: str) -> None:
         if revision not in known:
             raise ConfigurationError(
                 f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, which this version of ticker (up to {known[-1]})"
-                " does not know; install the version that created it, or drop the schema or set TICKER_SCHEMA to a new one,"
-                " and run: ticker db upgrade"
+                " does not know; install the version that created it (all tasks are kept), or for a new installation set"
+                " TICKER_SCHEMA to another name and run: ticker db upgrade"
             )
 
 

@@ -108,9 +108,12 @@ class Staff(NamedTuple):
     crews: Sequence[Crew]
 
     @property
+    def attended(self) -> set[str]:
+        return {name for crew in self.crews for name in crew.queues}
+
+    @property
     def unattended(self) -> dict[str, int]:
-        attended = {name for crew in self.crews for name in crew.queues}
-        return {name: count for name, count in self.waiting.items() if count and name not in attended}
+        return {name: count for name, count in self.waiting.items() if count and name not in self.attended}
 
 
 class TickFailure(NamedTuple):
@@ -306,10 +309,6 @@ class RedisQueue:
                 ages[name] = max(0.0, (now - datetime.fromisoformat(at.decode())).total_seconds())
         return ages
 
-    def unattended(self) -> dict[str, int]:
-        """Returns the queues with waiting jobs and no worker, and the number of their jobs."""
-        return self.staff().unattended
-
     def publish_failure(self, installation: str, failure: TickFailure | None, keep_ms: int) -> None:
         """Stores why ticks fail, for readers, in case that PostgreSQL accepts no writes. None clears it."""
         with translated():
@@ -338,6 +337,13 @@ class RedisQueue:
         """
         with translated():
             return check_server(self._connection.info())
+
+    def place(self) -> tuple[str, float]:
+        """Returns what tells this database of Redis from all others, and for how many seconds the server has run."""
+        with translated():
+            info = self._connection.info("server")
+        database = self._connection.connection_pool.connection_kwargs.get("db") or 0
+        return f"{info.get('run_id', '')}/{database}", float(info.get("uptime_in_seconds", 0))
 
     def refused(self, queues: Collection[str]) -> list[str]:
         """Returns the calls that a ticker needs but its Redis user may not make. Empty before Redis 7.0, which cannot
@@ -370,10 +376,11 @@ def leased(queue: str, holder: str) -> str:
     return f"the queue {queue} is leased by another installation ({holder}), until 5 minutes after its last tick"
 
 
-def without_worker(queue: str, count: int) -> str:
-    """Returns the problem with a queue that has jobs and no worker."""
+def without_worker(queue: str, count: int, attended: Collection[str] = ()) -> str:
+    """Returns the problem with a queue that has jobs and no worker. `attended` are the queues that have one."""
     jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
-    return f"{jobs} in the queue {queue}, to which no worker listens; start one: {start_worker(queue)}"
+    others = f" (workers listen to {', '.join(sorted(attended)[:3])})" if attended else ""
+    return f"{jobs} in the queue {queue}, to which no worker listens{others}; start one: {start_worker(queue)}"
 
 
 def queues(connection: Redis) -> Iterator[Queue]:

@@ -28,6 +28,10 @@ from ticker.tasks.fields import Task
 LONG = 1.0  # seconds; a server that took longer to fail is not asked again for a while
 KEPT = 10.0  # seconds for which the error is kept; two refreshes of a page
 REDIS, POSTGRESQL = "Redis", "PostgreSQL"
+OTHER_REDIS = (
+    "the ticker {} pushes to another Redis than the one that REDIS_URL names here, or to another database of it; give all "
+    "processes the same REDIS_URL"
+)
 
 
 class CircuitBreaker:
@@ -66,7 +70,8 @@ class Health:
     announced. `ahead`: the database's clock minus this host's. `late`: how many tasks are late; up to 100,000 are
     counted, and they are no problem by themselves. `last_stop`: says when the last ticker stopped, if no other one
     ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue needs. `held`: how many
-    tasks each limit has kept waiting for over an interval. `foreign`: why the tables belong to another installation.
+    tasks each limit has kept waiting for over an interval. `attended`: the queues to which workers listen. `elsewhere`:
+    the tickers that push to another Redis. `foreign`: why the tables belong to another installation.
     `leased`: our queues that another installation has leased.
     """
 
@@ -84,6 +89,8 @@ class Health:
     pauses: tuple[Pause, ...] = ()
     needs: tuple[Need, ...] = ()
     held: dict[str, int] = field(default_factory=dict)
+    attended: tuple[str, ...] = ()
+    elsewhere: tuple[TickerStatus, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -113,7 +120,9 @@ class Health:
 
     @property
     def _short_of_workers(self) -> list[Need]:
-        return [need for need in self.needs if need.has_too_few and need.queue not in self.unattended]
+        """Returns the needs that the workers of the last minutes do not meet. Without a tick, they say nothing about now."""
+        known = self.needs if self.ticks and not self.elsewhere else ()
+        return [need for need in known if need.has_too_few and need.queue not in self.unattended]
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -124,8 +133,10 @@ class Health:
         silent = () if self.ticks or failing else (silence(self.tickers, self.max_age_ms, self.last_stop),)
         foreign = (self.foreign,) if self.foreign else ()
         leased = (rq.leased(*one) for one in self.leased.items())
-        unattended = () if failing else self.unattended  # a worker would not help
-        return *failing, *foreign, *silent, *down, *leased, *map(self.without_worker, unattended)
+        elsewhere = () if failing else tuple(f"pid {one.pid} on {one.host}" for one in self.elsewhere)
+        apart = (OTHER_REDIS.format(", ".join(elsewhere)),) if elsewhere else ()
+        unattended = () if failing or elsewhere else self.unattended  # a worker would not help
+        return *failing, *foreign, *silent, *down, *apart, *leased, *map(self.without_worker, unattended)
 
     @property
     def ticks(self) -> bool:
@@ -144,7 +155,7 @@ class Health:
 
     def without_worker(self, queue: str) -> str:
         mistyped = not_announced("queue", queue, self.announced)
-        return rq.without_worker(queue, self.unattended[queue]) + (f"; {mistyped}" if mistyped else "")
+        return rq.without_worker(queue, self.unattended[queue], self.attended) + (f"; {mistyped}" if mistyped else "")
 
     @property
     def ok(self) -> bool:
@@ -166,10 +177,10 @@ def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitB
     """
     settings.require_database()
     breaker = breaker or CircuitBreaker()
-    redis_error, unattended, holders = _redis(settings, breaker)
+    redis_error, staff, holders, place = _redis(settings, breaker)
     try:
         with breaker.asking(POSTGRESQL):
-            return _database(settings, unattended, holders, redis_error=redis_error, max_age_ms=max_age_ms)
+            return _database(settings, staff, holders, place, redis_error=redis_error, max_age_ms=max_age_ms)
     except Unavailable as error:
         return Health(str(error), redis_error, max_age_ms=max_age_ms)
 
@@ -211,7 +222,9 @@ def cause(task: Task, look: Health) -> str:
     return look.why_no_tick or task.waits_because or "no tick has pushed it yet"
 
 
-def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:
+def _database(
+    settings: Settings, staff: rq.Staff, holders: Mapping[str, str], place: tuple[str, float], **rest: Any
+) -> Health:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
         execute = sql.on(db, settings.schema)
         here = installation.read(execute)
@@ -222,11 +235,20 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
         return Health(
             "", tickers=present(known), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
-            unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
+            unattended={name: staff.waiting[name] for name in overview.waiting_queues(db, staff.unattended)},
+            attended=tuple(sorted(staff.attended)),
+            elsewhere=tuple(ticker for ticker in known if pushes_elsewhere(ticker, *place)),
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
             pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
+
+
+def pushes_elsewhere(ticker: TickerStatus, place: str, uptime: float) -> bool:
+    """Returns whether a live ticker has pushed to another Redis than ours, which has not been started since."""
+    there = ticker.last_report.get("redis")
+    was_here = ticker.age_ms is not None and uptime * SECOND > ticker.age_ms
+    return bool(place and there and there != place and was_here and ticker.lives())
 
 
 def present(known: Sequence[TickerStatus]) -> tuple[TickerStatus, ...]:
@@ -259,16 +281,16 @@ def with_published(
     return [*known]
 
 
-def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, int], dict[str, str]]:
-    """Returns the error from Redis, if any, the queues with jobs and no worker, and the leased queues with their
-    holders.
+def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, rq.Staff, dict[str, str], tuple[str, float]]:
+    """Returns the error from Redis, if any, its jobs and workers, the leased queues with their holders, and which Redis it
+    is, since when.
     """
     try:
         with breaker.asking(REDIS), closing(RedisQueue(rq.connect(settings.require_redis(), retries=0))) as queue:
             queue.check()
-            return "", queue.unattended(), queue.all_holders()
+            return "", queue.staff(), queue.all_holders(), queue.place()
     except (Unavailable, ConfigurationError) as error:
-        return str(error), {}, {}
+        return str(error), rq.Staff({}, []), {}, ("", 0.0)
 
 
 def _ahead(db: Any) -> timedelta:

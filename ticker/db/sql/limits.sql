@@ -58,7 +58,8 @@ ORDER BY k.waiting DESC, k.key
 -- name: limits_held_too_long
 -- Returns the limits of the tasks that a limit has kept waiting for over an interval, and the number of these tasks.
 SELECT k.limited_by AS key, count(DISTINCT t.id)::int AS tasks
-FROM (SELECT id, limits FROM {schema}.tasks t WHERE {waits_too_long_for_room t} ORDER BY next_run LIMIT %(most)s) t
+FROM (SELECT id, limits FROM {schema}.tasks t
+      WHERE {waits_too_long_for_room t} AND NOT {of_unknown_function t} ORDER BY next_run LIMIT %(most)s) t
     JOIN {schema}.limited_keys k ON k.key = ANY (t.limits)
 WHERE k.limited_by IS NOT NULL GROUP BY k.limited_by ORDER BY k.limited_by
 

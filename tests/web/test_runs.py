@@ -1,5 +1,7 @@
 """What ended and what happened, over HTTP: runs, the journal, drops; and what is hidden of them."""
 
+import html
+import re
 from typing import Any
 
 import psycopg
@@ -12,6 +14,7 @@ from tests.sentences import Sentence, sentence
 from tests.web.asking import API, problem, text_of
 from tests.web.conftest import Serve
 from ticker.read import journal
+from ticker.web.pages import state
 
 Db = psycopg.Connection[Any]
 
@@ -73,6 +76,23 @@ def test_all_failures_of_a_function_in_a_span_are_one_address_of_the_page(client
     assert sentence("page.nothing_fits").within(page) and 'name="until" value="2000-01-01T00:00:00Z"' in page
     refused = client.get("/runs?since=soon")
     assert refused.status_code == 422 and "since" in text_of(refused)
+
+
+@pytest.mark.slow
+def test_the_first_page_says_how_many_match(
+    client: TestClient, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "1 record matches" in text_of(client.get("/runs?outcome=failed"))
+    assert "3 records match" in text_of(client.get("/runs?owner=a:1&function=poll"))
+    monkeypatch.setattr(state, "ROWS", 1)
+    page = client.get("/runs?function=poll&owner=a:1")
+    assert "3 records match" in text_of(page)
+    [following] = re.findall(r'href="/runs\?([^"]+)" rel="next"', page.text)
+    assert "match" not in text_of(client.get(f"/runs?{html.unescape(following)}"))
+    monkeypatch.setattr(journal, "SEARCHED", 2)
+    assert "match" not in text_of(client.get("/runs?function=poll")).replace("may match", "")
+    monkeypatch.setattr(state, "COUNTED", 2)
+    assert "over 2 records match" in text_of(client.get("/runs?function=poll&owner=a:1"))
 
 
 def test_the_filters_suggest_the_functions_and_queues_that_workers_announced(client: TestClient, db: Db) -> None:

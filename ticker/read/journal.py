@@ -114,26 +114,30 @@ class Page(NamedTuple):
     """Lines, newest first, and the key before which the next page begins, or None after the last page.
 
     A search looks through a limited number of ends per page. If it stopped there, `looked_through` is that number, and
-    the page may be empty.
+    the page may be empty. `total`: how many entries there are from the first line on, up to `count_to`, or None if a
+    search stopped before.
     """
 
     lines: tuple[JournalEntry, ...]
     next: Key | None
-    looked_through: int | None = None
+    looked_through: int | None
+    total: int | None
 
 
 @reads
 def page(
-    wanted: Wanted, *, since: Past = None, until: Past = None, before: Key | None = None, limit: int = 50
-) -> Steps[Page]:
-    """Returns one page of the journal, newest first."""
+    wanted: Wanted, *, since: Past = None, until: Past = None, before: Key | None = None, limit: int = 50,
+    count_to: int = 0,
+) -> Steps[Page]:  # fmt: skip
+    """Returns one page of the journal, newest first. Counts up to `count_to` entries, but at least those of the page."""
     most, now = tasks.limited(limit), (yield from instant.steps())
     begin, end = between(since, until, now)
     first = min((key for key in (before, before_all(end)) if key), default=None)
-    found, last = yield from search(wanted, begin, most + 1, first)
+    found, last = yield from search(wanted, begin, max(most + 1, count_to), first)
     shown, is_full = found[::-1][:most], len(found) > most
     entries = tuple((yield from lines(shown, now)))
-    return Page(entries, shown[-1]) if is_full else Page(entries, last, SEARCHED if last else None)
+    total = None if last and len(found) < count_to else len(found)
+    return Page(entries, shown[-1], None, total) if is_full else Page(entries, last, SEARCHED if last else None, total)
 
 
 @reads

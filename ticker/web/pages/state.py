@@ -195,6 +195,7 @@ def scope(form: Form) -> dict[str, str]:
 
 DROPS = 50
 PIECES = 100
+COUNTED = 1000  # records that match, at most
 OF_ENDS = ("owner", "owner_type", "outcome", "reason", "function", "queue", "search")
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
@@ -205,14 +206,21 @@ def runs(here: Site, db: Any, request: Request) -> Shown:
     times = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
     given = filters(request, {name: api.OF_RUNS[name] for name in OF_ENDS})
     chosen = select(db, task=task, **given)
-    page = journal.page(db, chosen, before=before, limit=ROWS, **times)
+    page = journal.page(db, chosen, before=before, limit=ROWS, count_to=0 if before else COUNTED + 1, **times)
     deleted = journal.deleted(db, [line.task_id for line in page.lines])
     is_ownerless = bool(task) and not task.isdecimal() and "owner" not in given
     return {
         "lines": page.lines, "deleted": deleted, "ownerless": chosen.task_id if is_ownerless else None,
         "outcomes": list(Outcome), "reasons": list(Reason), "looked_through": page.looked_through,
+        "count": None if before or page.total is None else counted(page.total),
         "spans": {f"{hours}h": span for hours, span in HOURS.items()}, "functions": read_overview.functions(db),
     } | paging(request, "before", api.following(page))  # fmt: skip
+
+
+def counted(count: int) -> str:
+    if count > COUNTED:
+        return f"over {COUNTED:,} records match"
+    return f"{count:,} record matches" if count == 1 else f"{count:,} records match"
 
 
 def select(db: Any, *, task: str | None, owner: Owner | None = None, **others: Any) -> Wanted:

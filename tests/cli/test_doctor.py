@@ -21,6 +21,7 @@ from tests.sentences import sentence
 from ticker import clock, embedded, owners
 from ticker.db.connections import Connection
 from ticker.embedded import Servers
+from ticker.queue.rq import RedisQueue
 from wrappers.rq import compatibility
 
 pytestmark = pytest.mark.usefixtures("environ")
@@ -99,8 +100,9 @@ def test_the_rights_in_the_document_are_enough(
     ticking: None, roles: dict[str, str], redis: Redis, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = f"test-{uuid4().hex[:8]}"
-    [line] = [line for line in block("redis").splitlines() if line.startswith("ACL SETUSER ticker")]
-    redis.execute_command("ACL", "SETUSER", user, *line.replace("PASSWORD", PASSWORD).split()[3:])
+    for line in block("redis").splitlines():
+        if line.startswith("ACL SETUSER ticker"):
+            redis.execute_command("ACL", "SETUSER", user, *line.replace("PASSWORD", PASSWORD).split()[3:])
     monkeypatch.setenv("DATABASE_URL", with_user(environ["DATABASE_URL"], roles["ticker"]))
     monkeypatch.setenv("REDIS_URL", with_user(environ["REDIS_URL"], user))
     try:
@@ -123,6 +125,35 @@ def test_no_ticker_and_a_queue_without_a_worker(db: Db) -> None:
     out, err = ticker("doctor", code=1)
     assert sentence("health.no_ticker_start_one", remedy="ticker run").within(out)
     assert err == sentence("doctor.findings", number=2)
+
+
+def test_a_queue_without_a_worker_and_the_queues_to_which_workers_listen(ticking: None, db: Db, redis: Redis) -> None:
+    ticker("add", "f", "--every", "1m", "--queue", "lonely")
+    ticker("tick")
+    redis.hset("rq:worker:one", mapping={"state": "idle", "queues": "othr"})
+    redis.sadd("rq:workers", "rq:worker:one")
+    redis.sadd("rq:workers:othr", "rq:worker:one")
+    [told] = examined()[0]["health"]
+    assert told == sentence(
+        "health.unattended_others", jobs="1 job waits", queue="lonely", others="othr",
+        remedy="ticker worker --tasks ... lonely",
+    )  # fmt: skip
+
+
+def test_a_ticker_that_pushes_to_another_redis(db: Db, redis: Redis) -> None:
+    here = RedisQueue(redis).place()[0]
+    ticked(db, redis=here)
+    assert examined(code=0) == (WELL, {})
+    a_need(db, "polling", 5.2, 9)
+    ticked(db, redis=here + "1", crews=[[["polling"], 0, 0]])
+    assert examined()[0]["health"] == [sentence("health.other_redis")]
+
+
+def test_without_a_tick_the_need_of_workers_is_not_told(db: Db) -> None:
+    a_need(db, "polling", 5.2, 9)
+    ticked(db, ended=True)
+    [told] = examined()[0]["health"]
+    assert sentence("health.last_ticker_stopped", at=re.compile(".*"), remedy="ticker run") == told
 
 
 @pytest.mark.slow

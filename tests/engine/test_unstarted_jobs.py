@@ -20,6 +20,8 @@ from wrappers import entry
 
 NOT_SET = sentence("errors.is_not_set", setting="DATABASE_URL")
 
+UNSET = "DATABASE_URL is not set"
+
 
 def die(play, refusal=""):
     """The jobs that wait end in RQ's hands, before they could ask for their starts. Returns how many there were."""
@@ -111,7 +113,7 @@ def test_our_worker_class_takes_no_job_without_settings(play, monkeypatch):
 def test_a_worker_with_settings_runs_what_another_has_refused_once(play):
     task = ticker.register(play.db, "poll", every="1h")
     play.tick()
-    assert die(play, "DATABASE_URL is not set") == 1
+    assert die(play, UNSET) == 1
     play.at(30)
     play.tick()
     [taken] = play.take()
@@ -124,7 +126,7 @@ def test_what_is_refused_again_is_lost(play):
     for seconds in (0, 30, 60, 90):
         play.at(seconds)
         play.tick()
-        found.append((die(play, "DATABASE_URL is not set"), [run.outcome for run in play.runs()]))
+        found.append((die(play, UNSET), [run.outcome for run in play.runs()]))
     assert found == [(1, []), (1, []), (0, ["lost"]), (0, ["lost"])]
 
 
@@ -134,7 +136,7 @@ def test_a_refused_occurrence_whose_successor_waits_has_failed_for_its_cause(pla
     for minute in range(4):
         play.at(60 * minute)
         play.tick()
-        assert die(play, "DATABASE_URL is not set") == 1
+        assert die(play, UNSET) == 1
     assert {(run.outcome, "DATABASE_URL" in run.reason) for run in play.runs()} == {("lost", True)}
     assert (ticker.get(play.db, task).failures, play.events()) == (3, ["failed"])
 
@@ -149,10 +151,10 @@ def test_all_tasks_that_a_worker_refuses_are_one_notice_of_the_cause(play, datab
         for seconds in range(0, 300, 30):
             play.at(seconds)
             play.tick()
-            die(play, "DATABASE_URL is not set")
+            die(play, UNSET)
             notifier.round(play.now)
     [notice] = kept.got
-    assert (notice.what, "DATABASE_URL is not set" in notice.digest.cause) == ("failed", True)
+    assert (notice.what, UNSET in notice.digest.cause) == ("failed", True)
 
 
 def test_what_is_refused_during_a_pause_waits_for_its_end(play):
@@ -160,7 +162,7 @@ def test_what_is_refused_during_a_pause_waits_for_its_end(play):
     for seconds in (0, 30):
         play.at(seconds)
         play.tick()
-        die(play, "DATABASE_URL is not set")
+        die(play, UNSET)
     ticker.pause(play.db, task)
     play.at(60)
     play.tick()

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.factories import MINUTE, NINE
+from tests.sentences import sentence
 from ticker.model import Pause
 from ticker.read.health import Health
 from ticker.read.overview import Cause, Counts, Overview
@@ -29,34 +30,33 @@ def seen(*causes: int, per_minute: float | None = 42.4, **counts: int) -> Overvi
 
 
 @pytest.mark.parametrize(
-    ("health", "overview", "tone", "sentence"),
+    ("health", "overview", "tone", "said"),
     [
-        (WELL, seen(), "good", "All is well: 603 tasks, 42 runs a minute, last tick 4 s ago"),
-        (WELL, seen(per_minute=0.97, paused=15), "good", "All is well: 603 tasks, 15 paused, 1 run a minute, last tick 4 s ago"),
-        (WELL, seen(per_minute=None, tasks=1), "good", "All is well: 1 task, last tick 4 s ago"),
-        (WELL, seen(tasks=0), "good", "There are no tasks yet"),
+        (WELL, seen(), "good", sentence("verdict.well")),
+        (WELL, seen(per_minute=0.97, paused=15), "good", sentence("verdict.well_with_paused")),
+        (WELL, seen(per_minute=None, tasks=1), "good", sentence("verdict.well_without_a_pace")),
+        (WELL, seen(tasks=0), "good", sentence("verdict.no_tasks")),
         (WELL, seen(6, 2, failing=9), "bad", f"9 tasks fail, 6 of them with {REFUSED}"),
         (WELL, seen(9, failing=9), "bad", f"9 tasks fail with {REFUSED}"),
         (WELL, seen(1, failing=1), "bad", f"1 task fails with {REFUSED}"),
         (WELL, seen(1, 1, failing=2), "bad", "2 tasks fail"),
         (WELL, seen(failing=2, late=1, unknown_function=3), "bad",
-         "2 tasks fail; 3 tasks have a function that no worker knows; 1 task is late"),
+         sentence("verdict.several_kinds")),
         (replace(WELL, held={"imap": 2}), seen(), "warn",
-         ("2 tasks with the limit imap have waited for room for over an interval; raise the limit, or the interval; "
-          "ticker limit lists the keys without room")),
+         sentence("verdict.limit_waits")),
         (replace(WELL, pauses=(PAUSE,)), seen(9, failing=9), "warn",
-         "all tasks are paused by ann since 2026-03-01 09:00:00Z: upgrade; 12 due tasks wait"),
+         sentence("verdict.all_paused")),
         (Health("PostgreSQL does not answer", "Redis does not answer"), seen(9, failing=9), "bad",
-         "PostgreSQL does not answer; and 1 more problem"),
+         sentence("verdict.no_servers")),
         (replace(WELL, tickers=(FAILS,)), seen(9, failing=9), "bad",
-         "the ticks of pid 7 on here have failed for 60 s: PostgreSQL refuses writes"),
+         sentence("verdict.ticks_fail")),
         (replace(WELL, tickers=(FAILS, TICKER), redis_error="Redis does not answer"), seen(), "bad",
-         "the ticks of pid 7 on here have failed for 60 s: PostgreSQL refuses writes; and 1 more problem"),
+         sentence("verdict.ticks_fail_and_more")),
     ],
 )  # fmt: skip
-def test_the_worst_is_said_first_and_once(health: Health, overview: Overview, tone: str, sentence: str) -> None:
+def test_the_worst_is_said_first_and_once(health: Health, overview: Overview, tone: str, said: object) -> None:
     found = verdict(health, overview)
-    assert (found.tone, found.sentence) == (tone, sentence)
+    assert (found.tone, found.sentence) == (tone, said)
 
 
 @pytest.mark.parametrize(

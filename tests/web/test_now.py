@@ -97,14 +97,14 @@ def test_warnings_stand_on_it(fleet: None, client: TestClient, db: Db) -> None:
 def test_while_all_is_paused_nothing_is_announced_and_the_counts_agree(fleet: None, client: TestClient, db: Db) -> None:
     ticker.pause_all(db, by="ann")
     page = client.get("/")
-    assert "No runs are coming up: all tasks are paused." in text_of(page)
+    assert sentence("page.all_paused_no_runs").within(text_of(page))
     assert tile(page, "paused") == "14" and "<title>▲ paused" in page.text
     assert text_of(page).count("are paused by ann") == 1  # the banner is the verdict
     assert len(client.get(f"{API}/tasks", params={"state": "paused"}).json()["tasks"]) == 14
 
 
 def test_the_chart_has_a_column_for_each_minute_that_leads_to_its_runs(fleet: None, client: TestClient, db: Db) -> None:
-    assert "No minute has been counted yet." in text_of(client.get("/"))
+    assert sentence("page.no_minute").within(text_of(client.get("/")))
     counted(db, (5, "succeeded", "", 40), (5, "failed", "", 2), (5, "dropped", "too_early", 1), (200, "failed", "", 9))
     page = client.get("/")
     assert page.text.count('class="bar-hover"') == 120 and '<path class="bar-failed"' in page.text

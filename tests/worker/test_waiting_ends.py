@@ -28,6 +28,8 @@ from wrappers.sandbox.handoff import End, PendingEnd
 
 # --------------------------------------------------------------------------------------------------- the buffer
 
+LOCKED = RowLocked("a row is locked")
+
 
 class Tables:
     """Takes ends, or raises what stands in their way."""
@@ -122,7 +124,7 @@ def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, 
 
 
 def test_an_answered_start_leaves_a_locked_row_its_pause(tables, ends, long_pause):
-    tables.trouble = {1: RowLocked("a row is locked")}
+    tables.trouble = {1: LOCKED}
     ends.take(tables, end(1))
     ends.server_answered()
     ends.write(tables)
@@ -133,13 +135,13 @@ def test_the_last_tries_pass_a_locked_row(tables, ends):
     tables.trouble = {None: AWAY}
     for number in (1, 2, 3):
         ends.take(tables, end(number))
-    tables.trouble = {1: RowLocked("a row is locked")}
+    tables.trouble = {1: LOCKED}
     ends.drain(tables, limits.now())
     assert tables.written == [2, 3]
 
 
 def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, long_pause):
-    tables.trouble = {1: RowLocked("a row is locked")}
+    tables.trouble = {1: LOCKED}
     ends.take(tables, end(1))
     ends.take(tables, end(2))
     assert (tables.written, len(ends)) == ([2], 1)
@@ -149,7 +151,7 @@ def test_an_end_that_fails_comes_behind_the_others(tables, ends):
     tables.trouble = {None: AWAY}
     for number in (1, 2, 3):
         ends.take(tables, end(number))
-    tables.trouble = {1: RowLocked("a row is locked")}
+    tables.trouble = {1: LOCKED}
     while tables.written != [2, 3]:
         ends.write(tables)
     assert len(ends) == 1

@@ -108,12 +108,9 @@ class Staff(NamedTuple):
     crews: Sequence[Crew]
 
     @property
-    def attended(self) -> set[str]:
-        return {name for crew in self.crews for name in crew.queues}
-
-    @property
     def unattended(self) -> dict[str, int]:
-        return {name: count for name, count in self.waiting.items() if count and name not in self.attended}
+        attended = {name for crew in self.crews for name in crew.queues}
+        return {name: count for name, count in self.waiting.items() if count and name not in attended}
 
 
 class TickFailure(NamedTuple):
@@ -294,6 +291,13 @@ class RedisQueue:
                 crews[crew] += 1
                 busy[crew] += state == b"busy"
         return Staff(waiting, [Crew(queues, count, busy[queues]) for queues, count in crews.items()])
+
+    def attended(self) -> set[str]:
+        """Returns the queues to which workers listen, also if nothing was ever pushed to them."""
+        with translated():
+            workers = cast(set[bytes], self._connection.smembers(f"{PREFIX}:workers"))
+            texts = answers(self._connection, [("HGET", key, "queues") for key in workers])
+        return {name for text in texts if isinstance(text, bytes) for name in text.decode().split(",") if name}
 
     def ages(self, names: Sequence[str]) -> dict[str, float]:
         """Returns for how many seconds the first job of each queue has waited. Leaves out queues without jobs."""

@@ -4,11 +4,11 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ticker import clock
@@ -177,12 +177,12 @@ def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitB
     """
     settings.require_database()
     breaker = breaker or CircuitBreaker()
-    redis_error, staff, holders, place = _redis(settings, breaker)
+    here = _redis(settings, breaker)
     try:
         with breaker.asking(POSTGRESQL):
-            return _database(settings, staff, holders, place, redis_error=redis_error, max_age_ms=max_age_ms)
+            return _database(settings, here, max_age_ms=max_age_ms)
     except Unavailable as error:
-        return Health(str(error), redis_error, max_age_ms=max_age_ms)
+        return Health(str(error), here.error, max_age_ms=max_age_ms)
 
 
 def data(health: Health) -> dict[str, Any]:
@@ -222,22 +222,20 @@ def cause(task: Task, look: Health) -> str:
     return look.why_no_tick or task.waits_because or "no tick has pushed it yet"
 
 
-def _database(
-    settings: Settings, staff: rq.Staff, holders: Mapping[str, str], place: tuple[str, float], **rest: Any
-) -> Health:
+def _database(settings: Settings, there: "_Redis", **rest: Any) -> Health:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
         execute = sql.on(db, settings.schema)
         here = installation.read(execute)
         known = tasks.tickers(db, ended=True)
-        if not rest["redis_error"]:
+        if not there.error:
             known = with_published(known, db, settings, here.id)
-        others = {name: holder for name, holder in holders.items() if holder != here.id}
+        others = {name: holder for name, holder in there.holders.items() if holder != here.id}
         return Health(
             "", tickers=present(known), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
-            unattended={name: staff.waiting[name] for name in overview.waiting_queues(db, staff.unattended)},
-            attended=tuple(sorted(staff.attended)),
-            elsewhere=tuple(ticker for ticker in known if pushes_elsewhere(ticker, *place)),
+            unattended={name: there.unattended[name] for name in overview.waiting_queues(db, there.unattended)},
+            attended=tuple(sorted(there.attended)), redis_error=there.error,
+            elsewhere=tuple(ticker for ticker in known if there.place and pushes_elsewhere(ticker, *there.place)),
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
             pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
@@ -248,7 +246,7 @@ def pushes_elsewhere(ticker: TickerStatus, place: str, uptime: float) -> bool:
     """Returns whether a live ticker has pushed to another Redis than ours, which has not been started since."""
     there = ticker.last_report.get("redis")
     was_here = ticker.age_ms is not None and uptime * SECOND > ticker.age_ms
-    return bool(place and there and there != place and was_here and ticker.lives())
+    return bool(there and there != place and was_here and ticker.lives())
 
 
 def present(known: Sequence[TickerStatus]) -> tuple[TickerStatus, ...]:
@@ -281,16 +279,26 @@ def with_published(
     return [*known]
 
 
-def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, rq.Staff, dict[str, str], tuple[str, float]]:
-    """Returns the error from Redis, if any, its jobs and workers, the leased queues with their holders, and which Redis it
-    is, since when.
+class _Redis(NamedTuple):
+    """What Redis says: its error, the queues with jobs and no worker, those with a worker, the leased queues with their
+    holders, and which Redis it is, since when.
     """
+
+    error: str = ""
+    unattended: Mapping[str, int] = {}
+    attended: Collection[str] = ()
+    holders: Mapping[str, str] = {}
+    place: tuple[str, float] | None = None
+
+
+def _redis(settings: Settings, breaker: CircuitBreaker) -> _Redis:
     try:
         with breaker.asking(REDIS), closing(RedisQueue(rq.connect(settings.require_redis(), retries=0))) as queue:
             queue.check()
-            return "", queue.staff(), queue.all_holders(), queue.place()
+            unattended = queue.staff().unattended
+            return _Redis("", unattended, queue.attended() if unattended else (), queue.all_holders(), queue.place())
     except (Unavailable, ConfigurationError) as error:
-        return str(error), rq.Staff({}, []), {}, ("", 0.0)
+        return _Redis(str(error))
 
 
 def _ahead(db: Any) -> timedelta:

@@ -17,6 +17,7 @@ from ticker.model import GOOD, LARGEST_ID, Outcome, Reason
 from ticker.read import explain, formatting, overview, tasks
 from ticker.read import journal as read_journal
 from ticker.read import why as read_why
+from ticker.read.forecast import START_ONE
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.tasks import operations
 
@@ -180,7 +181,9 @@ def failing_ticks(db: Any) -> list[str]:
 
 
 def print_why(answer: read_why.Why, shown: Sequence[str]) -> None:
-    """Prints the answer, without those sentences about the next runs that were `shown` before it."""
+    """Prints the answer, without those sentences about the next runs that were `shown` before it: why ticks fail. Another
+    ticker would not help then.
+    """
     if answer.task is not None and answer.task.subject:
         owner = f" of {answer.task.owner}" if answer.task.owner else ""
         render.say(f"{answer.task.subject}: {answer.task.name}{owner}")
@@ -190,7 +193,7 @@ def print_why(answer: read_why.Why, shown: Sequence[str]) -> None:
         render.say("nothing was recorded for this task")
     for sentence in answer.then:
         render.say(sentence)
-    for sentence in (one for one in answer.next if one not in shown):
+    for sentence in (one for one in answer.next if one not in shown and not (shown and one.endswith(START_ONE))):
         render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")
 
 

@@ -25,6 +25,8 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
+START_ONE = "nothing is pushed; start one: ticker run"
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -164,7 +166,7 @@ def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
         yield f"a ticker {ticked}"
         return
     silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(abs(age))}"
-    yield f"{formatting.last_stop(tickers) or silent}: nothing is pushed; start one: ticker run"
+    yield f"{formatting.last_stop(tickers) or silent}: {START_ONE}"
 
 
 def running(task: Task, runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:

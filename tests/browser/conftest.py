@@ -11,6 +11,21 @@ from tests.browser import scene
 
 DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
+SCREENS = (
+    "/",
+    "/tasks",
+    "/tasks/1",
+    "/tasks/2/edit",
+    "/tasks/new",
+    "/tasks/all?action=pause",
+    "/owners",
+    "/limits",
+    "/runs",
+    "/runs/1",
+    "/drops",
+    "/processes",
+)
+
 
 @contextmanager
 def served(**said: Any) -> Iterator[str]:

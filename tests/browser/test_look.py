@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.browser.conftest import opened, served
-from tests.browser.test_page import SCREENS
+from tests.browser.conftest import SCREENS, opened, served
 from tests.sentences import sentence
 
 pytestmark = pytest.mark.browser

@@ -5,25 +5,10 @@ import re
 import pytest
 
 import ticker
-from tests.browser.conftest import DESKTOP, opened, served
+from tests.browser.conftest import DESKTOP, SCREENS, opened, served
 from tests.sentences import sentence
 
 pytestmark = pytest.mark.browser
-
-SCREENS = (
-    "/",
-    "/tasks",
-    "/tasks/1",
-    "/tasks/2/edit",
-    "/tasks/new",
-    "/tasks/all?action=pause",
-    "/owners",
-    "/limits",
-    "/runs",
-    "/runs/1",
-    "/drops",
-    "/processes",
-)
 
 
 @pytest.mark.parametrize("screen", SCREENS)

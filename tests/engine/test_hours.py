@@ -314,7 +314,7 @@ def test_why_and_next_and_show_say_when_it_is_due(day):
     at = forecast.time_of_day(first, day.now)
     shown = list(forecast.schedule(day.task(), day.now))
     assert shown[0] == sentence("why.hours_end_before", hours="9-17 mon-fri", ends="17:00:00")
-    assert shown[1].startswith(f"due at {at}, in 16h")
+    assert shown[1].startswith(f"due at {at}, in 16 h")
     day.at(CLOSES + 3600)
     shown = list(forecast.schedule(day.task(), day.now))
     assert shown[0] == sentence("why.hours_begin", hours="9-17 mon-fri", begins="2100-01-07 09:00:00")

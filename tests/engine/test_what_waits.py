@@ -33,9 +33,9 @@ its function is paused       | waits                  | waits: closed          |
 its queue is paused          | waits                  | waits: closed          |                        |
 its owner type is paused     | waits                  | waits: closed          |                        |
 its key is paused            | waits                  | waits: closed          | dropped: superseded    | waits
-its key has no place         | waits                  | waits: limited         | dropped: superseded    | pushed again
-its key has no start left    | waits                  | waits: limited         | dropped: superseded    | pushed again
-a hold of its key            | waits                  | waits: limited         | dropped: superseded    | pushed again
+its key has no place         | waits                  | waits: no_room         | dropped: superseded    | pushed again
+its key has no start left    | waits                  | waits: no_room         | dropped: superseded    | pushed again
+a hold of its key            | waits                  | waits: no_room         | dropped: superseded    | pushed again
 its hours are over           | put off                | starts                 | starts                 | pushed again
 its queue is full            | waits                  | starts                 | starts                 | pushed again
 no worker knows its function | waits: unknown_here    | waits: unknown_here    | dropped: superseded    | pushed again
@@ -79,9 +79,9 @@ its function is paused       | starts              |                     | waits
 its queue is paused          | starts              |                     | waits, no_time  |
 its owner type is paused     | starts              |                     | waits, no_time  |
 its key is paused            | starts              | starts              | waits, no_time  | waits, no_time
-its key has no place         | waits               | waits: limited      | waits, no_time  | waits, no_time
-its key has no start left    | waits               | waits: limited      | waits, no_time  | waits, no_time
-a hold of its key            | waits               | waits: limited      | waits, no_time  | waits, no_time
+its key has no place         | waits               | waits: no_room      | waits, no_time  | waits, no_time
+its key has no start left    | waits               | waits: no_room      | waits, no_time  | waits, no_time
+a hold of its key            | waits               | waits: no_room      | waits, no_time  | waits, no_time
 its hours are over           | starts              | starts              | starts          | starts
 its queue is full            | waits               | starts              | waits, no_time  | waits, no_time
 no worker knows its function | waits: unknown_here | waits: unknown_here | waits, starts   | waits, starts
@@ -138,16 +138,16 @@ its queue is paused: page: paused with tasks of the queue polling by ann: it mov
 its key is paused: page: paused with tasks of the limit imap.* by ann: it moves | api: paused | counted: paused |
     why: paused with tasks of the limit imap.* by ann: it moves | at: then: tasks of the limit imap.* were paused by
     ann from TIME: it moves
-its key has no place: page: limited: 2 of 2 runs of imap.a are active | api: limited | counted: limited | why: due
+its key has no place: page: no room: 2 of 2 runs of imap.a are active | api: no_room | counted: no_room | why: due
     since TIME, for 20 s; it waits because 2 of 2 runs of imap.a are active; the oldest is run 1 of neighbour 1,
     since TIME | at: then: at least 2 runs of imap.a were active, which now allows 2
-its key has no start left: page: limited: 2 of 2 starts of imap.a are used up until TIME | api: limited | counted:
-    limited | why: due since TIME, for 20 s; it waits because 2 of 2 starts of imap.a are used up until TIME
-a hold of its key: page: limited: imap.a is closed until TIME (SlowDown) | api: limited | counted: limited | why:
-    due since TIME, for 20 s; it waits because imap.a is closed until TIME (SlowDown) | at: then: imap.a was held
-    off from TIME to TIME (SlowDown)
+its key has no start left: page: no room: 2 of 2 starts of imap.a are used up until TIME | api: no_room | counted:
+    no_room | why: due since TIME, for 20 s; it waits because 2 of 2 starts of imap.a are used up until TIME
+a hold of its key: page: no room: imap.a is closed until TIME (SlowDown) | api: no_room | counted: no_room | why:
+    due since TIME, for 20 s; it waits because imap.a is closed until TIME (SlowDown) | at: then: imap.a was
+    closed from TIME to TIME (SlowDown)
 its hours are over: page: outside its hours 9-17,17:16-23, which begin at TIME | api: outside_hours | counted: outside_hours | why:
-    outside its hours 9-17,17:16-23, which begin at TIME; due at TIME, in 21m40s | at: then: outside its present hours
+    outside its hours 9-17,17:16-23, which begin at TIME; due at TIME, in 21 min | at: then: outside its present hours
     9-17,17:16-23, which began again at TIME
 its queue is full: page: queue full: the queue polling had no room at the last tick (TICKER_QUEUE_DEPTH), which left
     1 due task; the next tick looks again | api: queue_full | counted: queue_full | why: due since TIME, for 20 s; it waits
@@ -157,7 +157,7 @@ no worker knows its function: page: unknown function: no worker is known to have
     to have its function 'poll' | at: then: no worker was known to have the function poll from TIME
 a run of it is at work: page: running | api: running | counted: running waiting | why: run 1 has been running for 30
     s; it is dead by TIME at the latest; 1 job was pushed to the queue polling and has not started; it was due 20 s
-    ago; due at TIME, in 9m50s | at: then: run 1 held the task from TIME
+    ago; due at TIME, in 9 min 50 s | at: then: run 1 held the task from TIME
 it is not its turn: page: waits for its turn: suspected tasks of its function take turns; the next tick looks
     again | api: waits_for_its_turn | counted: waits_for_its_turn | why: it runs alone or with other suspects until
     one of its runs has ended: a run was

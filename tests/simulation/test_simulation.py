@@ -76,7 +76,7 @@ def test_histories_over_real_servers_keep_every_promise(postgres):
 @pytest.mark.timeout(300)
 def test_histories_with_limits_keep_every_promise():
     counts = judged(range(60), MemoryTables, size=0.5, limits=True)
-    assert {"drop: limited", "holds", "people: limit", "people: keys"} <= set(counts)
+    assert {"drop: no_room", "holds", "people: limit", "people: keys"} <= set(counts)
     assert counts["judged: starts with limits"] > 1_000 and counts["judged: due after a tick, with limits"] > 100
 
 

@@ -318,7 +318,7 @@ def test_why_and_next_and_show_say_when_it_is_due(day):
     day.at(CLOSES + 3600)
     shown = list(forecast.schedule(day.task(), day.now))
     assert shown[0] == sentence("why.hours_begin", hours="9-17 mon-fri", begins="2100-01-07 09:00:00")
-    assert shown[1].startswith(f"due at {at}, in 15h")
+    assert shown[1].startswith(f"due at {at}, in 15 h")
     overdue = replace(day.task(), next_run=day.now - MINUTE)  # as long as no tick has put it off
     assert list(forecast.schedule(overdue, day.now)) == shown
     assert details(day.task())["schedule"] == "every 1m during 9-17 mon-fri"

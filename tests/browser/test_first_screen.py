@@ -57,7 +57,7 @@ def test_a_click_on_a_minute_leads_to_its_runs(counted, page):
     page.goto("/")
     page.locator(".activity a").nth(110).click()
     page.wait_for_url("**/runs?since=*&until=*")
-    assert page.locator("input[name=since]").count() == page.locator("input[name=until]").count() == 1
+    assert page.locator("[name=since]").count() == page.locator("input[name=until]").count() == 1
 
 
 def test_title_and_icon_follow_the_verdict(counted, page, db):

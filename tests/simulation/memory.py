@@ -181,7 +181,10 @@ class MemoryTables:
         if row.next_run is not None and values["enabled"] and not row.enabled and every == row.every_ms:
             values["next_run"] = elastic.due_when_resumed(row, now)
         elif row.next_run is not None and (every, kept) != (row.every_ms, row.pace_ms):
-            values["next_run"] = min(row.next_run, now + timing.span(kept or every))
+            long = timing.span(kept or every)
+            moved = row.next_run + ((now - row.next_run + long) // long) * long  # rounds down, as -ceil does
+            begun = [at for at in (row.last_run, *row.waiting) if at is not None]
+            values["next_run"] = min(row.next_run, now + long, max([moved, *([max(begun) + long] if begun else [])]))
         pause = self.rows.pauses.get(row.pause_id or 0)
         if pause is not None and pause.resumed_at is None and leaves_its_pause(row, values):
             values["pause_id"] = None

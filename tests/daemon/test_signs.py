@@ -21,6 +21,7 @@ from tests.running import Ticking, until
 from tests.sentences import sentence
 from ticker.daemon import tick_job
 from ticker.daemon.tick_job import TickJob
+from ticker.errors import QueueUnavailable
 from ticker.queue.rq import FAILURE_PREFIX
 from ticker.read import health, tasks
 from ticker.settings import Settings
@@ -115,6 +116,21 @@ def test_if_postgresql_takes_no_writes_all_begin_with_what_the_ticker_has_publis
     met = failing(re.compile("PostgreSQL .DATABASE_URL. .*(read_only is on|No space left on device)"))
     assert beginnings() == [met] * 4
     assert 0 < redis.pttl(KEY) <= 15_000
+
+
+def test_a_tick_says_to_which_redis_it_pushes_and_is_recorded_if_that_is_unknown(
+    db: Db, beat: TickJob, queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        raise QueueUnavailable("Redis (REDIS_URL) does not answer")
+
+    report = "SELECT last_report->>'redis', last_tick_at IS NOT NULL FROM ticker.tickers"
+    beat()
+    assert db.execute(report).fetchall() == [(queue.place()[0], True)]
+    db.execute("DELETE FROM ticker.tickers")
+    monkeypatch.setattr(queue, "place", away)
+    beat()
+    assert db.execute(report).fetchall() == [(None, True)]
 
 
 def test_the_first_good_tick_clears_what_was_published_even_by_the_process_before_it(

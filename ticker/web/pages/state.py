@@ -128,7 +128,7 @@ def limits(here: Site, db: Any, request: Request) -> Shown:
     chosen = next((status for status in statuses if key and status.limited_by == key), None)
     return {
         "limits": listed[:LISTED], "more": len(listed) > LISTED or len(statuses) == READ, "users": users, "key": key, "chosen": chosen,
-        "keys_of": keys, "patterns": [pattern for pattern in keys if idle[pattern]], "idle": idle,
+        "keys": keys, "patterns": [pattern for pattern in keys if idle[pattern]], "idle": idle,
     }  # fmt: skip
 
 

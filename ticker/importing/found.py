@@ -1,0 +1,57 @@
+"""What a source's reader finds: one entry of another scheduler, with the task that it would become."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """What the plan says of an entry."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    DECIDE = "decide"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A question that the operator answers with `--decide ENTRY:FIELD=VALUE`: it has no default."""
+
+    field: str
+    question: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry of a source. Readers translate and write nothing; they import no package of the source.
+
+    `wanted` holds arguments of `ticker.register`, of which the plan checks each. `next_there` is the entry's next time at its
+    source. `times` returns the next times after a moment by the source's own rule, for the proof; None stands for a plain
+    interval or a single time, whose proof is `next_there`. Sentences in `changes`, `refusals` and `notes` name no argument's
+    value.
+    """
+
+    source: str
+    id: str
+    wanted: Mapping[str, Any]
+    next_there: datetime | None = None
+    enabled: bool = True
+    times: Callable[[datetime, int], list[datetime]] | None = None
+    changes: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    refusals: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    stored: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns the worst that is known of the entry before the proof."""
+        if self.refusals:
+            return Verdict.REFUSED
+        if self.decisions:
+            return Verdict.DECIDE
+        return Verdict.CHANGED if self.changes else Verdict.SAME

@@ -113,7 +113,9 @@ def test_if_postgresql_takes_no_writes_all_begin_with_what_the_ticker_has_publis
     ticker.register(db, "plain", every="1m")
     breaks(db)
     beat()
-    met = failing(re.compile("PostgreSQL .DATABASE_URL. .*(read_only is on|No space left on device)"))
+    met = failing(
+        re.compile("PostgreSQL .DATABASE_URL. .*(read_only is on|No space left on device; free some on its disk)")
+    )
     assert beginnings() == [met] * 4
     assert 0 < redis.pttl(KEY) <= 15_000
 
@@ -259,3 +261,40 @@ def test_a_dead_ticker_is_listed_until_another_one_is_started(db: Db, settings: 
         "INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (gen_random_uuid(), 8, now() - interval '5 m', now())"
     )
     assert [found.pid for found in health.look(settings).tickers] == [8]
+
+
+# ------------------------------------------------------------------------------------------------- a refused start
+
+
+def test_a_ticker_that_refuses_to_start_says_why_to_whoever_looks_and_only_for_its_last_try(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticker.register(db, "plain", every="1m")
+    redis_url = os.environ["REDIS_URL"]
+    for _ in range(2):
+        monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+        error = command("run", code=78)[1].removeprefix("error: ").strip()
+        monkeypatch.setenv("REDIS_URL", redis_url)
+        assert "127.0.0.1:1" in error
+        ago = re.compile(r"\d+ s ago")
+        told = sentence("health.last_ticker_refused", pid=os.getpid(), host=socket.gethostname(), ago=ago, error=error)
+        assert told.within(command("health", code=1)[1])
+        assert told.within(command("doctor", code=1)[0])
+        assert error in command("why", "1")[0]
+    assert db.execute("SELECT count(*) FROM ticker.tickers").fetchone() == (1,)
+
+
+def test_a_refusal_is_no_news_once_a_ticker_ticks(db: Db, beat: TickJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    redis_url = os.environ["REDIS_URL"]
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+    command("run", code=78)
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    beat()
+    assert "refused" not in command("health")[0]
+
+
+def test_nothing_is_written_to_tables_of_another_environment(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TICKER_ENVIRONMENT", "elsewhere")
+    db.execute("UPDATE ticker.installation SET environment = 'here'")
+    command("run", code=78)
+    assert db.execute("SELECT count(*) FROM ticker.tickers").fetchone() == (0,)

@@ -84,7 +84,8 @@ def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
 
 def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
     diagnosis.look = look = health.look(config, breaker=diagnosis.servers)
-    return *look.problems, *(Advice(one) if one in look.hints else one for one in look.warnings)
+    findings = (*look.problems, *(one for one in look.warnings if one not in look.hints))
+    return *findings, *map(Advice, (*look.hints, *look.lateness))
 
 
 def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -95,7 +96,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             cause = unknown(row["function"], announced)
             told = f"{cause}; {remedy(row['function'], row['declared_in'])}"
             yield Advice(told) if row["is_new"] else told  # in a deployment, an old worker may be the cause
-        yield from (Advice(gates.sentence(pause)) for pause in gates.list_pauses(db))
+        yield from (Advice(gates.told(pause)) for pause in gates.list_pauses(db))
         if alone := execute("paused_one_by_one", most=overview.COUNTED_AT_MOST):
             authors = [*(f"{row['tasks']} by {row['by']}" for row in alone[:3]), *["..."] * (len(alone) > 3)]
             yield Advice(

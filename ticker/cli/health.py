@@ -9,7 +9,7 @@ from ticker.cli.connection import configured, database
 from ticker.cli.fit import row
 from ticker.read import gates
 from ticker.read import workers as read_workers
-from ticker.read.explain import counted, span
+from ticker.read.explain import span
 from ticker.read.workers import Need
 from ticker.schedules.duration import DAY, SECOND, milliseconds
 
@@ -43,9 +43,9 @@ def health(max_age: str | None) -> None:
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
         render.warn(status.warnings)
         for pause in status.pauses:
-            render.say(gates.sentence(pause))
-        if status.late:
-            render.say(f"late: {counted(status.late, 'task')}; ticker top says why")
+            render.say(gates.told(pause))
+        for sentence in status.lateness:
+            render.say(sentence)
     if not status.ok:
         raise click.ClickException("; ".join(status.problems))
 

@@ -217,6 +217,6 @@ def list_all() -> None:
     """Lists the pauses of many tasks, also those that are over but for which tasks still wait for their turn."""
     with database() as db:
         found = gates.list_pauses(db)
-    sentences = [gates.sentence(pause) for pause in found]
+    sentences = [gates.told(pause) for pause in found]
     none = "no pauses of many tasks; ticker list shows tasks with a pause of their own"
     render.answer(found, *(sentences or [none]))

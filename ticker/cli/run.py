@@ -50,11 +50,15 @@ def run(
     """
     settings = configured(tick=tick, batch=batch)
     from ticker import logs
-    from ticker.daemon import loop
+    from ticker.daemon import loop, signs
     from ticker.queue import inspect
     from wrappers import shadowing
 
-    inspect.check(settings)
+    try:
+        inspect.check(settings)
+    except ConfigurationError as error:
+        signs.show_refusal(settings, error)
+        raise
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
     logs.to_stdout(settings.log)

@@ -153,7 +153,7 @@ def list_(task: str | None, limit: int, watch: bool, every_ms: int, **chosen: An
     fewer = "tasks; see --limit, and --help for the filters"
     data = partial(formatting.task_data, ends=ends)
     render.print_rows(tasks, render.print_tasks, "no tasks", data, limit, fewer)
-    render.warn([gates.sentence(pause) for pause in paused])
+    render.warn([gates.told(pause) for pause in paused])
 
 
 def lines(tasks: Sequence[Task], width: int, height: int) -> list[Line]:
@@ -201,7 +201,7 @@ def run_now(
         sentences.append(f"joined run {run['id']}, which has not started" if run["has_joined"] else new)
     render.answer(formatting.planned_data(planned), *sentences)
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
-    render.warn([gates.sentence(one) for one in paused])
+    render.warn([gates.told(one) for one in paused])
 
 
 @click.command()

@@ -104,7 +104,7 @@ def head(view: View) -> Iterator[tuple[str, str]]:
         yield sentence + silent(view.health.tickers, most), ""
     problems = problems_of(view.health)
     lines = [
-        *((gates.sentence(pause), "", "warn") for pause in view.health.pauses),
+        *((gates.told(pause), "", "warn") for pause in view.health.pauses if not said(gates.sentence(pause), told)),
         *((problem, "problem: ", "bad") for problem in problems),
         *((warning, "warning: ", "warn") for warning in view.health.warnings if warning not in problems),
     ]

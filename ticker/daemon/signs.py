@@ -6,17 +6,28 @@ million tasks. The row is the place for both. If PostgreSQL fails, a key in Redi
 
 import os
 import socket
-from contextlib import suppress
+from contextlib import closing, suppress
 from uuid import uuid4
 
 from ticker import clock
+from ticker.db import checks, connections, sql
 from ticker.db.store import PostgresStore
 from ticker.errors import ConfigurationError, DatabaseUnavailable, TickerError, escaped
 from ticker.queue.rq import RedisQueue, TickFailure
 from ticker.read.health import longest_silence
+from ticker.settings import Settings
 
 FAILURE_AT_MOST = 500  # characters
 UNEXPECTED = "an internal error, {}; the traceback is in the log of the ticker"
+
+
+def show_refusal(settings: Settings, error: Exception) -> None:
+    """Shows in the tables, if they are ours, why this ticker does not start. Raises nothing."""
+    url = settings.require_database()
+    with suppress(TickerError), connections.translated(), closing(connections.connect(url)) as db:
+        checks.check_ours(db, checks.read_facts(db, settings.schema), settings)
+        why = escaped(str(error))[:FAILURE_AT_MOST]
+        sql.on(db, settings.schema)("show_refusal", host=socket.gethostname(), pid=os.getpid(), why=why)
 
 
 class Signs:

@@ -66,13 +66,22 @@ def check_database(settings: Settings) -> tuple[str, str]:
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection, connection.transaction():
         before = clock.python_utc()
-        facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}, binary=True).fetchone() or ())
+        facts = read_facts(connection, settings.schema)
         check_server(facts)
         warning = check_clock(facts.now - before, clock.python_utc() - before)
-        check_tables(connection, facts, settings.schema)
-        here = installation.read(sql.on(connection, settings.schema))
-        installation.check(here, settings.environment)
-        return here.id, warning
+        return check_ours(connection, facts, settings), warning
+
+
+def read_facts(connection: psycopg.Connection[Any], schema: str) -> Facts:
+    return Facts(*connection.execute(FACTS, {"schema": f'"{schema}"'}, binary=True).fetchone() or ())
+
+
+def check_ours(connection: psycopg.Connection[Any], facts: Facts, settings: Settings) -> str:
+    """Checks that the tables fit this program and belong to its environment. Returns the id of their installation."""
+    check_tables(connection, facts, settings.schema)
+    here = installation.read(sql.on(connection, settings.schema))
+    installation.check(here, settings.environment)
+    return here.id
 
 
 def check_server(facts: Facts) -> None:

@@ -294,6 +294,10 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
         raise DatabaseUnavailable(
             "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
         ) from error
+    except psycopg.errors.DiskFull as error:
+        raise DatabaseUnavailable(
+            f"PostgreSQL ({variable}) has no space left: {first_line(error)}; free some on its disk"
+        ) from error
     except psycopg.errors.LockNotAvailable as error:
         raise RowLocked("a row is locked by another transaction, and has been for longer than 2 s") from error
     except psycopg.errors.QueryCanceled as error:

@@ -14,7 +14,7 @@ from uuid import UUID
 from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
 from ticker.model import NO_FAILURE, Kind, Reason
-from ticker.read.explain import counted, time_of_day
+from ticker.read.explain import ago, counted, time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
@@ -187,13 +187,20 @@ def why(run: "RunRecord") -> str:
 
 
 def last_stop(tickers: Iterable["TickerStatus"]) -> str:
-    """Says after which tick the last ticker stopped. Empty if a ticker that has not ended ticked later, or none ticked."""
-    ticked = [(one.last_tick_at, one) for one in tickers if one.last_tick_at is not None]
-    last_tick, last = max(ticked, key=lambda pair: pair[0], default=(None, None))
-    if last_tick is None or last is None or not last.has_ended:
+    """Says after which tick the last ticker stopped, or why it refused to start. Empty if another one ticked later, or
+    none did.
+    """
+    seen = [one for one in tickers if one.last_tick_at is not None or one.refused]
+    last = max(seen, key=lambda one: one.last_tick_at or one.started_at, default=None)
+    if last is None or not last.has_ended:
         return ""
-    now = last_tick + timedelta(milliseconds=last.age_ms or 0)
-    return f"the last ticker stopped after its tick at {time_of_day(last_tick.replace(microsecond=0), now)}"
+    if last.refused:
+        return (
+            f"the last ticker, pid {last.pid} on {last.host}, refused to start {ago(last.seen_ms or 0)}: {last.refused}"
+        )
+    assert last.last_tick_at is not None, "refused"
+    now = last.last_tick_at + timedelta(milliseconds=last.age_ms or 0)
+    return f"the last ticker stopped after its tick at {time_of_day(last.last_tick_at.replace(microsecond=0), now)}"
 
 
 def at(instant: datetime | None) -> str:

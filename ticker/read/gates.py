@@ -1,5 +1,6 @@
 """Lists pauses of many tasks and limits with their use, and says for what tasks wait."""
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -49,6 +50,17 @@ def sentence(pause: Pause) -> str:
         return f"{pause.words} are paused by {pause.by} since {at(pause.paused_at)}{until}{reason}; {waiting}"
     budget = f", up to {counted(pause.budget, 'task')} per tick" if pause.budget else ""
     return f"the pause of {pause.words} is over since {at(pause.resumed_at or pause.until)}; {waiting} for {'its' if is_one else 'their'} turn{budget}"
+
+
+def resume(pause: Pause) -> str:
+    """Returns the command that ends a pause."""
+    option = f"--{pause.scope.replace('_', '-')}"
+    return f"ticker resume {option}" + ("" if pause.scope == "all" else f" {shlex.quote(pause.value)}")
+
+
+def told(pause: Pause) -> str:
+    """Returns the sentence with the command that ends the pause, for a terminal."""
+    return sentence(pause) + (f"; to resume: {resume(pause)}" if pause.in_force else "")
 
 
 def then_paused(pause: Pause) -> str:

@@ -119,6 +119,11 @@ class Health:
         )
 
     @property
+    def lateness(self) -> tuple[str, ...]:
+        """Returns a sentence if tasks are late."""
+        return (f"late: {counted(self.late, 'task')}; ticker top says why",) if self.late else ()
+
+    @property
     def _short_of_workers(self) -> list[Need]:
         """Returns the needs that the workers of the last minutes do not meet. Without a tick, they say nothing about now."""
         known = self.needs if self.ticks and not self.elsewhere else ()

@@ -149,6 +149,11 @@ class TickerStatus:
         """Returns whether the ticker was stopped cleanly."""
         return "ended" in self.last_report
 
+    @property
+    def refused(self) -> str:
+        """Returns why the ticker refused to start, or an empty text."""
+        return str(self.last_report.get("refused", ""))
+
     def silent_ms(self, most: int | None = None) -> int:
         """Returns for how long the ticker has been silent; 0 if that is at most `most`, which defaults to its patience.
 

@@ -37,7 +37,7 @@ def verdict(look: Health, seen: Overview) -> Verdict:
         return of_problems(problems)
     for pause in look.pauses:
         if pause.scope == "all" and pause.in_force:
-            return Verdict(WARN, gates.sentence(pause), "paused", "ticker resume --all")
+            return Verdict(WARN, gates.sentence(pause), "paused", gates.resume(pause))
     if troubles := [*_troubles(seen)]:
         return Verdict(BAD, "; ".join(troubles), troubles[0].partition(",")[0].partition(" with ")[0], *_help(seen))
     if look.warnings:

@@ -456,6 +456,12 @@ ON CONFLICT (at, function, queue, outcome, reason, kind) DO UPDATE SET samples =
 SELECT EXISTS (SELECT FROM jsonb_array_elements({crews}) c, {schema}.tasks t
     WHERE t.id = ANY (%(task_ids)s::bigint[]) AND c->0 ? t.queue AND c->1 > c->2) AS is_idle
 
+-- name: show_refusal
+-- Records that a ticker refused to start, in place of the last refusal on that host.
+WITH earlier AS (DELETE FROM {schema}.tickers WHERE host = %(host)s AND last_report ? 'refused')
+INSERT INTO {schema}.tickers (id, host, pid, started_at, seen_at, last_report)
+SELECT gen_random_uuid(), %(host)s, %(pid)s, now, now, jsonb_build_object('ended', true, 'refused', %(why)s::text) FROM clock_timestamp() AS now
+
 -- name: deregister
 -- Records that a ticker ended cleanly. Its row stays for a day: a heartbeat ahead of the clock shows that the clock was
 -- set back.

@@ -198,16 +198,27 @@ def test_redis_and_valkey_urls_are_handed_on_as_rq_reads_them(url, expected):
         (
             f"http://:{SECRET}@h",
             sentence(
-                "errors.no_redis_url", setting="REDIS_URL", value="'http://…'", schemes="redis://, rediss:// or unix://"
+                "errors.no_redis_url",
+                setting="REDIS_URL",
+                value="'http://…'",
+                schemes="redis://, rediss://, redis+sentinel:// or unix://",
             ),
         ),
         (
             f"h:6379:{SECRET}",
-            sentence("errors.text_is_no_redis_url", setting="REDIS_URL", schemes="redis://, rediss:// or unix://"),
+            sentence(
+                "errors.text_is_no_redis_url",
+                setting="REDIS_URL",
+                schemes="redis://, rediss://, redis+sentinel:// or unix://",
+            ),
         ),
         (
             "redis:localhost",
-            sentence("errors.text_is_no_redis_url", setting="REDIS_URL", schemes="redis://, rediss:// or unix://"),
+            sentence(
+                "errors.text_is_no_redis_url",
+                setting="REDIS_URL",
+                schemes="redis://, rediss://, redis+sentinel:// or unix://",
+            ),
         ),
     ],
 )

@@ -47,6 +47,7 @@ _MAIL_SERVER = re.compile(
 _MAILBOX = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_OF_SENTINELS = {"redis+sentinel", "rediss+sentinel"}
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq's error for such a URL quotes the whole password
 
 
@@ -243,15 +244,22 @@ class Settings:
         if not self.redis_url:
             raise ConfigurationError("REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0")
         scheme, separator, rest = self.redis_url.partition("://")
-        if not separator or scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
+        if not separator or scheme not in {"redis", "rediss", "unix", "valkey", "valkeys", *_OF_SENTINELS}:
             raise ConfigurationError(
-                f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
+                f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss://, redis+sentinel:// or unix:// URL"
             )
         if "#" in rest or not _ADDRESS.fullmatch(rest):
             raise _unreadable("REDIS_URL", rest)
-        if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
+        hosts, _, path = rest.partition("?")[0].partition("/")
+        if scheme in _OF_SENTINELS:
+            if not re.fullmatch(r"[^/]+(/\d+)?", path):
+                raise ConfigurationError(
+                    "REDIS_URL names sentinels, but no service and database; write redis+sentinel://host1,host2,host3/service/0"
+                )
+        elif "," in hosts.rpartition("@")[2]:
             raise ConfigurationError(
-                "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
+                "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0, or, if they "
+                "are sentinels, redis+sentinel://host1,host2,host3/service/0"
             )
         return f"{scheme.replace('valkey', 'redis')}://{rest}"
 
@@ -310,7 +318,7 @@ _DRIVERS = ("psycopg", "psycopg_async", "psycopg2", "asyncpg")
 _SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DRIVERS)}
 _SHOWN_SCHEMES = {
     *_SCHEMES, "postgresql+pg8000", "mysql", "mysql+pymysql", "mariadb", "sqlite", "oracle", "mongodb", "amqp", "http", "https",
-    "redis", "rediss", "unix", "valkey",
+    "redis", "rediss", "unix", "valkey", *_OF_SENTINELS,
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from ticker import logs, settings
 from ticker.engine.jobs import installation_of
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, RowLocked
 from ticker.queue import inspect
+from ticker.queue.sentinel import Client
 from ticker.schedules.duration import whole
 from ticker.small_server import serving_probes
 from ticker.tasks.fields import DEFAULTS
@@ -42,6 +43,7 @@ from wrappers.pipeline.database import announce
 from wrappers.rq import between_jobs, options
 
 CONNECT_TIMEOUT = 5  # seconds, for Redis
+CONNECTION = f"{Client.__module__}.{Client.__name__}"
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -75,7 +77,17 @@ def main(
         default = () if queues(arguments) else (DEFAULTS["queue"],)
         with serving_probes(health_host, port, between_jobs.live, between_jobs.ready):
             rq(
-                ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
+                [
+                    "worker",
+                    "--worker-class",
+                    worker,
+                    "--connection-class",
+                    CONNECTION,
+                    "--url",
+                    url,
+                    *arguments,
+                    *default,
+                ],
                 prog_name="ticker",
             )
     except (ConfigurationError, BadInput) as error:

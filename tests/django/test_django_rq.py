@@ -48,7 +48,11 @@ URLS = [
     ({"mail": {"HOST": "h", "PORT": 1, "PASSWORD": "p@"}}, "redis://:p%40@h:1?db=0"),
     ({"mail": {"HOST": "h", "USERNAME": "u", "SSL": True, "DB": 3}}, "rediss://u:@h:6379?db=3"),
     ({"mail": {"UNIX_SOCKET_PATH": "/run/a", "DB": 1}}, "unix:///run/a?db=1"),
-    ({"mail": {"SENTINELS": [], "MASTER_NAME": "m"}}, ""),
+    ({"mail": {"SENTINELS": [("a", 1), ("b", 2)], "MASTER_NAME": "m", "DB": 3}}, "redis+sentinel://a:1,b:2/m/3"),
+    (
+        {"mail": {"SENTINELS": [("a", 1)], "MASTER_NAME": "m", "PASSWORD": "p", "SENTINEL_KWARGS": {"password": "@"}}},
+        "redis+sentinel://:p@a:1/m/0?sentinel_password=%40",
+    ),
     ({}, ""),
 ]
 

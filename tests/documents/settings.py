@@ -23,7 +23,7 @@ key or a token, set `new,old`: the first one signs, and both are accepted.
 GROUPS = {
     "Servers": {
         "DATABASE_URL": ("URL", "PostgreSQL 15 or newer: `postgresql://user@host/name`. It may name a [pooler](../operations/index.md#poolers)."),
-        "REDIS_URL": ("URL", "A single Redis 6.2 or newer, or Valkey: `redis://`, `rediss://` or `unix://`."),
+        "REDIS_URL": ("URL", "Redis 6.2 or newer, or Valkey: `redis://`, `rediss://`, `unix://`, or `redis+sentinel://` for one with [sentinels](../operations/failover.md#redis-with-sentinel)."),
         "TICKER_SCHEMA": ("name", "The PostgreSQL schema of the tables."),
         "TICKER_ENVIRONMENT": ("name", "The name of the environment, such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
         "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, for `TICKER_WAKE=on` if `DATABASE_URL` names a pooler. Defaults to `DATABASE_URL`."),

@@ -80,7 +80,7 @@ def known_options() -> set[str]:
 
 def redis_url() -> str:
     """Returns TICKER_REDIS_URL, or else the URL of the queue `polling`, of `default`, or of the first of django-rq's
-    RQ_QUEUES. Sentinels, and the connections of a cache, have no URL.
+    RQ_QUEUES. The connections of a cache have no URL.
     """
     if url := getattr(settings, "TICKER_REDIS_URL", None):
         return str(url)
@@ -95,6 +95,12 @@ def redis_url() -> str:
             if database is None
             else f"{queue['URL']}{'&' if '?' in queue['URL'] else '?'}db={database}"
         )
+    if hosts := queue.get("SENTINELS"):
+        own = {name: (queue.get("SENTINEL_KWARGS") or {}).get(name) for name in ("username", "password")}
+        said = "&".join(f"sentinel_{name}={quote(str(value), safe='')}" for name, value in own.items() if value)
+        scheme, places = "rediss" if queue.get("SSL") else "redis", ",".join(f"{host}:{port}" for host, port in hosts)
+        address = f"{scheme}+sentinel://{account}{places}/{queue.get('MASTER_NAME', '')}/{queue.get('DB') or 0}"
+        return address + (f"?{said}" if said else "")
     if path or "HOST" in queue:
         scheme = "unix" if path else "rediss" if queue.get("SSL") else "redis"
         at = path or f"{queue['HOST']}:{queue.get('PORT', 6379)}"

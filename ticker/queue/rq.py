@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection
 from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError, RedisError, ResponseError
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 from rq import Queue
 from rq.command import send_command
 from rq.job import Job, JobStatus
@@ -27,6 +28,7 @@ from ticker.engine.ports import JobState, Receipt, Refusal, RunAtWork
 from ticker.errors import ConfigurationError, QueueUnavailable, escaped, start_worker
 from ticker.queue import bulk, signing
 from ticker.queue.bulk import PREFIX, script
+from ticker.queue.sentinel import Client
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
@@ -55,7 +57,7 @@ def connect(url: str, *, retries: int = 1) -> Redis:
     Callers that only read pass `retries=0`, because each retry costs another two seconds if Redis hangs.
     """
     try:
-        client = kept_alive(Redis.from_url(
+        client = kept_alive(Client.from_url(
             url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), retries)
         ))  # fmt: skip
         pool = client.connection_pool
@@ -84,6 +86,8 @@ def translated() -> Iterator[None]:
     """Translates Redis' errors into ours, each with one sentence."""
     try:
         yield
+    except MasterNotFoundError as error:
+        raise QueueUnavailable("REDIS_URL: no sentinel that answers knows a primary of the service") from error
     except RedisError as error:
         did = "answers with an error" if isinstance(error, ANSWERS) else "does not answer"
         raise QueueUnavailable(f"Redis (REDIS_URL) {did}: {_sentence(error)}") from error
@@ -342,12 +346,18 @@ class RedisQueue:
         with translated():
             return check_server(self._connection.info())
 
-    def place(self) -> tuple[str, float]:
-        """Returns what tells this database of Redis from all others, and for how many seconds the server has run."""
-        with translated():
-            info = self._connection.info("server")
+    def places(self) -> tuple[tuple[str, ...], float]:
+        """Returns what tells this database of Redis from all others, and for how many seconds the server has run.
+
+        A promoted replica also returns the name of the primary that it followed.
+        """
+        with translated(), self._connection.pipeline(transaction=False) as calls:
+            calls.info("replication")
+            calls.info("server")
+            replication, server = calls.execute()
         database = self._connection.connection_pool.connection_kwargs.get("db") or 0
-        return f"{info.get('run_id', '')}/{database}", float(info.get("uptime_in_seconds", 0))
+        names = (replication.get("master_replid"), replication.get("master_replid2"))
+        return tuple(f"{name}/{database}" for name in names if name), float(server.get("uptime_in_seconds", 0))
 
     def refused(self, queues: Collection[str]) -> list[str]:
         """Returns the calls that a ticker needs but its Redis user may not make. Empty before Redis 7.0, which cannot
@@ -410,6 +420,10 @@ def check_server(info: Mapping[str, Any]) -> str:
     """Returns the version in the INFO of a server. Raises ConfigurationError if the server is unfit for jobs."""
     version = str(info.get("redis_version", ""))
     policy = info.get("maxmemory_policy", "noeviction")
+    if "sentinel" in (info.get("redis_mode"), info.get("server_mode")):
+        raise ConfigurationError(
+            "REDIS_URL: this server is a sentinel and takes no jobs; write redis+sentinel://host1,host2,host3/service/0"
+        )
     if info.get("cluster_enabled"):
         raise ConfigurationError("REDIS_URL: Redis Cluster is not supported; name a single server")
     if info.get("server_name") != "valkey" and _numbers(version) < OLDEST_REDIS:

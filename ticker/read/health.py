@@ -240,18 +240,18 @@ def _database(settings: Settings, there: "_Redis", **rest: Any) -> Health:
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: there.unattended[name] for name in overview.waiting_queues(db, there.unattended)},
             attended=tuple(sorted(there.attended)), redis_error=there.error,
-            elsewhere=tuple(ticker for ticker in known if there.place and pushes_elsewhere(ticker, *there.place)),
+            elsewhere=tuple(ticker for ticker in known if there.places and pushes_elsewhere(ticker, *there.places)),
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
             pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db),
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 
 
-def pushes_elsewhere(ticker: TickerStatus, place: str, uptime: float) -> bool:
+def pushes_elsewhere(ticker: TickerStatus, places: Collection[str], uptime: float) -> bool:
     """Returns whether a live ticker has pushed to another Redis than ours, which has not been started since."""
     there = ticker.last_report.get("redis")
     was_here = ticker.age_ms is not None and uptime * SECOND > ticker.age_ms
-    return bool(there and there != place and was_here and ticker.lives())
+    return bool(there and there not in places and was_here and ticker.lives())
 
 
 def present(known: Sequence[TickerStatus]) -> tuple[TickerStatus, ...]:
@@ -293,7 +293,7 @@ class _Redis(NamedTuple):
     unattended: Mapping[str, int] = {}
     attended: Collection[str] = ()
     holders: Mapping[str, str] = {}
-    place: tuple[str, float] | None = None
+    places: tuple[Collection[str], float] | None = None
 
 
 def _redis(settings: Settings, breaker: CircuitBreaker) -> _Redis:
@@ -301,7 +301,7 @@ def _redis(settings: Settings, breaker: CircuitBreaker) -> _Redis:
         with breaker.asking(REDIS), closing(RedisQueue(rq.connect(settings.require_redis(), retries=0))) as queue:
             queue.check()
             unattended = queue.staff().unattended
-            return _Redis("", unattended, queue.attended() if unattended else (), queue.all_holders(), queue.place())
+            return _Redis("", unattended, queue.attended() if unattended else (), queue.all_holders(), queue.places())
     except (Unavailable, ConfigurationError) as error:
         return _Redis(str(error))
 

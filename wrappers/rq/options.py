@@ -13,6 +13,7 @@ from rq.utils import import_attribute
 from rq.worker import BaseWorker
 
 from ticker.errors import ConfigurationError, quoted
+from ticker.queue.sentinel import Client
 from wrappers.pipeline import registry
 
 CLASSES = {"worker_class": BaseWorker, "job_class": Job, "queue_class": Queue, "connection_class": Redis}
@@ -41,7 +42,7 @@ def check(options: Mapping[str, Any]) -> None:
 def check_url(url: str) -> None:
     """Checks a URL. The error does not quote it, because it may contain a password."""
     try:
-        Redis.from_url(url).close()
+        Client.from_url(url).close()
     except ValueError:
         raise ConfigurationError(
             "--url: the value is not a valid URL; write redis://, rediss:// or unix://, followed by user:password@host:port/0"

@@ -14,26 +14,29 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _LONG = re.compile(f"[0-9]{{{DIGITS_AT_MOST + 1}}}")
 _EXPONENT = re.compile(r"[eE][+-]?([0-9]+)")
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_DECODER = json.JSONDecoder(parse_float=lambda number: int(Decimal(number)) if "e+" in number else float(number))
 
 
 def dumps(value: Any, most: int | None = None) -> str:
     """Returns `value` as JSON of at most `most` bytes. Raises TypeError, ValueError or RecursionError."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = _ENCODER.encode(value)
     text.encode()  # UnicodeEncodeError is a ValueError
     if most is not None and (length := len(text) if len(text) > most else size(text)) > most:
         raise ValueError(f"it is {length} bytes long, over the limit of {most}")
     if has_nul(text):
         raise ValueError("it has a NUL character")
-    if has_long_number(text):
-        raise ValueError(f"it has a number with over {DIGITS_AT_MOST} digits")
-    if depth(text) > NESTED_AT_MOST:
-        raise ValueError(f"it is nested over {NESTED_AT_MOST} levels deep")
+    if len(text) > min(DIGITS_AT_MOST, NESTED_AT_MOST):  # a shorter text has neither
+        if has_long_number(text):
+            raise ValueError(f"it has a number with over {DIGITS_AT_MOST} digits")
+        if depth(text) > NESTED_AT_MOST:
+            raise ValueError(f"it is nested over {NESTED_AT_MOST} levels deep")
     return text
 
 
 def stored(text: str) -> Any:
     """Returns the value of a JSON text as jsonb returns it. jsonb writes Python's 1.5e+22 as a whole number."""
-    return json.loads(text, parse_float=lambda number: int(Decimal(number)) if "e+" in number else float(number))
+    return _DECODER.decode(text)
 
 
 def size(text: str) -> int:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -72,5 +72,6 @@ def process(folder: Path, *command: str, file: int = 0, **variables: str) -> Ite
     try:
         yield going
     finally:
-        os.killpg(going.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # all have ended
+            os.killpg(going.pid, signal.SIGTERM)
         going.communicate(timeout=PATIENCE)

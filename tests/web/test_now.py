@@ -117,6 +117,11 @@ def test_the_chart_has_a_column_for_each_minute_that_leads_to_its_runs(fleet: No
     assert client.get("/", params={"span": "1h"}).status_code == 422
 
 
+def test_the_chart_is_drawn_while_arguments_are_hidden(serve: Any, db: Db) -> None:
+    counted(db, (5, "failed", "", 2))
+    assert '<path class="bar-failed"' in serve(TICKER_HIDE_ARGS="on").get("/").text
+
+
 def test_the_api_has_the_series(fleet: None, client: TestClient, db: Db) -> None:
     counted(db, (5, "failed", "", 2))
     found = client.get(f"{API}/activity").json()

@@ -75,12 +75,13 @@ class Site:
             case Mapping():
                 return {name: self.hide(one) for name, one in value.items()}
             case list() | tuple():
-                return [self.hide(one) for one in value]
+                hidden = [self.hide(one) for one in value]
+                return value._make(hidden) if hasattr(value, "_make") else hidden
         if not is_dataclass(value):
             return value
-        hidden = OF_TASKS if isinstance(value, Task) else OF_RUNS
+        secret = OF_TASKS if isinstance(value, Task) else OF_RUNS
         shown = {
-            field.name: None if field.name in hidden else self.hide(getattr(value, field.name))
+            field.name: None if field.name in secret else self.hide(getattr(value, field.name))
             for field in fields(value)
         }
         if isinstance(value, JournalEntry) and value.run:

@@ -107,3 +107,16 @@ def test_the_screen_of_a_run_looks_again_until_all_of_it_has_ended(client, play,
     assert "data-every" not in client.get("/runs/1").text
     play.tick()
     assert 'data-every="5"' in client.get("/runs/1").text  # its further attempt is planned
+
+
+@pytest.mark.slow
+def test_the_life_of_a_run_is_a_bar_with_its_words_and_hides_what_is_hidden(serve, play, db):
+    ticker.register(db, "poll", every="10m")
+    play.tick()
+    [taken] = play.take()
+    play.at(3)
+    play.end(taken, "failed")
+    for page in (serve().get("/runs/1"), serve(TICKER_HIDE_ARGS="on").get("/runs/1")):
+        assert '<path class="bar-failed" d="M0.0 4h1000.0v12h-1000.0z"><title>3 s at work: failed</title>' in page.text
+        assert "3 s at work: failed quota 5 min after its start" in text_of(page)
+        assert "style=" not in page.text

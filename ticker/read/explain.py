@@ -178,14 +178,21 @@ def lateness(instant: datetime, due: datetime) -> str:
 
 
 def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
-    """Says how long the run's box is. `until` includes the grace, which depends on the run's interval, or else on the
+    """Says how long the run's box is."""
+    end = end_of_box(run, grace_ms)
+    if end is None or run.started_at is None:
+        return ""
+    return f" of its {figure(round((end - run.started_at) / timing.span(1)))}"
+
+
+def end_of_box(run: "RunRecord", grace_ms: int | None = None) -> datetime | None:
+    """Returns when the run's box is over. `until` includes the grace, which depends on the run's interval, or else on the
     task.
     """
     if run.until is None or run.started_at is None:
-        return ""
+        return None
     grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
-    box = run.until - run.started_at - timing.span(grace)
-    return f" of its {figure(round(box / timing.span(1)))}"
+    return run.until - timing.span(grace)
 
 
 def unstarted(run: "RunRecord", now: datetime) -> str:

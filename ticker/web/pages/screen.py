@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ticker.errors import BadInput
-from ticker.read import activity, entries, formatting, gates
+from ticker.read import activity, entries, explain, formatting, gates
 from ticker.read.tasks import late_since
 from ticker.schedules import duration, once
 from ticker.tasks.checks import json_value
@@ -100,7 +100,7 @@ def templates() -> Environment:
         loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     made.filters |= vars(phrases) | {
-        "moment": formatting.moment, "words": duration.words, "state": formatting.state,
+        "moment": formatting.moment, "clock": explain.time_of_day, "words": duration.words, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
         "late_since": late_since, "point_words": activity.words, "point_title": activity.title,
         "bulk_in_words": formatting.bulk_in_words,

@@ -15,7 +15,7 @@ from ticker.model import SCOPES, Outcome, Reason
 from ticker.queue import inspect
 from ticker.queue.inspect import Attendance
 from ticker.read import activity as charts
-from ticker.read import entries, health, journal, tasks, why
+from ticker.read import entries, health, journal, life, tasks, why
 from ticker.read import overview as read_overview
 from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_limits, users_of_keys
 from ticker.read.journal import Wanted
@@ -239,9 +239,11 @@ def run(here: Site, db: Any, request: Request) -> Shown:
     after = asked(request, "after", AFTER_ID) or 0
     full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
     [line] = steps.run(db, why.run_lines(None, [full.run], [], entries.instant(db)))
-    deleted = journal.deleted(db, [full.run.task_id])
+    deleted, now = journal.deleted(db, [full.run.task_id]), entries.instant(db)
     return {
         "full": full, "run": full.run, "line": line, "deleted": deleted, "hidden": here.settings.hide_args,
+        "life": life.drawn([full.run], now, with_limits=True), "attempts": life.drawn(full.attempts, now),
+        "pieces": life.drawn(full.pieces, now),
         "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
     } | paging(request, "after", full.next)  # fmt: skip
 

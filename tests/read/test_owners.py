@@ -161,13 +161,22 @@ FROM generate_series(1, 20000) n"""
 
 @pytest.mark.parametrize(
     ("asked", "index"),
-    [("", "tasks_owner_name"), ("failing", "tasks_failing"), ("paused", "tasks_paused"), ("late", "tasks_due")],
+    [
+        ("", "tasks_owner_name"),
+        ("failing", "tasks_failing"),
+        ("paused", "tasks_paused"),
+        ("late", "tasks_due"),
+        ("one", "tasks_owner_name"),
+    ],
 )
 def test_owners_are_found_by_an_index(db, asked, index):
     db.execute(MANY)
     db.execute("INSERT INTO ticker.limited_keys (key) SELECT 'key:' || n FROM generate_series(1, 20000) n")
     db.execute("VACUUM ANALYZE ticker.tasks, ticker.limited_keys")
-    values = {"now": None, "owner_type": None, "failing": asked == "failing" or not asked, "late": asked == "late" or not asked,
+    of_one = (
+        {"owner_type": "mail_channels", "owner_id": "77"} if asked == "one" else {"owner_type": None, "owner_id": None}
+    )
+    values = of_one | {"now": None, "failing": asked == "failing" or not asked, "late": asked == "late" or not asked,
               "paused": asked == "paused", "is_filtered": bool(asked), "late_ms": 60_000, "after_rank": 0, "after_type": "", "after_id": "", "limit": 100, "crowd": 20_000}  # fmt: skip
     found = plan(db, "list_owners", **values)
     assert index in indexes(found)

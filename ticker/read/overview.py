@@ -194,10 +194,14 @@ def running() -> Steps[int]:
 
 
 @reads
-def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int, list[OccurrenceStatus]]]:
-    """Returns what became of each task's last recorded occurrences, oldest first, by task id."""
+def recent_outcomes(
+    tasks: Iterable[Task], *, limit: int = 20, since: datetime | None = None
+) -> Steps[dict[int, list[OccurrenceStatus]]]:
+    """Returns what became of each task's last recorded occurrences, which were due from `since` on, oldest first, by task
+    id.
+    """
     by_task: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}
-    for row in (yield query("last_occurrences_of", ids=list(by_task), limit=limit)):
+    for row in (yield query("last_occurrences_of", ids=list(by_task), limit=limit, since=since)):
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
         by_task[row["task_id"]].insert(0, OccurrenceStatus(row["id"], row["state"], outcome, row["reason"], row["due"]))
     return by_task

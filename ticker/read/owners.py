@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ticker.db.steps import Steps, reads
 from ticker.read.tasks import limited
-from ticker.tasks import checks
+from ticker.tasks import checks, identity
 from ticker.tasks.fields import Owned
 from ticker.tasks.filters import late_ms
 from ticker.tasks.rows import query
@@ -55,9 +56,20 @@ def list_owners(
     is_filtered = failing or late or paused
     rank = 0 if after is None or is_filtered or after.in_trouble else 1  # a filtered list has no second half
     rows = yield query(
-        "list_owners", owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
+        "list_owners", owner_type=None if owner_type is None else checks.plain("owner_type", owner_type), owner_id=None,
         failing=failing or not is_filtered, late=late or not is_filtered, paused=paused, is_filtered=is_filtered,
         late_ms=late_ms(), crowd=CROWD, limit=limited(limit), after_rank=rank,
         after_type=after.owner_type if after else "", after_id=after.owner_id if after else "",
     )  # fmt: skip
     return [OwnerStatus(**row) for row in rows]
+
+
+@reads
+def owner_status(owner: Any) -> Steps[OwnerStatus | None]:
+    """Returns the counts of one owner's tasks, or None if it has none."""
+    ref = identity.identify(owner)
+    rows = yield query(
+        "list_owners", owner_type=ref.type, owner_id=ref.id, failing=False, late=False, paused=False, is_filtered=True,
+        late_ms=late_ms(), crowd=CROWD, limit=1, after_rank=0, after_type="", after_id="",
+    )  # fmt: skip
+    return OwnerStatus(**rows[0]) if rows else None

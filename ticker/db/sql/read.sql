@@ -89,17 +89,18 @@ SELECT count(*) > %(most)s OR %(state)s::text = 'paused' AND {is_any_paused} AS 
 SELECT id FROM {schema}.tasks WHERE id > %(after)s ORDER BY id OFFSET %(count)s LIMIT 1
 
 -- name: last_occurrences_of
--- Returns the outcomes of the last occurrences of these tasks, newest first. If one was retried, its last attempt
--- counts.
+-- Returns the outcomes of the last occurrences of these tasks, which were due from `since` on, newest first. If one was retried, its
+-- last attempt counts.
 SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
-    SELECT r.task_id, a.id, a.state, a.outcome, a.reason, coalesce(r.occurrence, r.started_at, r.created_at) AS due
-    FROM (SELECT * FROM {schema}.runs WHERE task_id = t.id AND kind = 'scheduled' ORDER BY id DESC LIMIT %(limit)s) r,
+    SELECT r.task_id, a.id, a.state, a.outcome, a.reason, r.occurrence AS due
+    FROM (SELECT * FROM {schema}.runs WHERE task_id = t.id AND kind = 'scheduled' AND occurrence >= coalesce(%(since)s::timestamptz, '-infinity')
+            ORDER BY occurrence DESC LIMIT %(limit)s) r,
         LATERAL (SELECT r.id, r.state, r.outcome, r.reason, 0 AS attempt
             UNION ALL
             SELECT a.id, a.state, a.outcome, a.reason, a.attempt FROM {schema}.runs a
             WHERE r.retried AND a.parent_id = r.id AND a.kind = 'retry'
             ORDER BY attempt DESC LIMIT 1) a
-    ORDER BY r.id DESC) l
+    ORDER BY r.occurrence DESC) l
 
 -- name: next_tasks
 -- Lists the tasks that run next, nearest first. Includes tasks that are due but not late yet. Leaves out those that a pause of many
@@ -193,7 +194,7 @@ SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
 -- `failing`, `late` and `paused` say what counts as trouble. If the list `is_filtered`, it has only such owners. The
 -- indexes of such tasks find them. If these indexes hold a `crowd`, and for the other owners, the statement walks the
 -- tasks' key, which is in that order. The other owners are only read if the first part does not fill the page. A walk
--- filters whole owners (HAVING), so that the planner does not sort rows that it can walk.
+-- filters whole owners (HAVING), so that the planner does not sort rows that it can walk. With `owner_id`, only this owner is read.
 WITH suspects AS MATERIALIZED (
     (SELECT owner_type, owner_id FROM {schema}.tasks
      WHERE failures > 0 AND %(failing)s ORDER BY failures DESC, id LIMIT %(crowd)s)
@@ -240,7 +241,11 @@ WITH suspects AS MATERIALIZED (
     HAVING NOT bool_or(failures > 0 OR {late t})
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 )
-SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
+SELECT c.* FROM (
+        SELECT 0 AS rank, %(owner_type)s::text AS owner_type, %(owner_id)s::text AS owner_id WHERE %(owner_id)s::text IS NOT NULL
+        UNION ALL
+        (SELECT * FROM (SELECT * FROM first UNION ALL SELECT * FROM others) o WHERE %(owner_id)s::text IS NULL
+         ORDER BY rank, owner_type, owner_id LIMIT %(limit)s)) o,
     LATERAL (
         SELECT t.owner_type, t.owner_id, min(nullif(t.subject, '')) AS subject, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
             count(*) FILTER (WHERE {late t})::int AS late,

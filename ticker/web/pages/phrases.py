@@ -106,6 +106,11 @@ def iso(instant: datetime | None) -> str:
     return instant.astimezone(UTC).isoformat(timespec="seconds") if instant else ""
 
 
+def label(at: datetime, span: str) -> str:
+    """Returns the label of an axis: a date if it is longer than a day."""
+    return f"{at:%d %b}" if span.endswith("d") else f"{at:%H:%M}"
+
+
 def span_of(begin: datetime, step: timedelta, now: datetime) -> str:
     """Returns the filter of the runs that ended in a step. It has no end if that is to come."""
     span = {"since": begin} | ({"until": begin + step} if begin + step <= now else {})

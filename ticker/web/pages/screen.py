@@ -100,7 +100,7 @@ def templates() -> Environment:
         loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     made.filters |= vars(phrases) | {
-        "moment": formatting.moment, "clock": explain.time_of_day, "words": duration.words, "state": formatting.state,
+        "moment": formatting.moment, "clock": explain.time_of_day, "counted": explain.counted, "words": duration.words, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
         "late_since": late_since, "point_words": activity.words, "point_title": activity.title,
         "bulk_in_words": formatting.bulk_in_words,

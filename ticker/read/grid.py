@@ -1,0 +1,61 @@
+"""Draws what became of many tasks over time: a row for each task, the worst first, and a mark for each occurrence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ticker.db.steps import Steps, reads
+from ticker.read import overview
+from ticker.read import tasks as read_tasks
+from ticker.read.entries import instant
+from ticker.read.overview import OccurrenceStatus
+from ticker.tasks.fields import Task
+from ticker.tasks.filters import late_ms
+from ticker.tasks.rows import query
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+SPANS = {"1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
+MARKS = 60  # of a task; older ones are left out
+SORTED = 1000  # failing tasks that are sorted by their failures
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The tasks of one page, and what became of their occurrences from `begin` to `end`, by task id.
+
+    `next` is the cursor of the next page, or None. `looked_through` is that of `TaskPage`.
+    """
+
+    begin: datetime
+    end: datetime
+    tasks: Sequence[Task]
+    marks: Mapping[int, Sequence[OccurrenceStatus]]
+    next: int | None
+    looked_through: int | None
+
+
+@reads
+def grid(*, span: str = "1h", after: int = 0, limit: int = 50, **wanted: Any) -> Steps[Grid]:
+    """Returns one page of the tasks that match: those that fail first, with most failures in a row first.
+
+    `wanted` has the filters of `list_tasks`. With a state, tasks are in the order of their ids. A cursor below 0 skips so
+    many failing tasks; one over 0 is the id after which the other tasks go on. If more than 1,000 tasks fail, the first
+    1,000 that match are sorted, and then all go on by id.
+    """
+    end = yield from instant.steps()
+    if wanted.get("state") is None and after <= 0:
+        failing = yield from read_tasks.list_tasks.steps(**wanted, state="failing", limit=SORTED)
+        worst = sorted(failing, key=lambda task: (-task.failures, task.id))[-after:][:limit]
+    else:
+        worst = []
+    cursor, looked_through, others = after - limit, None, list[Task]()
+    if len(worst) < limit:
+        page = yield from read_tasks.page_of_tasks.steps(after=max(after, 0), limit=limit - len(worst), **wanted)
+        [crowd] = yield query("is_crowded", state="failing", most=SORTED, late_ms=late_ms())
+        is_sorted = wanted.get("state") is None and not crowd["is_crowded"]
+        others = [task for task in page.tasks if task not in worst and not (is_sorted and task.failures)]
+        cursor, looked_through = page.next, page.looked_through
+    tasks = [*worst, *others]
+    marks = yield from overview.recent_outcomes.steps(tasks, limit=MARKS, since=end - SPANS[span])
+    return Grid(end - SPANS[span], end, tasks, marks, cursor, looked_through)

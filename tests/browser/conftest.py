@@ -19,6 +19,8 @@ SCREENS = (
     "/tasks/new",
     "/tasks/all?action=pause",
     "/tasks/grid",
+    "/tasks/due",
+    "/tasks/spread",
     "/owners",
     "/owners/one?owner=mail_channels:2",
     "/limits",

@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
+from tests.sentences import sentence
 from tests.web.asking import SCRIPT, problem, text_of
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,7 @@ def test_it_is_cut_by_time_and_by_count(fleet: None, client: TestClient, db: Db)
     db.execute("UPDATE ticker.runs SET occurrence = occurrence - interval '5 h' WHERE task_id = 6")
     pages = {span: client.get("/tasks/grid", params={"span": span, "function": "peek"}) for span in ("1h", "6h")}
     assert [page.text.count('<a href="/runs/') for page in pages.values()] == [0, 30]
-    assert "no occurrence is recorded" in text_of(pages["1h"]) and "←</text>" not in pages["6h"].text
+    assert sentence("page.no_occurrence").within(text_of(pages["1h"])) and "←</text>" not in pages["6h"].text
     db.execute("DELETE FROM ticker.runs")
     db.execute(RUNS, ["", 100])
     page = client.get("/tasks/grid", params={"span": "6h", "function": "peek"})
@@ -97,7 +98,7 @@ def test_an_owner_has_a_head_a_grid_and_its_last_runs(fleet: None, client: TestC
     assert page.text.count('data-key="run ') == 10
     ticker.unregister(db, 6)
     gone = text_of(client.get("/owners/one?owner=mail:6"))
-    assert "It has no tasks." in gone and "deleted" in gone
+    assert sentence("page.owner_without_tasks").within(gone) and "deleted" in gone
     assert client.get("/owners/one?owner=mail:7").status_code == 404
     assert problem_of(client, "/owners/one?owner=mail") == problem_of(client, "/owners/one") == "owner"
     assert 'href="/owners/one?owner=mail%3A5"' in client.get("/owners").text

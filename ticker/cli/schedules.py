@@ -1,24 +1,20 @@
 """`ticker next | spread`: explains a schedule and shows its next times; spreads out tasks that are due together."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, on_task, require_answer, store
+from ticker.cli.connection import connected, on_task
 from ticker.cli.fit import row
 from ticker.errors import BadInput, ConfigurationError, UnknownTask
 from ticker.read import entries, forecast, formatting, tasks
-from ticker.tasks import preview
+from ticker.tasks import preview, spreading
 from ticker.tasks.preview import MOST_TIMES, Preview
 
-if TYPE_CHECKING:
-    from ticker.db.store import PostgresStore
-
-BATCH = 5_000  # rows that are locked at a time
 ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 
 
@@ -115,27 +111,8 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool) -> Non
     Each task keeps its phase from then on, even after an outage. Spreads all interval tasks, or only those that
     --owner-type and --function select. The command may be interrupted and repeated while tickers run.
     """
-    settings, chosen = configured(), {"owner_type": owner_type, "function": function}
-    require_answer()
-    with store(settings) as opened:
-        [plan] = opened.execute("spread_plan", **chosen, tick_ms=settings.tick_ms)
-        done = 0 if only_plan else place_all(opened, chosen)
-    counts = (
-        f"{plan['tasks']} interval tasks, {plan['placed']} with a phase; maximum due within one tick: "
-        f"{plan['most_now']} now, {plan['most_then']} once all have a phase"
-    )
+    with connected() as db:
+        plan = spreading.spread_plan(db, owner_type, function)
+        done = 0 if only_plan else spreading.spread(db, owner_type, function)
     changed = [] if only_plan else [f"{done} tasks got a phase"]
-    render.answer({"plan": only_plan, **plan, "changed": done}, counts, *changed)
-
-
-def place_all(opened: "PostgresStore", chosen: Mapping[str, str | None]) -> int:
-    """Gives the chosen tasks a phase, and commits each batch. Returns their number."""
-    after = done = 0
-    while True:
-        with opened.transaction() as execute:
-            ids = [row["id"] for row in execute("spread", **chosen, after=after, limit=BATCH)]
-            placed = execute("next_in_phase", ids=ids)
-            execute("set_next_runs", ids=[row["id"] for row in placed], next_runs=[row["next_run"] for row in placed])
-        if not ids:
-            return done
-        after, done = max(ids), done + len(ids)
+    render.answer({"plan": only_plan, **asdict(plan), "changed": done}, formatting.spread_in_words(plan), *changed)

@@ -147,14 +147,14 @@ def tracks(seen: Activity) -> list[Track]:
     busy = [[("busy", point.busy or 0)] for point in points]
     slowest, per = _most(late), STEPS[seen.step_ms]
     return [
-        Track("Ended", f"up to {_most(ended):,.0f} {per}", _paths(ended, _most(ended))),
+        Track("Ended", f"up to {_most(ended):,.0f} {per}", paths(ended, _most(ended))),
         Track(
             "Late",
             f"95% within {figure(int(slowest))}" if slowest else "",
-            _paths(late, slowest) | _paths(half, slowest),
+            paths(late, slowest) | paths(half, slowest),
         ),
-        Track("Dropped", f"up to {_most(drops):,.0f} {per}", _paths(drops, _most(drops))),
-        Track("Busy", f"up to {_most(busy):.0%}", _paths(busy, 1)),
+        Track("Dropped", f"up to {_most(drops):,.0f} {per}", paths(drops, _most(drops))),
+        Track("Busy", f"up to {_most(busy):.0%}", paths(busy, 1)),
     ]
 
 
@@ -172,7 +172,7 @@ def _most(columns: Iterable[Sequence[tuple[str, float]]]) -> float:
     return max((sum(size for _, size in column) for column in columns), default=0)
 
 
-def _paths(columns: Iterable[Sequence[tuple[str, float]]], most: float) -> dict[str, str]:
+def paths(columns: Iterable[Sequence[tuple[str, float]]], most: float) -> dict[str, str]:
     """Returns one path for each kind, with a bar for each column. The parts of a column are stacked from below."""
     paths: dict[str, str] = {}
     for x, column in enumerate(columns):

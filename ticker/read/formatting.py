@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ticker.read.tasks import FullRun, RunRecord, TickerStatus
     from ticker.tasks.bulk import Bulk
     from ticker.tasks.gates import Limit
+    from ticker.tasks.spreading import SpreadPlan
 
 
 IN_WORDS = {
@@ -277,3 +278,10 @@ def bulk_in_words(done: "Bulk") -> str:
     matched = f"{counted(done.matched, 'task')} {'matches' if done.matched == 1 else 'match'}"
     changed = f"{done.changed} {'changed' if done.applied else 'would change'}"
     return f"{done.action}: {matched}: {changed}, {done.unchanged} need no change, {done.refused} refused"
+
+
+def spread_in_words(plan: "SpreadPlan") -> str:
+    return (
+        f"{plan.tasks} interval tasks, {plan.placed} with a phase; maximum due within one tick: "
+        f"{plan.most_now} now, {plan.most_then} once all have a phase"
+    )

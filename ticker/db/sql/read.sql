@@ -114,6 +114,15 @@ WITH near AS MATERIALIZED (
 )
 SELECT {task t} FROM near t WHERE NOT {covered t} ORDER BY next_run LIMIT %(limit)s
 
+-- name: due_by_second
+-- Counts the runnable tasks by the second after `begin` in which they are due next, before `until`. Stops after `most` tasks.
+SELECT floor(extract(epoch FROM next_run - %(begin)s::timestamptz))::integer AS second, count(*)::integer AS tasks FROM (
+    SELECT next_run FROM {schema}.tasks t WHERE {unlimited t} AND next_run >= %(begin)s AND next_run < %(until)s::timestamptz
+    UNION ALL
+    SELECT next_run FROM {schema}.tasks t WHERE {limited t} AND next_run >= %(begin)s AND next_run < %(until)s::timestamptz
+    ORDER BY next_run LIMIT %(most)s) d
+GROUP BY second ORDER BY second
+
 -- name: late_tasks
 -- Lists late tasks, those that have been due for longest first.
 SELECT {task t} FROM {late_tasks t} l JOIN {schema}.tasks t USING (id) ORDER BY l.since, id LIMIT %(limit)s

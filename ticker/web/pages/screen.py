@@ -103,7 +103,7 @@ def templates() -> Environment:
         "moment": formatting.moment, "clock": explain.time_of_day, "counted": explain.counted, "words": duration.words, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
         "late_since": late_since, "point_words": activity.words, "point_title": activity.title,
-        "bulk_in_words": formatting.bulk_in_words,
+        "bulk_in_words": formatting.bulk_in_words, "spread_in_words": formatting.spread_in_words,
     }  # fmt: skip
     return made
 

@@ -102,16 +102,37 @@ def test_an_hour_adds_up_its_minutes_when_the_last_one_is_counted_and_counted_ag
     count(store, NINE + 58 * MINUTE + OVER)
     assert counts(db, "hours") == {}
     count(store, NINE + 59 * MINUTE + OVER)
-    assert counts(db, "hours") == {("poll", "succeeded"): 3}
-    assert db.execute("SELECT took_ms, took FROM ticker.hours WHERE outcome <> ''").fetchall() == db.execute(
+    assert counts(db, "hours") == {("poll", "succeeded"): 3, ("(all)", "succeeded"): 3}
+    assert db.execute("SELECT took_ms, took FROM ticker.hours WHERE outcome <> '' AND function <> '(all)'").fetchall() == db.execute(
         "SELECT sum(took_ms), ticker.sum_counts(took) FROM ticker.minutes WHERE outcome <> ''").fetchall()  # fmt: skip
     seen = db.execute(
-        "SELECT at, queue, count, samples, listening, busy, waiting, needed FROM ticker.hours WHERE outcome = ''"
+        "SELECT at, queue, count, samples, listening, busy, waiting, needed FROM ticker.hours WHERE outcome = '' AND function = ''"
     )
     assert seen.fetchall() == [(NINE, "mail", 0, 4, 16, 14, 4, 5)]
     a_run(db, task, ended_at=NINE + 59 * MINUTE + SECOND)
     count(store, NINE + 59 * MINUTE + OVER_AGAIN)
-    assert counts(db, "hours") == {("poll", "succeeded"): 4}
+    assert counts(db, "hours") == {("poll", "succeeded"): 4, ("(all)", "succeeded"): 4}
+
+
+@pytest.mark.slow
+def test_an_hour_has_the_sums_of_all_functions_and_queues(db, store, task):
+    for number in range(4):
+        a_run(db, task, function=f"f{number}", queue=f"q{number % 2}", ended_at=NINE + number * MINUTE + SECOND)
+    a_run(db, task, outcome="failed", ended_at=NINE + SECOND)
+    a_drop(db, task, "too_early", checked_at=NINE + SECOND)
+    db.execute("INSERT INTO ticker.minutes (at, queue, samples, listening, busy) VALUES (%s, 'q0', 2, 8, 6), (%s, 'q1', 2, 8, 8)", [NINE, NINE])  # fmt: skip
+    count(store, NINE + 59 * MINUTE + OVER)
+    columns = "outcome, reason, sum(count), ticker.sum_counts(late), sum(listening), sum(busy)"
+    of_all = db.execute(f"SELECT {columns} FROM ticker.hours WHERE function = '(all)' GROUP BY 1, 2 ORDER BY 1, 2")
+    assert (sums := of_all.fetchall()) == db.execute(
+        f"SELECT {columns} FROM ticker.hours WHERE function <> '(all)' GROUP BY 1, 2 ORDER BY 1, 2").fetchall()  # fmt: skip
+    assert [row[:3] for row in sums] == [
+        ("", "", 0),
+        ("dropped", "too_early", 1),
+        ("failed", "", 1),
+        ("succeeded", "", 4),
+    ]
+    assert db.execute("SELECT sum(started), count(*) FROM ticker.hours WHERE function = '(all)'").fetchone() == (0, 4)
 
 
 # ------------------------------------------------------------------------------------------------------- when

@@ -23,15 +23,15 @@ def at_nine(environ):
 
 def count(db, at, outcome, number=1, table="minutes", reason="", late=()):
     db.execute(
-        f"INSERT INTO ticker.{table} (at, function, queue, outcome, reason, count, late) VALUES (%s, 'poll', %s, %s, %s, %s, %s)",
-        [at, f"q{at}", outcome, reason, number, [*late]],
+        f"INSERT INTO ticker.{table} (at, function, queue, outcome, reason, count, late) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        [at, "(all)" if table == "hours" else "poll", f"q{at}", outcome, reason, number, [*late]],
     )
 
 
 def see(db, at, listening, busy, table="minutes"):
     db.execute(
-        f"INSERT INTO ticker.{table} (at, queue, samples, listening, busy) VALUES (%s, 'q', 2, %s, %s)",
-        [at, listening, busy],
+        f"INSERT INTO ticker.{table} (at, function, queue, samples, listening, busy) VALUES (%s, %s, 'q', 2, %s, %s)",
+        [at, "(all)" if table == "hours" else "", listening, busy],
     )
 
 

@@ -209,5 +209,6 @@ minutes = _counts(
     column("demand", "registered"),
     index("minutes_of_queues", "at", "queue", where="outcome = ''"),
 )
-# The same for hours, with the largest `needed` and without `demand`.
-hours = _counts("hours")
+# The same for hours, with the largest `needed` and without `demand`. The rows of the function `(all)` are the sums of all others,
+# for charts of many days, without what charts do not show.
+hours = _counts("hours", index("hours_of_all", "at", where="function = '(all)'"))

@@ -17,7 +17,7 @@ from ticker.tasks.rows import query
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SPANS = {"1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
 MARKS = 60  # of a task; older ones are left out
-SORTED = 1000  # failing tasks that are sorted by their failures
+SORTED = 300  # failing tasks that are sorted by their failures: to read more would take too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,15 @@ def grid(*, span: str = "1h", after: int = 0, limit: int = 50, **wanted: Any) ->
     """Returns one page of the tasks that match: those that fail first, with most failures in a row first.
 
     `wanted` has the filters of `list_tasks`. With a state, tasks are in the order of their ids. A cursor below 0 skips so
-    many failing tasks; one over 0 is the id after which the other tasks go on. If more than 1,000 tasks fail, the first
-    1,000 that match are sorted, and then all go on by id.
+    many failing tasks; one over 0 is the id after which the other tasks go on. If more than 300 tasks fail, the worst 300
+    come first (with a filter, the first 300 that match, sorted), and then all tasks follow by id.
     """
     end = yield from instant.steps()
     if wanted.get("state") is None and after <= 0:
-        failing = yield from read_tasks.list_tasks.steps(**wanted, state="failing", limit=SORTED)
+        if wanted:
+            failing = yield from read_tasks.list_tasks.steps(**wanted, state="failing", limit=SORTED)
+        else:
+            failing = yield from read_tasks.found("failing_tasks", limit=min(limit - after, SORTED))
         worst = sorted(failing, key=lambda task: (-task.failures, task.id))[-after:][:limit]
     else:
         worst = []

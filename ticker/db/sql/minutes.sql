@@ -82,9 +82,14 @@ INSERT INTO {schema}.minutes (at, function, queue, outcome, reason, kind, count,
 SELECT %(at)s::timestamptz, {added_up}, {schema}.sum_counts(g.lates), {schema}.sum_counts(g.tooks) {of_largest_functions}
 
 -- name: sum_hour
--- Adds up the minutes of the hour that %(at)s completes.
+-- Adds up the minutes of the hour that %(at)s completes, and all functions and queues for the chart, in rows of the function `(all)`.
 WITH groups AS MATERIALIZED (
     SELECT * FROM {schema}.minutes WHERE at > %(at)s::timestamptz - interval '1 hour' AND at <= %(at)s::timestamptz
+), of_all AS (
+    INSERT INTO {schema}.hours (at, function, queue, outcome, reason, count, late, listening, busy)
+    SELECT date_trunc('hour', %(at)s::timestamptz, 'UTC'), '(all)', '', outcome, reason, sum(count)::integer, {schema}.sum_counts(late),
+        sum(listening), sum(busy)
+    FROM groups GROUP BY outcome, reason
 )
 INSERT INTO {schema}.hours
     (at, function, queue, outcome, reason, kind, count, started, late_ms, took_ms, late, took, samples, listening, busy, waiting, needed)
@@ -116,7 +121,7 @@ WITH whole AS MATERIALIZED (
     SELECT coalesce(date_trunc('hour', max(counted_until), 'UTC'), '-infinity') AS hour FROM {schema}.installation
 ), counted AS (
     SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.hours
-    WHERE NOT %(by_minute)s AND at >= %(since)s::timestamptz AND at < (SELECT hour FROM whole)
+    WHERE NOT %(by_minute)s AND function = '(all)' AND at >= %(since)s::timestamptz AND at < (SELECT hour FROM whole)
     UNION ALL
     SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.minutes
     WHERE at >= greatest(%(since)s::timestamptz, CASE WHEN NOT %(by_minute)s THEN (SELECT hour FROM whole) END)

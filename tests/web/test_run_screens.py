@@ -5,6 +5,7 @@ import re
 import pytest
 
 import ticker
+from tests.factories import a_run
 from tests.sentences import sentence
 
 DROP = """INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, owner_type, owner_id, ended_at,
@@ -120,3 +121,19 @@ def test_the_life_of_a_run_is_a_bar_with_its_words_and_hides_what_is_hidden(serv
         assert '<path class="bar-failed" d="M0.0 4h1000.0v12h-1000.0z"><title>3 s at work: failed</title>' in page.text
         assert "3 s at work: failed quota 5 min after its start" in text_of(page)
         assert "style=" not in page.text
+
+
+@pytest.mark.slow
+def test_a_task_has_an_address_for_a_moment_that_shows_what_was_around_it(client, play, db):
+    task = ticker.register(db, "poll", every="10m")
+    for minute in (0, 10, 20, 30):
+        a_run(db, task, occurrence=play.at(60 * minute - 3600))
+    moment = play.at(11 * 60 - 3600).isoformat().replace("+00:00", "Z")
+    page = client.get("/tasks/1", params={"at": moment})
+    assert re.findall(r'data-key="run (\d)"', page.text) == ["3", "2", "1"]
+    assert "At " + f"{play.now:%H:%M:%S}" in text_of(page) and f'value="{moment}"' in page.text
+    assert "timing chart" not in page.text and "timing chart" in client.get("/tasks/1").text
+    assert client.get("/tasks/1?at=2h").status_code == 200
+    for at in ("2100-01-01T00:00:00Z", "yesterday", "<b>"):
+        answer = client.get("/tasks/1", params={"at": at})
+        assert answer.status_code == 422 and "at: " in text_of(answer) and "<b>" not in text_of(answer)

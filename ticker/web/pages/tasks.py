@@ -301,16 +301,18 @@ def as_object(value: Any) -> str:
 
 @screen("/tasks/{id}", "task.html")
 def task(here: Site, db: Any, request: Request) -> Shown:
-    """Shows a task, or the history of a deleted one. Raises UnknownTask if no record of it is left."""
+    """Shows a task, or the history of a deleted one: now, or around a time (`at`). Raises UnknownTask if no record of it is
+    left.
+    """
     wanted = id_of(request)
-    why = read_why(db, wanted, limit=OCCURRENCES)
+    why = read_why(db, wanted, at=asked(request, "at", api.AROUND["at"]), limit=OCCURRENCES)
     shown = {"why": why, "sentences": sorted(why.next, key=lambda sentence: sentence.startswith("a ticker "))}
     if why.task is None:
         gone = journal.deleted(db, [wanted])[wanted]
         return shown | {"task": None, "gone": gone}
     failed = next((line.run for line in why.lines[::-1] if line.run and tone(line.what) == "bad"), None)
     warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
-    chart = timeline.svg(here.hide(why), stretch(why.task), OCCURRENCES)
+    chart = "" if why.at else timeline.svg(here.hide(why), stretch(why.task), OCCURRENCES)
     return shown | {
         "task": why.task, "times": times(why.task, why.now, tick), "warnings": warnings,
         "details": details(here, why.task), "chart": Markup(chart), "failed": failed,

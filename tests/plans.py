@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from ticker.db.sql import statements
-from ticker.tasks.rows import LISTS
+from ticker.tasks.rows import ALL_SEEN, LISTS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TYPES: dict[type, str] = {datetime: "timestamptz", int: "bigint", UUID: "uuid", list: "text[]", str: "text"}
@@ -38,6 +38,7 @@ FROM generate_series(1, {ROWS}) n,
 def plan(db: psycopg.Connection[Any], statement: str, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan of a real statement."""
     text, names = numbered(statement)
+    parameters = ALL_SEEN | parameters
     types = [TYPES.get(type(parameters[name]), "unknown") for name in names]
     with psycopg.ClientCursor(db) as cursor:
         cursor.execute(f"PREPARE looked_at ({', '.join(types)}) AS {text}")

@@ -37,4 +37,28 @@ PAGES = (
         "A form on another site cannot change anything: a POST needs JSON, or the header that only the page's own script can send.",
         ("tests/web/test_forms.py::test_a_form_that_the_pages_script_did_not_send_changes_nothing",),
     ),
+    Mutant(
+        "route-without-a-decision",
+        "ticker/web/pages/state.py",
+        '@screen("/processes", "processes.html", offline=True)',
+        '@screen("/machines", "processes.html", offline=True)\n@screen("/processes", "processes.html", offline=True)',
+        "For each route, it is decided whether viewers of some owners have it.",
+        ("tests/web/test_viewers_of_owners.py::test_each_route_is_decided",),
+    ),
+    Mutant(
+        "all-routes-for-all-viewers",
+        "ticker/web/pages/screen.py",
+        "    if owned:",
+        "    if True:",
+        "A viewer of some owners has the screens of tasks and runs, and no others.",
+        ("tests/web/test_viewers_of_owners.py::test_what_concerns_all_does_not_exist",),
+    ),
+    Mutant(
+        "viewer-sees-all-owners",
+        "ticker/db/sql/rules.sql",
+        "    OR (t.owner_type, t.owner_id) IN (SELECT",
+        "    OR true OR (t.owner_type, t.owner_id) IN (SELECT",
+        "A viewer of some owners reads and changes only the tasks and runs of these owners.",
+        ("tests/web/test_viewers_of_owners.py::test_those_of_other_owners_do_not",),
+    ),
 )

@@ -26,7 +26,7 @@ from ticker.schedules.duration import milliseconds, whole
 from ticker.tasks import identity
 from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
-from ticker.tasks.rows import query
+from ticker.tasks.rows import query, sees_all
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
     @property
     def is_search(self) -> bool:
         """Whether no index finds the entries. Those of a task or an owner are few."""
-        has_index = self.task_id is not None or self.owner_id is not None
+        has_index = self.task_id is not None or self.owner_id is not None or not sees_all()
         return not has_index and any(one is not None for one in (self.function, self.queue, self.search))
 
 
@@ -207,7 +207,15 @@ def search(
     at, sort, id_ = before or (None, "run", LARGEST_ID)
     most = SEARCHED if wanted.is_search else limit
     given = {**wanted._asdict(), "since": since, "limit": limit, "before": at, "most": most}
-    of = "_of_task" if wanted.task_id is not None else "_of_owner" if wanted.owner_id else ""
+    of = (
+        "_of_task"
+        if wanted.task_id is not None
+        else "_of_owner"
+        if wanted.owner_id
+        else ""
+        if sees_all()
+        else "_of_owners"
+    )
     rows = yield query(f"journal{of}", **given, before_run=id_ if sort == "run" else 0)
     found = [(row["at"], "run", row["id"]) for row in rows if row.get("fits", True)]
     ends = [(row["at"], "run", row["id"]) for row in rows if wanted.is_search and row["is_last"]]

@@ -11,7 +11,7 @@ from ticker.model import TASK_STATES
 from ticker.schedules import hours
 from ticker.schedules.duration import SECOND
 from ticker.tasks import identity
-from ticker.tasks.rows import instant, query
+from ticker.tasks.rows import instant, query, sees_all
 
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters that no index serves without an owner."""
@@ -43,14 +43,14 @@ def check_owner(wanted: Mapping[str, Any]) -> None:
 
 
 def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[Chosen]:
-    """Checks a filter. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
+    """Checks a filter. Any state but `running` is `crowded` if many tasks have it, or if the owners are limited."""
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
     wanted: Chosen = dict.fromkeys((*INDEXED, *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
-    is_walk = state == "outside_hours" or named is not None
+    is_walk = state == "outside_hours" or named is not None or not sees_all()
     if state not in (None, "running") and not is_walk:
         [row] = yield query("is_crowded", state=state, most=CROWD, late_ms=late_ms())
         is_walk = row["is_crowded"]
@@ -59,7 +59,7 @@ def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None
 
 def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
     """Returns up to `limit` rows with ids over `after`. Without an index, searches the next 100,000 tasks."""
-    has_index = any(wanted[name] is not None for name in ("owner_id", "cause", "state"))
+    has_index = not sees_all() or any(wanted[name] is not None for name in ("owner_id", "cause", "state"))
     is_search = not has_index and any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if is_search else []
     before = beyond[0]["id"] if beyond else None

@@ -4,7 +4,9 @@ All of it runs in the caller's transaction.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
@@ -53,9 +55,29 @@ one that restores the search_path.
 """
 
 
+ALL_SEEN: dict[str, Any] = {"seen_types": None, "seen_ids": None}
+_seen: ContextVar[dict[str, Any]] = ContextVar("ticker_seen", default=ALL_SEEN)
+
+
+@contextmanager
+def seeing(owners: Iterable[tuple[str, str]]) -> Iterator[None]:
+    """Limits the statements that have the rule `seen` to the tasks and runs of these owners, by type and id."""
+    pairs = [*owners]
+    token = _seen.set({"seen_types": [type_ for type_, _ in pairs], "seen_ids": [id_ for _, id_ in pairs]})
+    try:
+        yield
+    finally:
+        _seen.reset(token)
+
+
+def sees_all() -> bool:
+    return _seen.get() is ALL_SEEN
+
+
 def query(name: str, /, **parameters: Any) -> Query:
     """Returns a statement for the configured schema, with its parameters. `now` is that of the clock, unless it is given."""
-    return Query(sql.statements(settings.current().schema, LISTS)[name], {"now": clock.now(), **parameters})
+    given = {"now": clock.now(), **_seen.get(), **parameters}
+    return Query(sql.statements(settings.current().schema, LISTS)[name], given)
 
 
 def wake_up() -> Steps[None]:

@@ -20,8 +20,9 @@ import ipaddress
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from anyio import fail_after
 from starlette.concurrency import run_in_threadpool
@@ -31,9 +32,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ticker import clock
 from ticker import settings as ticker_settings
-from ticker.errors import ConfigurationError, quoted
+from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.settings import LEAST_KEY, Settings
-from ticker.tasks import checks
+from ticker.tasks import checks, identity, rows
 from ticker.web.problems import API, Page, Refused, answer, below
 
 log = logging.getLogger("ticker.web")
@@ -63,6 +64,7 @@ HEADERS = {
 }
 ASSETS, OF_ASSETS = "/static/", {"Cache-Control": "no-cache"}
 """Browsers may keep scripts and styles, and revalidate them by their ETag."""
+OWNERS = 1000  # of one viewer
 _FRAMER = re.compile(r"'self'|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?", re.ASCII)
 
 
@@ -70,11 +72,22 @@ _FRAMER = re.compile(r"'self'|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?", re.ASCII)
 class Viewer:
     """The sender of a request, as the application around the page knows them.
 
-    `name` is the author of the changes. Without `may_change`, nothing can be changed.
+    `name` is the author of the changes. Without `may_change`, nothing can be changed. With `owners`, up to 1,000 of them
+    as in `register(owner=...)`, there are only the tasks and runs of these owners, and the actions on them.
     """
 
     name: str
     may_change: bool
+    owners: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.owners is None:
+            return
+        named = [identity.identify(one) for one in self.owners]
+        if len(named) > OWNERS or identity.NOBODY in named:
+            problem = f"has {len(named)} owners" if len(named) > OWNERS else "has None, which is no owner"
+            raise BadInput("owners", None, f"{problem}; pass up to {OWNERS:,} owners, such as mail_channels:5")
+        object.__setattr__(self, "owners", tuple(named))
 
 
 Who = Callable[[Request], Viewer]
@@ -112,13 +125,19 @@ class Guard:
     """Checks a request before the application gets it, and adds the headers that restrict browsers.
 
     Also turns errors of the application into answers, which `page` renders for people. Handles every request with these
-    settings, even if the environment changes later.
+    settings, even if the environment changes later. A viewer of some owners gets the application `of_owners` instead.
     """
 
     def __init__(
-        self, app: ASGIApp, access: Access, settings: Settings, page: Page, headers: Mapping[str, str]
+        self,
+        app: ASGIApp,
+        access: Access,
+        settings: Settings,
+        page: Page,
+        headers: Mapping[str, str],
+        of_owners: ASGIApp,
     ) -> None:
-        self._app = app
+        self._app, self._of_owners = app, of_owners
         self._headers = headers
         self._access = access
         self._settings = settings
@@ -145,8 +164,12 @@ class Guard:
             scope["ticker.known"] = self._authenticate(scope, headers)
             await self._identify(scope)
             self._authorize_change(scope, headers)
-            with ticker_settings.use(self._settings):
-                await self._app(scope, _bounded(receive, headers), send_with_headers)
+            viewer = scope["ticker.access"].viewer
+            owners = viewer and viewer.owners
+            seeing = nullcontext() if owners is None else rows.seeing((one.type, one.id) for one in owners)
+            with ticker_settings.use(self._settings), seeing:
+                app = self._app if owners is None else self._of_owners
+                await app(scope, _bounded(receive, headers), send_with_headers)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -181,6 +204,7 @@ class Guard:
             raise Refused(403, "it is not known who sends this request, because who() failed; see the log") from error
         read_only = self._access.read_only or not viewer.may_change
         scope["ticker.access"] = replace(self._access, read_only=read_only, viewer=viewer)
+        scope["ticker.known"] = scope["ticker.known"] and viewer.owners is None
 
     def _authorize_change(self, scope: Scope, headers: Headers) -> None:
         """Raises Refused if the request may not change anything."""

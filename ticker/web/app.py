@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 
 from ticker import clock
@@ -47,9 +47,9 @@ def application(
     that come directly from this host need no token. `trusted`: the application that mounts it decides who has access.
     `read_only`: nothing can be changed.
 
-    `who(request)` returns a `Viewer(name, may_change)` for each request that has access: the author of its changes, and
-    whether it may make any. It is called once, in a thread. An error of it is answered with 403. `frame_ancestors`: the
-    origins whose pages may show this page in a frame, such as `https://ops.example.org`; by default, none.
+    `who(request)` returns a `Viewer(name, may_change, owners)` for each request that has access: the author of its changes,
+    whether it may make any, and whose tasks and runs it may see (None: all). It is called once, in a thread. An error of it is
+    answered with 403. `frame_ancestors`: the origins whose pages may show this page in a frame, such as `https://ops.example.org`; by default, none.
 
     Raises ConfigurationError if DATABASE_URL is not set, or if an origin is invalid.
     """
@@ -71,7 +71,12 @@ def application(
         middleware=[
             Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
             Middleware(
-                Guard, access=access, settings=settings, page=pages.error_page, headers=framed_by(frame_ancestors)
+                Guard,
+                access=access,
+                settings=settings,
+                page=pages.error_page,
+                headers=framed_by(frame_ancestors),
+                of_owners=Router(OF_OWNERS),
             ),
         ],
         exception_handlers={HTTPException: failed},  # the guard answers all other errors
@@ -140,11 +145,8 @@ def failed(request: Request, error: Exception) -> Response:
     return answer(error, request.scope, pages.error_page)
 
 
-ROUTES = [
-    Mount("/api/v1", api.router),
-    Route("/healthz", alive),
-    Route("/readyz", ready),
-    Route("/metrics", scraped),
-    Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
-    *pages.routes,
-]
+STATIC = Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static")
+HEALTH = [Route("/healthz", alive), Route("/readyz", ready)]
+ROUTES = [Mount("/api/v1", api.router), *HEALTH, Route("/metrics", scraped), STATIC, *pages.routes]
+OF_OWNERS = [Mount("/api/v1", api.of_owners), *HEALTH, STATIC, *pages.of_owners]
+"""The routes of viewers who may see only the tasks and runs of some owners."""

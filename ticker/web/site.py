@@ -63,6 +63,11 @@ class Site:
     root: str = ""
     by: str = ""
 
+    @property
+    def owners(self) -> Sequence[Any] | None:
+        """The owners whose tasks the viewer may see; None means all."""
+        return self.access.viewer.owners if self.access.viewer else None
+
     def look(self) -> Health:
         """Returns the health. Does not wait for a server that has just kept another request waiting."""
         return health.look(self.settings, breaker=self.breaker)

@@ -53,7 +53,8 @@ WITH chosen AS MATERIALIZED (
     {in_state t}
 )
 SELECT {task t} FROM {schema}.tasks t
-WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+WHERE (%(seen_types)s::text[] IS NULL OR id = ANY (ARRAY(SELECT o.id FROM {schema}.tasks o WHERE {seen o})))
+  AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
   AND (%(name)s::text IS NULL OR name = (SELECT %(name)s::text))
   AND (%(function)s::text IS NULL OR function = (SELECT %(function)s::text))
@@ -196,7 +197,7 @@ SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue = q.queue OFFSET 0) ORDER BY q.queue
 
 -- name: read_task
-SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
+SELECT {task} FROM {schema}.tasks WHERE id = %(id)s AND {seen}
 
 -- name: list_owners
 -- Lists owners and counts their tasks: those in trouble (failing, or late) first, then the others, each by type and id.
@@ -341,10 +342,10 @@ SELECT id FROM (
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: runs_by_id
-SELECT {run} FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+SELECT {run} FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) AND {seen} ORDER BY id
 
 -- name: read_run
-SELECT {run}, output, error_output FROM {schema}.runs WHERE id = %(id)s
+SELECT {run}, output, error_output FROM {schema}.runs WHERE id = %(id)s AND {seen}
 
 -- name: runs_of_parents
 -- Lists the retries of these runs, or their pieces, in the order of their creation, after an id.
@@ -424,7 +425,7 @@ UNION ALL
  ORDER BY due_at LIMIT 1)
 
 -- name: last_events
-SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s
+SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s AND {seen} ORDER BY id DESC LIMIT %(limit)s
 
 -- name: events_by_id
 SELECT {event} FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
@@ -457,7 +458,7 @@ t.ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
 -- rule: of_owner
 -- The row belongs to the owner, or to an owner of the type, if one is given.
 (%(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s)
-    AND (%(owner_id)s::text IS NULL OR t.owner_id = %(owner_id)s)
+    AND (%(owner_id)s::text IS NULL OR t.owner_id = %(owner_id)s) AND {seen t}
 
 -- rule: of_text
 -- The run t has this function and queue, and this text in its reason, as far as they are given.
@@ -509,8 +510,18 @@ ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 -- Does the same for one owner, its deleted tasks included.
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
-  AND {of_outcomes} AND {of_text} AND {in_page}
+  AND {of_outcomes} AND {of_text} AND {in_page} AND {seen}
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+
+-- name: journal_of_owners
+-- Does the same for all owners that the viewer may see.
+SELECT r.* FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[]) AS o (owner_type, owner_id), LATERAL (
+    SELECT id, ended_at AS at FROM {schema}.runs
+    WHERE owner_type = o.owner_type AND owner_id = o.owner_id AND owner_type <> '' AND ended_at IS NOT NULL
+      AND {of_outcomes} AND {of_text} AND {in_page}
+    ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) r
+WHERE %(owner_type)s::text IS NULL OR o.owner_type = %(owner_type)s
+ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_events
 SELECT id, at FROM {schema}.events
@@ -541,9 +552,9 @@ SELECT i.id, coalesce(r.task_name, e.task_name, '') AS task_name, coalesce(r.own
     coalesce(r.owner_id, e.owner_id, '') AS owner_id
 FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
     SELECT task_name, owner_type, owner_id FROM {schema}.runs
-    WHERE task_id = i.id AND kind IN ('scheduled', 'manual') AND task_name <> '' ORDER BY id DESC LIMIT 1) r ON true
+    WHERE task_id = i.id AND kind IN ('scheduled', 'manual') AND task_name <> '' AND {seen} ORDER BY id DESC LIMIT 1) r ON true
     LEFT JOIN LATERAL (
-    SELECT task_name, owner_type, owner_id FROM {schema}.events WHERE task_id = i.id ORDER BY id DESC LIMIT 1) e ON true
+    SELECT task_name, owner_type, owner_id FROM {schema}.events WHERE task_id = i.id AND {seen} ORDER BY id DESC LIMIT 1) e ON true
 WHERE NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = i.id)
 
 -- name: last_ends

@@ -163,6 +163,7 @@ SELECT {task} FROM {schema}.tasks
 WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
       ELSE owner_type = %(owner_type)s AND owner_id = %(owner_id)s
            AND (%(name)s::text IS NULL OR name = %(name)s::text) END
+  AND {seen}
 ORDER BY id
 FOR NO KEY UPDATE
 
@@ -236,6 +237,6 @@ SELECT id, false AS has_joined, reason FROM planned UNION ALL SELECT joined, tru
 -- Asks to stop a run that has not ended. The first request stays. Returns the run as it was, or no row if there is no such run.
 WITH requested AS (
     UPDATE {schema}.runs SET stop_requested_at = coalesce(stop_requested_at, {now}), stop_requested_by = coalesce(stop_requested_by, %(by)s, {author})
-    WHERE id = %(id)s AND state <> 'ended'
+    WHERE id = %(id)s AND state <> 'ended' AND {seen}
 )
-SELECT state, outcome, ended_at FROM {schema}.runs WHERE id = %(id)s
+SELECT state, outcome, ended_at FROM {schema}.runs WHERE id = %(id)s AND {seen}

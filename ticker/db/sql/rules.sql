@@ -15,6 +15,11 @@
 -- constant: now
 coalesce(%(now)s::timestamptz, clock_timestamp())
 
+-- rule: seen
+-- The row belongs to an owner whom the viewer of the page may see. NULL: all may be seen.
+(%(seen_types)s::text[] IS NULL
+    OR (t.owner_type, t.owner_id) IN (SELECT * FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[])))
+
 -- rule: tick_ms
 -- The tick of the ticker that ticked last, in milliseconds; NULL if no ticker is alive.
 (SELECT (a.last_report->>'tick_ms')::bigint FROM {schema}.tickers a WHERE a.last_report->>'ended' IS NULL

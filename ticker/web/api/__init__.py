@@ -1,6 +1,6 @@
 """Serves version 1 of the HTTP API: JSON in, JSON out. Errors are RFC 9457 problem details that name the field."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from itertools import groupby
 
@@ -13,7 +13,7 @@ from ticker.web.api import handlers
 from ticker.web.api.operation import OPERATIONS, Operation, body_of, path_of, query_of
 from ticker.web.site import site
 
-__all__ = ["handlers", "router"]
+__all__ = ["handlers", "of_owners", "router"]
 
 BY = "the HTTP API"
 
@@ -44,5 +44,9 @@ def work(operation: Operation, request: Request, sent: bytes) -> Response:
     return Response(status_code=status) if kind is None else JSONResponse(data, status)
 
 
-PATHS = groupby(OPERATIONS, key=lambda operation: operation.path)
-router = Router([route(path, {one.method: one for one in group}) for path, group in PATHS], redirect_slashes=False)
+def router_of(operations: Iterable[Operation]) -> Router:
+    paths = groupby(operations, key=lambda operation: operation.path)
+    return Router([route(path, {one.method: one for one in group}) for path, group in paths], redirect_slashes=False)
+
+
+router, of_owners = router_of(OPERATIONS), router_of(one for one in OPERATIONS if one.owned)

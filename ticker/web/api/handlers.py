@@ -114,7 +114,9 @@ OF_OWNERS = {
 RUNS_PLANNED, TASKS = object_of(run_ids=list[int], joined=list[int]), object_of(tasks=list[Task])
 
 
-@operation("GET /tasks", object_of(tasks=list[Task], next=str | None, looked_through=int | None), query=OF_TASKS)
+@operation(
+    "GET /tasks", object_of(tasks=list[Task], next=str | None, looked_through=int | None), query=OF_TASKS, owned=True
+)
 def list_tasks(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Lists the tasks that match all filters, ordered by id, page by page.
 
@@ -157,7 +159,7 @@ def change_many(here: Site, _: None, *, arguments: dict[str, Any] | None = None,
         return bulk.bulk(db, sent.pop("filter"), sent.pop("action"), by=by or here.by, **sent, **arguments or {})
 
 
-@operation("GET /tasks/{id}")
+@operation("GET /tasks/{id}", owned=True)
 def read_task(_: Site, db: Any, task: int) -> Task:
     """Returns one task."""
     return tasks.get(db, task)
@@ -169,7 +171,7 @@ def change_task(here: Site, db: Any, task: int, **changes: Any) -> Task:
     return overview.warned(db, operations.edit(db, task, by=here.by, **changes))
 
 
-@operation("DELETE /tasks/{id}")
+@operation("DELETE /tasks/{id}", owned=True)
 def delete_task(here: Site, db: Any, task: int) -> None:
     """Deletes a task. The records of its runs are kept."""
     if not operations.unregister(db, task, by=here.by):
@@ -180,6 +182,7 @@ def delete_task(here: Site, db: Any, task: int) -> None:
     "POST /tasks/{id}/pause",
     body=PAUSE,
     example={"reason": "their server is being moved", "until": "2030-01-01T06:00:00Z"},
+    owned=True,
 )
 def pause_task(here: Site, db: Any, task: int, **why: Any) -> Task:
     """Pauses a task: nothing is pushed or started until it is resumed, or until the given time."""
@@ -187,14 +190,14 @@ def pause_task(here: Site, db: Any, task: int, **why: Any) -> Task:
     return paused
 
 
-@operation("POST /tasks/{id}/resume", body=body({}))
+@operation("POST /tasks/{id}/resume", body=body({}), owned=True)
 def resume_task(here: Site, db: Any, task: int) -> Task:
     """Resumes a task. A task that is not paused does not change."""
     operations.resume(db, task, by=here.by)
     return tasks.get(db, task)
 
 
-@operation("POST /tasks/{id}/run", RUNS_PLANNED, 202, body=RUN_NOW)
+@operation("POST /tasks/{id}/run", RUNS_PLANNED, 202, body=RUN_NOW, owned=True)
 def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = None) -> dict[str, Any]:
     """Plans one run, even of a paused task. The next tick pushes it, or the first one after the run at work.
 
@@ -205,7 +208,7 @@ def run_task(_: Site, db: Any, task: int, *, once_within: str | float | None = N
     return formatting.planned_data(operations.plan_runs(db, task, once_within=once_within))
 
 
-@operation("GET /tasks/{id}/why", query=AROUND)
+@operation("GET /tasks/{id}/why", query=AROUND, owned=True)
 def why_task(_: Site, db: Any, task: int, **wanted: Any) -> why.Why:
     """Explains why a task ran or did not run: its last occurrences, or those around a time, and what happens next.
 
@@ -214,7 +217,7 @@ def why_task(_: Site, db: Any, task: int, **wanted: Any) -> why.Why:
     return why.why(db, task, **wanted)
 
 
-@operation("GET /tasks/{id}/next", query={"count": limit(10, "The number of times.", MOST_TIMES)})
+@operation("GET /tasks/{id}/next", query={"count": limit(10, "The number of times.", MOST_TIMES)}, owned=True)
 def next_times(_: Site, db: Any, task: int, *, count: int) -> Preview:
     """Explains the schedule of a task and returns its next times, beginning with the one at which it is due.
 
@@ -286,7 +289,9 @@ COUNTED = {
 }
 
 
-@operation("GET /runs", object_of(runs=list[RunRecord], next=str | None, looked_through=int | None), query=OF_RUNS)
+@operation(
+    "GET /runs", object_of(runs=list[RunRecord], next=str | None, looked_through=int | None), query=OF_RUNS, owned=True
+)
 def list_runs(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     """Lists runs and drops that have ended, newest first, including those of deleted tasks.
 
@@ -307,7 +312,12 @@ def read_journal(_: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     return {"lines": page.lines, "next": following(page), "looked_through": page.looked_through}
 
 
-@operation("GET /runs/{id}", FULL_RUN, query={"after": AFTER_ID, "limit": limit(100, "The maximum number of pieces.")})
+@operation(
+    "GET /runs/{id}",
+    FULL_RUN,
+    query={"after": AFTER_ID, "limit": limit(100, "The maximum number of pieces.")},
+    owned=True,
+)
 def read_run(_: Site, db: Any, run: int, *, limit: int, after: int = 0) -> FullRun:
     """Returns one run or drop in full: its output, its attempts, and the pieces that it made, page by page."""
     return tasks.get_run(db, run, pieces=limit, after=after)
@@ -319,6 +329,7 @@ def read_run(_: Site, db: Any, run: int, *, limit: int, after: int = 0) -> FullR
     202,
     body=body({"by": doc("The name of the user who stops it.", NAME)}),
     example={"by": "ann"},
+    owned=True,
 )
 def stop_run(here: Site, db: Any, run: int, *, by: str | None = None) -> RunRecord:
     """Asks to stop a run that has not ended. A tick carries out the request; the answer is the run as it is now.

@@ -79,7 +79,7 @@ class Operation:
     body as keywords. It returns rows and values, which become JSON, or a response. `answers` maps each status to the
     type of its data (or a schema), with the usual status first. `query` maps names in the query to schemas. `body` is
     the schema of an object. If `body` is None, no body is read. `fails` has statuses of problems that only this
-    operation has.
+    operation has. If `owned`, viewers of some owners have it, too.
     """
 
     method: str
@@ -91,6 +91,7 @@ class Operation:
     example: Mapping[str, Any] | None = None
     offline: bool = False
     fails: Collection[int] = ()
+    owned: bool = False
 
     def __call__(self, *values: Any, **given: Any) -> Any:
         return self.handler(*values, **given)

@@ -40,10 +40,15 @@ BY = "the page"
 FIELDS = 2000  # per form; a thousand marked tasks need fewer
 YES = "yes"
 routes: list[Route] = []
+of_owners: list[Route] = []
+"""The routes that viewers of some owners have, too."""
 
 
-def screen(path: str, template: str, *, offline: bool = False) -> Callable[[Handler], Handler]:
-    """Serves a function that reads as a screen. If `offline`, it gets no connection, and adds `of_all` itself."""
+def screen(path: str, template: str, *, offline: bool = False, owned: bool = False) -> Callable[[Handler], Handler]:
+    """Serves a function that reads as a screen. If `offline`, it gets no connection, and adds `of_all` itself.
+
+    If `owned`, viewers of some owners have it, too: each statement that it uses has the rule `seen`.
+    """
 
     def declared(handler: Handler) -> Handler:
         def served(request: Request) -> Response:
@@ -52,13 +57,13 @@ def screen(path: str, template: str, *, offline: bool = False) -> Callable[[Hand
                 shown = ({} if offline else of_all(db)) | handler(here, db, request)
             return render(request, template, here.hide(shown))
 
-        routes.append(Route(path, served))
+        serve(Route(path, served), owned)
         return handler
 
     return declared
 
 
-def change(path: str) -> Callable[[Change], Change]:
+def change(path: str, *, owned: bool = False) -> Callable[[Change], Change]:
     """Serves a function that takes a form and writes. The page's script shows its answers and errors."""
 
     def declared(handler: Change) -> Change:
@@ -66,10 +71,16 @@ def change(path: str) -> Callable[[Change], Change]:
             form = read(await request.body())
             return await run_in_threadpool(handler, site(request, BY), request, form)
 
-        routes.append(Route(path, served, methods=["POST"]))
+        serve(Route(path, served, methods=["POST"]), owned)
         return handler
 
     return declared
+
+
+def serve(route: Route, owned: bool) -> None:
+    routes.append(route)
+    if owned:
+        of_owners.append(route)
 
 
 def of_all(db: Any) -> Shown:
@@ -79,12 +90,14 @@ def of_all(db: Any) -> Shown:
 
 def render(request: Request, template: str, shown: Shown, status: int = 200) -> Response:
     here = site(request, BY)
+    is_limited = here.owners is not None
     about = {
         "root": here.root, "address": request.url.path.removeprefix(here.root), "query_text": request.url.query,
         "wanted": defaultdict(str, request.query_params), "read_only": here.access.read_only,
-        "version": version("rq-ticker"),
+        "version": version("rq-ticker"), "is_limited": is_limited,
     }  # fmt: skip
-    return HTMLResponse(templates().get_template(template).render(about | {"pauses": ()} | shown), status)
+    of_others = {"pauses": (), "functions": ()} if is_limited else {}
+    return HTMLResponse(templates().get_template(template).render(about | {"pauses": ()} | shown | of_others), status)
 
 
 def error_page(request: Request, problem: Mapping[str, Any]) -> Response:

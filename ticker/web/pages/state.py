@@ -200,7 +200,7 @@ OF_ENDS = ("owner", "owner_type", "outcome", "reason", "function", "queue", "sea
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
-@screen("/runs", "runs.html")
+@screen("/runs", "runs.html", owned=True)
 def runs(here: Site, db: Any, request: Request) -> Shown:
     task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
     times = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
@@ -234,7 +234,7 @@ def select(db: Any, *, task: str | None, owner: Owner | None = None, **others: A
         raise UnknownTask(f"{error} without an owner; for an owner's task, add its owner or use its id") from None
 
 
-@screen("/runs/{id}", "run.html")
+@screen("/runs/{id}", "run.html", owned=True)
 def run(here: Site, db: Any, request: Request) -> Shown:
     after = asked(request, "after", AFTER_ID) or 0
     full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
@@ -248,13 +248,13 @@ def run(here: Site, db: Any, request: Request) -> Shown:
     } | paging(request, "after", full.next)  # fmt: skip
 
 
-@change("/runs/{id}/stop")
+@change("/runs/{id}/stop", owned=True)
 def stop(here: Site, request: Request, _: Form) -> Response:
     """Asks to stop the run at this address."""
     return done(here, lambda run: f"run {run.id}: the next tick stops it", api.stop_run, id_of(request))
 
 
-@screen("/runs/{id}/texts", "texts.html")
+@screen("/runs/{id}/texts", "texts.html", owned=True)
 def texts(here: Site, db: Any, request: Request) -> Shown:
     """Shows the texts of a run in the table of a task's runs. They may be long, so they are loaded when opened."""
     full = tasks.get_run(db, id_of(request), pieces=1)

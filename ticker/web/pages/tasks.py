@@ -57,7 +57,7 @@ STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: witho
 MANY = 1000  # tasks of one request
 
 
-@screen("/tasks", "tasks.html")
+@screen("/tasks", "tasks.html", owned=True)
 def tasks(here: Site, db: Any, request: Request) -> Shown:
     """Shows the list of tasks, filtered by its address, with the recent outcomes of each task."""
     known = {name: schema for name, schema in api.OF_TASKS.items() if name == "after" or name in where(request)}
@@ -95,7 +95,7 @@ def of_all(request: Request) -> tuple[dict[str, Any], str]:
     return {name: asked(request, name, api.OF_TASKS.get(name, TEXT)) for name in where(request)}, action
 
 
-@screen("/tasks/all", "all.html")
+@screen("/tasks/all", "all.html", owned=True)
 def plan(here: Site, db: Any, request: Request) -> Shown:
     """Shows what an action would do with all tasks that match, and asks with their number. Changes nothing."""
     chosen, action = of_all(request)
@@ -104,7 +104,7 @@ def plan(here: Site, db: Any, request: Request) -> Shown:
     return {"plan": planned, "label": label, "question": asks, "where": where(request)}
 
 
-@change("/tasks/all")
+@change("/tasks/all", owned=True)
 def do_with_all(here: Site, request: Request, form: Form) -> Response:
     """Applies the action to all tasks that match at that time, in steps of a thousand."""
     chosen, action = of_all(request)
@@ -299,7 +299,7 @@ def as_object(value: Any) -> str:
 # ------------------------------------------------------------------------------------------------------------- one task
 
 
-@screen("/tasks/{id}", "task.html")
+@screen("/tasks/{id}", "task.html", owned=True)
 def task(here: Site, db: Any, request: Request) -> Shown:
     """Shows a task, or the history of a deleted one: now, or around a time (`at`). Raises UnknownTask if no record of it is
     left.
@@ -368,7 +368,7 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
-@change("/tasks/{id}/do")
+@change("/tasks/{id}/do", owned=True)
 def do(here: Site, request: Request, form: Form) -> Response:
     """Applies the action to the task at this address."""
     wanted, task = action(form), id_of(request)
@@ -377,7 +377,7 @@ def do(here: Site, request: Request, form: Form) -> Response:
     return report(f"task {task}: {wanted.result}", f"{here.root}/tasks" if wanted.leaves else "")
 
 
-@change("/tasks/do")
+@change("/tasks/do", owned=True)
 def do_with_many(here: Site, _: Request, form: Form) -> Response:
     """Applies the action to the marked tasks in one transaction. Skips tasks that were deleted meanwhile or cannot run."""
     wanted, marks, count, refused = action(form), marked(form), 0, list[BadInput]()

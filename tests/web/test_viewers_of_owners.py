@@ -1,0 +1,166 @@
+"""A viewer of some owners has their tasks and runs, and nothing else: each route of the application is decided here."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.testclient import TestClient
+
+import ticker
+from tests.web.asking import API, SCRIPT, rows
+from tests.web.conftest import Serve
+from ticker.tasks.fields import Task
+from ticker.web import Viewer, application
+
+Db = psycopg.Connection[Any]
+OWN, OTHER = "mail_channels:5", "mail_channels:6"
+FORMS = {"/tasks/do": {"action": "run", "id": "1"}, "/tasks/{id}/do": {"action": "run"}}
+ACTION = {"/tasks/all": "?action=run"}
+
+OWNED = {
+    "GET /tasks", "GET /tasks/all", "POST /tasks/all", "GET /tasks/{id}", "POST /tasks/{id}/do", "POST /tasks/do",
+    "GET /runs", "GET /runs/{id}", "GET /runs/{id}/texts", "POST /runs/{id}/stop",
+    *(f"GET {API}{path}" for path in ("/tasks", "/tasks/{id}", "/tasks/{id}/why", "/tasks/{id}/next", "/runs", "/runs/{id}")),
+    *(f"POST {API}{path}" for path in ("/tasks/{id}/pause", "/tasks/{id}/resume", "/tasks/{id}/run", "/runs/{id}/stop")),
+    f"DELETE {API}/tasks/{{id}}",
+}  # fmt: skip
+"""What a viewer of some owners has: tasks, runs, and the actions on them."""
+OF_ALL = {"GET /healthz", "GET /readyz", "/static"}
+"""What any client has. It says nothing about tasks."""
+HIDDEN = {
+    *(f"GET {path}" for path in ("/", "/tasks/new", "/tasks/preview", "/tasks/{id}/edit", "/owners", "/limits", "/pauses",
+        "/pauses/question", "/drops", "/processes", "/metrics")),
+    *(f"POST {path}" for path in ("/tasks/create", "/tasks/{id}/change", "/limits/set", "/limits/remove", "/limits/release",
+        "/pauses/pause", "/pauses/resume")),
+    *(f"GET {API}{path}" for path in ("/journal", "/drops", "/owners", "/limits", "/pauses", "/stats", "/activity", "/functions",
+        "/openapi.json")),
+    *(f"POST {API}{path}" for path in ("/tasks", "/bulk", "/schedules/validate", "/owners/{owner:path}/pause",
+        "/owners/{owner:path}/resume", "/owners/{owner:path}/run", "/pauses", "/pauses/resume")),
+    f"PATCH {API}/tasks/{{id}}", f"PUT {API}/limits/{{key:path}}", f"DELETE {API}/limits/{{key:path}}",
+    f"DELETE {API}/closures/{{key:path}}",
+}  # fmt: skip
+"""What a viewer of some owners does not have: what concerns all, and what could run a function for another owner."""
+
+
+@pytest.fixture
+def of(serve: Serve) -> Callable[..., TestClient]:
+    def client(*owners: Any) -> TestClient:
+        return serve(application(trusted=True, who=lambda _: Viewer("ann", True, owners)))
+
+    return client
+
+
+@pytest.fixture
+def other(db: Db, task: Task) -> Task:
+    """A task of another owner, with a planned run, next to task 1 of mail_channels:5."""
+    made = ticker.register(db, "mail.send", owner=OTHER, every="1m", subject="other@example.org")
+    ticker.run_now(db, made)
+    return made
+
+
+def paths(routes: Sequence[BaseRoute], under: str = "") -> Iterator[str]:
+    for route in routes:
+        if isinstance(route, Mount) and route.routes:
+            yield from paths(route.routes, under + route.path)
+        elif isinstance(route, Route):
+            yield from (f"{method} {under}{route.path}" for method in (route.methods or ()) if method != "HEAD")
+        else:
+            yield under + getattr(route, "path", "")
+
+
+def ask(client: TestClient, route: str) -> Any:
+    """Asks for this route of task 1, run 1 and mail_channels:5."""
+    method, path = route.split()
+    address = re.sub(r"{(\w+)[^}]*}", lambda name: {"id": "1", "owner": OWN, "key": "imap.gmail.com"}[name[1]], path)
+    body = {"json": {}} if path.startswith(API) else {"data": FORMS.get(path, {})}
+    return client.request(
+        method, address + ACTION.get(path, ""), headers=SCRIPT, **({} if method in ("GET", "DELETE") else body)
+    )
+
+
+def test_each_route_is_decided(environ: dict[str, str]) -> None:
+    """A new route stands in one of these sets, or this test fails."""
+    assert sorted(paths(application(no_token=True).routes)) == sorted(OWNED | OF_ALL | HIDDEN)
+
+
+def test_what_concerns_all_does_not_exist(of: Callable[..., TestClient], db: Db, other: Task) -> None:
+    client, before = of(OWN), rows(db)
+    answers = {route: ask(client, route).status_code for route in HIDDEN}
+    assert {route: status for route, status in answers.items() if status not in (404, 405)} == {}
+    assert rows(db) == before
+    assert set(client.get("/readyz").json()) == {"healthy"}
+
+
+def test_tasks_and_runs_of_the_owners_exist_with_their_actions(
+    of: Callable[..., TestClient], db: Db, other: Task
+) -> None:
+    client = of("shops:1", OWN)
+    for route in sorted(OWNED, key=lambda route: route.startswith("DELETE")):
+        assert ask(client, route).status_code < 300, route
+    assert [task.owner for task in ticker.list_tasks(db)] == [OTHER]
+    assert db.execute("SELECT count(*) FROM ticker.runs WHERE owner_id = '6'").fetchall() == [(1,)]
+
+
+def test_those_of_other_owners_do_not(of: Callable[..., TestClient], db: Db, other: Task) -> None:
+    client, before = of(OTHER), rows(db)
+    for route in OWNED - {"GET /tasks/all", "POST /tasks/all"}:
+        answer = ask(client, route)
+        assert "mail.fetch" not in answer.text, route
+        assert answer.status_code == 404 if "{id}" in route else answer.status_code < 300, (route, answer.text)
+    assert rows(db) == before
+    assert "Delete 1 task?" in client.get("/tasks/all?action=delete").text
+    assert client.post("/tasks/all?action=delete", headers=SCRIPT).status_code == 204
+    assert [task.owner for task in ticker.list_tasks(db)] == [OWN]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    ["", "owner=mail_channels:5", "owner_type=mail_channels", "name=mail.fetch", "function=mail.fetch", "search=fetch",
+     "state=running", "state=waiting", "state=failing", "state=outside_hours", "cause=refused"],
+)  # fmt: skip
+def test_no_filter_finds_tasks_or_runs_of_others(
+    filters: str, of: Callable[..., TestClient], db: Db, other: Task
+) -> None:
+    db.execute(
+        "UPDATE ticker.tasks SET failures = 1, cause = 'refused', during = '0-0:01', waiting = ARRAY[clock_timestamp()]"
+    )
+    db.execute(
+        "UPDATE ticker.runs SET state = 'ended', outcome = 'failed', reason = 'fetch', ended_at = clock_timestamp(), "
+        "started_at = clock_timestamp()"
+    )
+    client = of(OTHER)
+    assert {task["owner"] for task in client.get(f"{API}/tasks?{filters}").json()["tasks"]} <= {OTHER}
+    of_runs = "" if filters.split("=")[0] in ("name", "state", "cause") else filters
+    assert {run["owner"] for run in client.get(f"{API}/runs?{of_runs}").json()["runs"]} <= {OTHER}
+    for page in (f"/tasks?{filters}", f"/runs?{of_runs}", f"/runs?task=1&{of_runs}"):
+        assert "/tasks/1" not in client.get(page).text
+    assert ticker.unregister(db, 1)
+    for page in ("/tasks/1", "/runs/1"):
+        assert client.get(page).status_code == 404
+    assert "mail.fetch" not in client.get("/runs?task=1").text
+
+
+def test_the_screens_show_nothing_that_leads_nowhere(of: Callable[..., TestClient], db: Db, other: Task) -> None:
+    client = of(OTHER)
+    ticker.pause_all(db, function="mail.fetch", by="bob", reason="their move")
+    for screen in ("/tasks", f"/tasks/{other.id}", "/runs", "/runs/2", "/tasks/all?action=pause"):
+        page = client.get(screen).text
+        assert "their move" not in page and "mail.fetch" not in page
+        links = {link.partition("?")[0].partition("#")[0] for link in re.findall(r'(?:href|hx-\w+)="(/[^"]*)"', page)}
+        for link in (link for link in links if not link.endswith(("/do", "/stop", "/tasks/all"))):
+            assert client.get(link).status_code == 200, (screen, link)
+
+
+@pytest.mark.parametrize("owners", ["mail_channels:5", [None], ["5"], [f"shops:{n}" for n in range(1001)], 5])
+def test_what_is_no_list_of_owners_is_403(owners: Any, serve: Serve, db: Db, task: Task) -> None:
+    client = serve(application(trusted=True, who=lambda _: Viewer("ann", True, owners)))
+    assert client.get("/tasks").status_code == 403
+
+
+def test_without_owners_there_is_nothing(of: Callable[..., TestClient], db: Db, other: Task) -> None:
+    client = of()
+    assert client.get(f"{API}/tasks").json()["tasks"] == client.get(f"{API}/runs").json()["runs"] == []
+    assert client.get("/tasks/1").status_code == 404

@@ -1,5 +1,7 @@
 """The first screen: its verdict, tiles, groups of failing tasks, warnings, chart, and what it says while all is paused."""
 
+import html
+import json
 import re
 from typing import Any
 
@@ -10,7 +12,8 @@ from starlette.testclient import TestClient
 import ticker
 from tests.factories import a_need, ticked
 from tests.sentences import sentence
-from tests.web.asking import API, problem, text_of
+from tests.web.asking import API, SCRIPT, problem, text_of
+from tests.web.conftest import Serve
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +82,22 @@ def test_failing_tasks_stand_in_groups_with_their_begin_and_examples(fleet: None
     said = text_of(client.get("/"))
     assert "2 tasks: ConnectionRefusedError" in said and "1 task: TimeoutError" not in said
     assert "user2@example.org n2 failed 1 time in a row" in said
+
+
+def test_a_cause_is_run_or_paused_as_a_whole_and_asks_with_its_number(
+    fleet: None, client: TestClient, db: Db, serve: Serve
+) -> None:
+    buttons = re.findall(r'hx-post="(/tasks/all[^"]+)" hx-vals=\'([^\']+)\' hx-confirm="([^"]+)"', client.get("/").text)
+    assert [question for _, _, question in buttons] == [
+        "Run 11 tasks now?", "Pause 11 tasks?", "Run 1 task now?", "Pause 1 task?",
+    ]  # fmt: skip
+    for address, fields, _ in buttons[:2]:
+        answer = client.post(html.unescape(address), data=json.loads(fields), headers=SCRIPT)
+        assert answer.status_code == 204 and "hx-redirect" not in answer.headers
+        assert "11 changed" in json.loads(answer.headers["hx-trigger"])["said"]
+    assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'manual'").fetchall() == [(11,)]
+    assert db.execute("SELECT DISTINCT cause FROM ticker.tasks WHERE paused_by IS NOT NULL").fetchall() == [(REFUSED,)]
+    assert "/tasks/all" not in serve(TICKER_WEB_READ_ONLY="on").get("/").text
 
 
 def test_a_list_that_goes_on_says_how_many_there_are(fleet: None, client: TestClient, db: Db) -> None:

@@ -163,8 +163,9 @@ def counts() -> Steps[Counts]:
 def causes(*, limit: int = 10) -> Steps[list[Cause]]:
     """Returns the causes with which most tasks fail. Tasks that fail without a recorded cause are left out."""
     rows = yield query("failing_causes", most=COUNTED_AT_MOST, limit=limit)
-    ids = [id_ for row in rows for id_ in row["ids"][:EXAMPLES]]
-    found = {task.id: task for task in ((yield from read_tasks.found("tasks_by_id", ids=ids)) if ids else [])}
+    found = {
+        task.id: task for task in (yield from tasks_by_id.steps(id_ for row in rows for id_ in row["ids"][:EXAMPLES]))
+    }
     return [
         Cause(
             **{**row, "ids": tuple(row["ids"])},
@@ -172,6 +173,13 @@ def causes(*, limit: int = 10) -> Steps[list[Cause]]:
         )
         for row in rows
     ]
+
+
+@reads
+def tasks_by_id(ids: Iterable[int]) -> Steps[list[Task]]:
+    """Returns those of these tasks that exist, by id."""
+    wanted = [*ids]
+    return (yield from read_tasks.found("tasks_by_id", ids=wanted)) if wanted else []
 
 
 @reads

@@ -76,7 +76,7 @@ def sees_all() -> bool:
 
 def query(name: str, /, **parameters: Any) -> Query:
     """Returns a statement for the configured schema, with its parameters. `now` is that of the clock, unless it is given."""
-    given = {"now": clock.now(), **_seen.get(), **parameters}
+    given = {"now": clock.now(), **parameters, **_seen.get()}
     return Query(sql.statements(settings.current().schema, LISTS)[name], given)
 
 

@@ -147,7 +147,7 @@ FROM largest l, LATERAL (SELECT array_agg(t.id) AS ids FROM (
 ORDER BY l.tasks DESC, l.cause
 
 -- name: tasks_by_id
-SELECT {task t} FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+SELECT {task t} FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {seen t} ORDER BY id
 
 -- name: running_runs
 -- Lists the runs at work, the longest-running first.

@@ -195,9 +195,11 @@ def done(here: Site, says: Callable[[Any], str], operation: Callable[..., Any], 
         return report(str(nothing))
 
 
-def report(sentence: str, address: str = "") -> Response:
+def report(sentence: str, address: str = "", undo: Shown | None = None) -> Response:
     """Answers without content. The page's script shows the sentence and refreshes, or opens an address and shows it
-    there.
+    there. For ten seconds, it offers to send the form `undo`: a `path` and its `values`.
     """
-    headers = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
+    there = "_there" if address else ""
+    events = {f"said{there}": sentence} | ({f"undo{there}": undo} if undo else {})
+    headers = {"HX-Trigger": json.dumps(events)}
     return Response(status_code=204, headers=headers | ({"HX-Redirect": address} if address else {}))

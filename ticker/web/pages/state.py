@@ -17,7 +17,7 @@ from ticker.queue.inspect import Attendance
 from ticker.read import activity as charts
 from ticker.read import entries, health, journal, life, tasks, why
 from ticker.read import overview as read_overview
-from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_limits, users_of_keys
+from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_limits, list_pauses, users_of_keys
 from ticker.read.journal import Wanted
 from ticker.read.overview import Overview, overview
 from ticker.read.verdict import problems_of, verdict
@@ -40,6 +40,7 @@ from ticker.web.pages.screen import (
     report,
     screen,
 )
+from ticker.web.pages.tasks import OF_ALL
 from ticker.web.site import Site
 
 STATES = ("failing", "late", "paused")
@@ -60,7 +61,7 @@ def now(here: Site, _: None, request: Request) -> Shown:
         for task in snapshot.late
     ]
     return tables | failing(snapshot) | {
-        "overview": snapshot, "late": late, "deleted": deleted, "verdict": told, "problems": problems[1:],
+        "of_all": OF_ALL, "overview": snapshot, "late": late, "deleted": deleted, "verdict": told, "problems": problems[1:],
         "warnings": [one for one in look.warnings if one not in problems and not told.sentence.startswith(one)],
         "activity": activity, "tracks": charts.tracks(activity), "totals": charts.totals(activity),
         "labels": charts.labels(activity), "spans": CHARTS, "step": timedelta(milliseconds=activity.step_ms),
@@ -168,12 +169,15 @@ def question(_: Site, db: Any, request: Request) -> Shown:
 
 @change("/pauses/pause")
 def pause(here: Site, _: Request, form: Form) -> Response:
+    wanted, is_used = scope(form), True
     with here.database.writing() as db:
-        paused = api.pause_many(here, db, **scope(form), **fields_of(db, form, api.PAUSE))
-    is_used = True
+        before = {(one.scope, one.value) for one in list_pauses(db) if one.in_force}
+        paused = api.pause_many(here, db, **wanted, **fields_of(db, form, api.PAUSE))
     with suppress(Unavailable), here.database.reading() as db:  # the pause has been committed
         is_used = has_tasks(db, paused)
-    return report(f"{paused.words} are paused" + ("" if is_used else "; at present, there are none"))
+    is_new = (paused.scope, paused.value) not in before
+    undo = {"path": "/pauses/resume", "values": {"scope": paused.scope, "value": paused.value}} if is_new else None
+    return report(f"{paused.words} are paused" + ("" if is_used else "; at present, there are none"), undo=undo)
 
 
 @change("/pauses/resume")

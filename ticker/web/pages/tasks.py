@@ -55,6 +55,7 @@ OCCURRENCES = 20  # in the history, and in the chart
 IN_THE_HEAD = frozenset({"subject", "state", "next run", "last run", "last outcome"})
 STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: without an interval, and at most
 MANY = 1000  # tasks of one request
+UNDONE = 300  # tasks of which an answer's headers name the ids
 
 
 @screen("/tasks", "tasks.html", owned=True)
@@ -100,18 +101,28 @@ def plan(here: Site, db: Any, request: Request) -> Shown:
     """Shows what an action would do with all tasks that match, and asks with their number. Changes nothing."""
     chosen, action = of_all(request)
     planned, (label, question) = bulk(db, chosen, action, by=here.by), OF_ALL[action]
-    asks = question.format(counted(planned.changed, "task"))
-    return {"plan": planned, "label": label, "question": asks, "where": where(request)}
+    return {
+        "plan": planned,
+        "label": label,
+        "question": question.format(counted(planned.changed, "task")),
+        "where": where(request),
+    }
 
 
 @change("/tasks/all", owned=True)
 def do_with_all(here: Site, request: Request, form: Form) -> Response:
-    """Applies the action to all tasks that match at that time, in steps of a thousand."""
+    """Applies the action to all tasks that match at that time, in steps of a thousand.
+
+    Then leads to the list of the tasks, unless the form asks to `stay`.
+    """
     chosen, action = of_all(request)
     with here.database.reading() as db:
         given = fields_of(db, form, ACTIONS[action].body if action in ACTIONS else None)
+        is_undone = action in ACTIONS and ACTIONS[action].undo
+        before = read_tasks.page_of_tasks(db, **chosen, limit=UNDONE + 1).tasks if is_undone else ()
         done = bulk(db, chosen, action, apply=True, by=here.by, **given)
-    return report(formatting.bulk_in_words(done), f"{here.root}/tasks?{urlencode(where(request))}")
+    address = "" if one(form, "stay") else f"{here.root}/tasks?{urlencode(where(request))}"
+    return report(formatting.bulk_in_words(done), address, undoing(action, before))
 
 
 # ------------------------------------------------------------------------------------------------------------- the form
@@ -350,20 +361,28 @@ def details(here: Site, task: Task) -> dict[str, Any]:
 class Action:
     """`work` acts on a task, with the fields of `body` that were filled in. `result` describes what was done.
 
-    `leaves`: the task's own screen no longer exists afterwards."""
+    `leaves`: the task's own screen no longer exists afterwards. `undo` is the action that undoes it, for a task of which
+    `changes` is true."""
 
     result: str
     work: Callable[..., Any]
     body: Schema | None = None
     leaves: bool = False
+    undo: str = ""
+    changes: Callable[[Task], bool] = bool
 
 
 ACTIONS: Mapping[str, Action] = {
-    "pause": Action("paused", api.pause_task, api.PAUSE),
+    "pause": Action("paused", api.pause_task, api.PAUSE, undo="resume", changes=lambda task: task.paused_by is None),
     "resume": Action("resumed", lambda here, db, task: operations.resume(db, task, by=here.by)),
     "run": Action("planned to run at the next tick, or after the run at work", api.run_task),
     "enable": Action("enabled", lambda here, db, task: operations.edit(db, task, enabled=True, by=here.by)),
-    "disable": Action("disabled", lambda here, db, task: operations.edit(db, task, enabled=False, by=here.by)),
+    "disable": Action(
+        "disabled",
+        lambda here, db, task: operations.edit(db, task, enabled=False, by=here.by),
+        undo="enable",
+        changes=lambda task: task.enabled,
+    ),
     "delete": Action("deleted", api.delete_task, leaves=True),
 }
 
@@ -373,8 +392,10 @@ def do(here: Site, request: Request, form: Form) -> Response:
     """Applies the action to the task at this address."""
     wanted, task = action(form), id_of(request)
     with here.database.writing() as db:
+        before = overview.tasks_by_id(db, [task])
         wanted.work(here, db, task, **fields_of(db, form, wanted.body))
-    return report(f"task {task}: {wanted.result}", f"{here.root}/tasks" if wanted.leaves else "")
+    address = f"{here.root}/tasks" if wanted.leaves else ""
+    return report(f"task {task}: {wanted.result}", address, undoing(one(form, "action"), before))
 
 
 @change("/tasks/do", owned=True)
@@ -382,7 +403,7 @@ def do_with_many(here: Site, _: Request, form: Form) -> Response:
     """Applies the action to the marked tasks in one transaction. Skips tasks that were deleted meanwhile or cannot run."""
     wanted, marks, count, refused = action(form), marked(form), 0, list[BadInput]()
     with here.database.writing() as db:
-        given = fields_of(db, form, wanted.body)
+        given, before = fields_of(db, form, wanted.body), overview.tasks_by_id(db, marks)
         for task in sorted(marks):
             try:
                 changed = wanted.work(here, db, task, **given)
@@ -395,7 +416,15 @@ def do_with_many(here: Site, _: Request, form: Form) -> Response:
                 refused.append(error)
     such = "" if len(refused) == 1 else ", for example"
     skipped = f"; {len(refused)} skipped{such}: {refused[0].value} {refused[0].problem}" if refused else ""
-    return report(f"{counted(count, 'task')}: {wanted.result}{skipped}")
+    return report(f"{counted(count, 'task')}: {wanted.result}{skipped}", undo=undoing(one(form, "action"), before))
+
+
+def undoing(name: str, before: Sequence[Task]) -> Shown | None:
+    """Returns the form that undoes an action on tasks as they were, or None if nothing does, or they are too many."""
+    if (done := ACTIONS.get(name)) is None or not done.undo or len(before) > UNDONE:
+        return None
+    ids = [task.id for task in before if done.changes(task)]
+    return {"path": "/tasks/do", "values": {"action": done.undo, "id": ids}} if ids else None
 
 
 def action(form: Form) -> Action:

@@ -10,11 +10,23 @@
   let pressed = ""; // the label of the control that was pressed by key
   const opened = () => document.querySelector("details.still[open]") !== null;
   const marked = () => document.querySelector("#many input[name=id]:checked") !== null;
-  const say = (text, bad) => {
+  const say = (text, bad, lasts = 8000) => {
     message.textContent = text;
     message.classList.toggle("bad", Boolean(bad));
     clearTimeout(silence);
-    silence = setTimeout(() => { message.textContent = ""; }, 8000);
+    silence = setTimeout(() => { message.textContent = ""; }, lasts);
+  };
+  // Offers for ten seconds to undo what the message says.
+  const offer = ({ path, values }) => {
+    const undo = document.createElement("button");
+    undo.type = "button";
+    undo.textContent = "Undo";
+    undo.addEventListener("click", () => {
+      undo.disabled = true;
+      htmx.ajax("POST", root + path, { values, swap: "none" });
+    });
+    say(message.textContent, false, 10000);
+    message.append(" ", undo);
   };
   const keep = (work) => { try { work(sessionStorage); } catch { /* a browser without storage */ } };
   const look = () => htmx.trigger(live(), "look");
@@ -142,9 +154,14 @@
   });
   // Shows the result on the screen to which a change leads.
   document.body.addEventListener("said_there", (event) => keep((kept) => kept.setItem("said", event.detail.value)));
+  document.body.addEventListener("undo", (event) => offer(event.detail));
+  document.body.addEventListener("undo_there", ({ detail: { path, values } }) => keep((kept) => kept.setItem("undo", JSON.stringify({ path, values }))));
   keep((kept) => {
-    if (kept.getItem("said")) say(kept.getItem("said"));
+    const [said, undo] = [kept.getItem("said"), kept.getItem("undo")];
     kept.removeItem("said");
+    kept.removeItem("undo");
+    if (said) say(said);
+    if (undo) offer(JSON.parse(undo));
   });
   document.body.addEventListener("htmx:beforeRequest", (event) => {
     if (event.detail.requestConfig.verb !== "post") return;

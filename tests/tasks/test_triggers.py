@@ -423,7 +423,7 @@ def test_installing_again_changes_nothing_and_another_condition_takes_effect_at_
     before = leftovers(db)
     put(db, owners.triggers(Channel, active_when=ACTIVE))
     assert leftovers(db) == before
-    assert len(before) == 13
+    assert len(before) == 14
     put(db, owners.triggers("mail_channels", active_when="id <> 2"))
     assert states(db) == {"1": True, "2": False, "3": True}
     put(db, owners.triggers("mail_channels"))
@@ -445,7 +445,7 @@ def test_long_names_are_told_apart_in_63_bytes_and_the_table_may_be_elsewhere(db
     for name in names:
         db.execute(f'CREATE TABLE crm."{name}" (key text PRIMARY KEY); INSERT INTO crm."{name}" VALUES (\'x\')')
         put(db, owners.triggers(name, key="key", table_schema="crm"))
-    assert len({name for name, _ in leftovers(db)}) == len(names) * 13
+    assert len({name for name, _ in leftovers(db)}) == len(names) * 14
     for name in names:
         assert (add(db, name, "x"), add(db, name, "y")) == ([(True,)], [])
         db.execute(f'DELETE FROM crm."{name}"')

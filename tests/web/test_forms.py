@@ -6,9 +6,11 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
+import ticker
 from tests.sentences import sentence
-from tests.web.asking import API, BEARER, FOREIGN, TOKEN, rows
+from tests.web.asking import API, BEARER, FOREIGN, SCRIPT, TOKEN, problem, rows
 from tests.web.conftest import Serve
+from ticker import owners
 from ticker.tasks.fields import Task
 from ticker.web.access import loopback
 
@@ -21,6 +23,19 @@ def test_a_form_that_the_pages_script_did_not_send_changes_nothing(client: TestC
         answer = client.post("/tasks/1/do", data={"action": "delete"}, headers=headers)
         assert sentence("page.load_again").within(answer.json()["detail"])
         assert answer.status_code == 403 and rows(db) == before
+
+
+def test_a_subject_that_triggers_keep_is_read_only(client: TestClient, db: Db) -> None:
+    db.execute("CREATE TABLE channels (id int PRIMARY KEY, host text); INSERT INTO channels VALUES (1, 'acme.example')")
+    db.execute("\n".join(owners.triggers("channels", subject_from="host")))  # type: ignore[arg-type]
+    task = ticker.register(db, "poll", owner="channels:1", every="1m")
+    other = ticker.register(db, "poll", every="1m")
+    assert 'name="subject"' in client.get(f"/tasks/{other.id}/edit").text
+    assert 'name="subject"' not in client.get(f"/tasks/{task.id}/edit").text
+    assert "acme.example" in client.get(f"/tasks/{task.id}").text
+    assert problem(client.patch(f"{API}/tasks/{task.id}", json={"subject": "mine"}), 422)["field"] == "subject"
+    sent = {"function": "sync", "schedule": "1m", "owner": "channels:1", "subject": "mine"}
+    assert problem(client.post("/tasks/create", data=sent, headers=SCRIPT), 422)["field"] == "subject"
 
 
 def test_no_other_site_may_send_what_the_script_sends(client: TestClient, task: Task) -> None:

@@ -48,7 +48,8 @@ def sessions() -> sessionmaker[Session]:
 
 def create() -> None:
     """Creates the tables, and the triggers by which tasks follow their channel. Run `ticker db upgrade` first."""
-    owners.follow(MailChannel, active_when="enabled", schema=settings.from_environment().schema)
+    schema = settings.from_environment().schema
+    owners.follow(MailChannel, active_when="enabled", subject_from="name", schema=schema)
     with sessions().begin() as session:
         Base.metadata.create_all(session.connection())
 
@@ -58,7 +59,7 @@ def add(session: Session, name: str, mails: int, seconds: float, function: str =
     channel = MailChannel(name=name, mails=mails, seconds=seconds)
     session.add(channel)
     session.flush()
-    return ticker.register(session, function, owner=channel, kwargs={"channel_id": channel.id}, subject=name, **fields)
+    return ticker.register(session, function, owner=channel, kwargs={"channel_id": channel.id}, **fields)
 
 
 @task("mail.fetch")

@@ -54,6 +54,7 @@ def defaults(
     for item in _checked(wanted):
         name = item.task_name()
         former[name] = [one for one in known.get(name, ()) if one != _stored(item)][-FORMER_AT_MOST:]
+        yield from task_rows.check_subject(owner_type, item.given().get("subject"))
         rows[name] = yield from _row(item, former[name])
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has two tasks with the same name")

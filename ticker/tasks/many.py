@@ -116,6 +116,11 @@ class Done:
         if not missing:
             return
         by_key = {new.key: new for new in missing}
+        subjects = {
+            new.key[0]: given["subject"] for new in missing if "subject" in (given := {**new.fitted.given, **new.own})
+        }
+        for type_, subject in subjects.items():
+            yield from rows.check_subject(type_, subject)
         for type_ in sorted({new.key[0] for new in missing} - self.types):
             self.types.add(type_)
             of_owner = yield from owner_types.warnings(type_)

@@ -72,6 +72,6 @@ def _install(db: Any, schema: str, old: str, new: str) -> None:
     if new not in (here["table_name"], table):
         raise BadInput("new", new, f"is not the name of the table of {old}, {table}; rename the table first")
     keys = [owner_triggers.unquoted(column) for column in KEY_COLUMN.findall(here["definition"])]
-    condition = here["condition"] and partial(owner_triggers.deparsed, here["condition"])
-    for statement in owner_triggers.installation(new, here["quoted"], keys, condition, schema):
+    condition, subject = (here[one] and partial(owner_triggers.deparsed, here[one]) for one in ("condition", "subject"))
+    for statement in owner_triggers.installation(new, here["quoted"], keys, condition, subject, schema):
         db.execute(statement)

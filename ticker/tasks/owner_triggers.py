@@ -21,17 +21,28 @@ from ticker.tasks.owner_triggers_sql import (
     EVENTS,
     INSERT_DEFAULT_TASKS,
     INSTALL,
+    NAMED,
     OF_THIS_TYPE,
+    PARSED,
     PARTS,
     REFUSED,
     RESERVED,
     SETTINGS,
+    SUBJECT,
 )
 from ticker.tasks.owner_types import function_name, guard_name, quoted, trigger_name
 
 ROWS = ("o", "OLD", "NEW")
-Condition = Callable[[str], str]
-"""Returns the condition as SQL over a row."""
+Expression = Callable[[str], str]
+"""Returns a condition or a subject as SQL over a row."""
+CONDITION = "(({}) IS TRUE)"
+OPTIONS = {
+    "active_when": ("condition", "owners are always active", CONDITION),
+    "subject_from": ("expression", "tasks have subjects of their own", "({})::text"),
+}
+"""What an option is, when it is None, and the form of its SQL."""
+ASKED = ("guard", "named")
+"""The functions that `guard_owner` calls for a type."""
 ATTEMPTS = 20  # to get the locks of an installation, about a second apart
 
 # ------------------------------------------------------------------------------------------------ ways to install
@@ -42,6 +53,7 @@ class Options(TypedDict, total=False):
 
     key: str | Sequence[str] | None
     active_when: str | None
+    subject_from: str | None
     schema: str | None
     table_schema: str | None
 
@@ -51,6 +63,7 @@ def triggers(
     *,
     key: str | Sequence[str] | None = None,
     active_when: str | None = None,
+    subject_from: str | None = None,
     schema: str | None = None,
     table_schema: str | None = None,
 ) -> list[str]:
@@ -61,30 +74,78 @@ def triggers(
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
     "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs
     `table_schema`. `schema` is the schema of our tables, and defaults to TICKER_SCHEMA. `active_when` is a condition
-    over the owner's columns; NULL counts as false. A condition that depends on the session's search_path is refused,
-    because triggers do not have it. The error shows the spelling that names each schema.
+    over the owner's columns; NULL counts as false. `subject_from` is a column or an expression of them, such as `host`: the
+    subject of all tasks of the owner, which nothing else changes then. Either is refused if it depends on the session's
+    search_path, because triggers do not have it. The error shows the spelling that names each schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
-    condition = None if active_when is None else partial(_over, _checked(active_when), columns)
-    return installation(type_, relation, keys, condition, schema or current().schema)
+    condition, subject = (
+        None if text is None else partial(_over, _checked(option, text), columns, form=OPTIONS[option][2])
+        for option, text in (("active_when", active_when), ("subject_from", subject_from))
+    )
+    return installation(type_, relation, keys, condition, subject, schema or current().schema)
 
 
-def installation(type_: str, relation: str, keys: Sequence[str], condition: Condition | None, schema: str) -> list[str]:
+def installation(
+    type_: str,
+    relation: str,
+    keys: Sequence[str],
+    condition: Expression | None,
+    subject: Expression | None,
+    schema: str,
+) -> list[str]:
     """Returns the statement of `triggers` for a quoted table."""
     names = _names(type_, schema)
     parts = {
         **names, **_keys(tuple(map(quoted, keys)), relation, names["key"]),
         **{f"active_{row}": condition(row) if condition else "true" for row in ROWS},
-        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "spelled": rule("spelled", schema, "t"),
+        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"),
         "relation": relation, "type": _text(type_), "tasks": f"{quoted(schema)}.tasks",
-        "templates": f"{quoted(schema)}.templates", "lock": "NO KEY UPDATE" if condition else "KEY SHARE",
+        "templates": f"{quoted(schema)}.templates", "lock": "NO KEY UPDATE" if condition or subject else "KEY SHARE",
         "refused": REFUSED, "attempts": str(ATTEMPTS), "relation_name": _text(relation), "schema_name": _text(quoted(schema)),
         "name_of_id": _text(function_name("id", type_)), "functions": _array(_function_names(type_).values()),
-        "guard_owner_name": _text(f"{quoted(schema)}.guard_owner()"), "active_name": _text(f"{names['active']}({relation})"),
+        "guard_owner_name": _text(f"{quoted(schema)}.guard_owner()"),
         "keys": _array(keys),
     }  # fmt: skip
     parts |= {"made": _made(**parts), "which": OF_THIS_TYPE.format(**parts)}
-    return [INSTALL.format(**parts)]
+    for part, option, returned, expression in (
+        ("active", "active_when", "boolean", parts["active_o"]),
+        ("subject", "subject_from", "text", subject("o") if subject else "NULL::text"),
+    ):
+        parts[f"parsed_{part}"] = PARSED.format(
+            function=parts[part], name=_text(f"{parts[part]}({relation})"), option=option, sort=OPTIONS[option][0],
+            returned=returned, expression=expression, relation=relation, refused=REFUSED, spelled=rule("spelled", schema, "t"),
+        )  # fmt: skip
+    return [INSTALL.format(**parts | _named(subject, parts))]
+
+
+def _named(subject: Expression | None, parts: dict[str, str]) -> dict[str, str]:
+    """Returns SQL that gives tasks the subject of their owner: new ones, those of a changed owner, and existing ones."""
+    if subject is None:
+        dropped = f"DROP FUNCTION IF EXISTS {parts['named']}(text);"
+        return {
+            "name_new": dropped,
+            "name_changed": "",
+            "name_existing": "",
+            "or_subject": "",
+            "asked": f"{parts['guard']}(text)",
+        }
+    of_row, old, new = (
+        SUBJECT.format(subject=one) for one in ("v.subject", f"{parts['subject']}(OLD)", f"{parts['subject']}(NEW)")
+    )
+    of_type = f"UPDATE {parts['tasks']} t SET subject = "
+    held = f"CASE TG_OP WHEN 'INSERT' THEN {parts['id']}(NEW) ELSE {parts['id']}(OLD) END"
+    return {
+        "name_new": NAMED.format(**parts, subject_of_v=of_row),
+        "name_changed": f"""IF TG_OP = 'INSERT' OR {old} <> {new} THEN
+        {of_type}{new} WHERE subject <> {new} AND id = ANY (ARRAY(SELECT id FROM {parts["tasks"]}
+            WHERE owner_type = {parts["type"]} AND owner_id = {held} ORDER BY id FOR NO KEY UPDATE));
+    END IF;""",
+        "name_existing": f"{of_type}{of_row} FROM {parts['rows']} v"
+        f" WHERE owner_type = {parts['type']} AND owner_id = v.id AND t.subject <> {of_row};",
+        "or_subject": f" OR {subject('OLD')} IS DISTINCT FROM {subject('NEW')}",
+        "asked": f"{parts['guard']}(text), {parts['named']}(text)",
+    }
 
 
 def drop_triggers(table: object, *, schema: str | None = None, table_schema: str | None = None) -> list[str]:
@@ -92,7 +153,8 @@ def drop_triggers(table: object, *, schema: str | None = None, table_schema: str
     names = _names(_described(table, table_schema)[0], schema or current().schema)
     # CASCADE: only a trigger can depend on a trigger function
     dropped = [f"DROP FUNCTION IF EXISTS {names[event]}() CASCADE;" for event in EVENTS]
-    dropped += [f"DROP FUNCTION IF EXISTS {names['guard']};", f"DROP VIEW IF EXISTS {names['rows']};"]
+    dropped += [f"DROP FUNCTION IF EXISTS {names[part]};" for part in ASKED]
+    dropped += [f"DROP VIEW IF EXISTS {names['rows']};"]
     return dropped + [f"DROP FUNCTION IF EXISTS {names[part]};" for part in PARTS]
 
 
@@ -202,7 +264,9 @@ def _names(type_: str, schema: str) -> dict[str, str]:
 
 
 def _function_names(type_: str) -> dict[str, str]:
-    return {name: function_name(name, type_) for name in EVENTS + PARTS} | {"guard": guard_name(type_)}
+    return {name: function_name(name, type_) for name in EVENTS + PARTS} | {
+        name: guard_name(type_, name) for name in ASKED
+    }
 
 
 def _text(text: str) -> str:
@@ -286,9 +350,9 @@ KEYWORDS = frozenset(
 )
 
 
-def _over(condition: str, columns: frozenset[str] | None, row: str) -> str:
-    """Returns the condition with `row` before each column, or before each possible column. NULL counts as false."""
-    tokens = list(TOKEN.finditer(condition))
+def _over(expression: str, columns: frozenset[str] | None, row: str, form: str = CONDITION) -> str:
+    """Returns the expression with `row` before each column, or before each possible column, in this form."""
+    tokens = list(TOKEN.finditer(expression))
     solid = ["", *(token[0].lower() for token in tokens if not token[0].isspace()), ""]
     position, read = 0, list[str]()
     for token in tokens:
@@ -297,11 +361,11 @@ def _over(condition: str, columns: frozenset[str] | None, row: str) -> str:
         is_name = token["name"] and before not in (".", "::", "as", "collate")
         is_other = after in ("(", ".") or after.endswith("'")  # a function, a schema, a type before its literal
         read.append(f"{row}.{token[0]}" if is_name and not is_other and _is_column(token[0], columns) else token[0])
-    return f"(({''.join(read)}) IS TRUE)"
+    return form.replace("{}", "".join(read))
 
 
 def deparsed(condition: str, row: str) -> str:
-    """Returns a condition that PostgreSQL has deparsed from a function of a row `o` for another row."""
+    """Returns an expression that PostgreSQL has deparsed from a function of a row `o` for another row."""
     tokens = [token[0] for token in TOKEN.finditer(condition)]
     rows = {n + 1 for n in range(len(tokens)) if tokens[n : n + 4] == ["(", "o", ")", "."]}
     return "".join(row if n in rows else token for n, token in enumerate(tokens))
@@ -317,12 +381,17 @@ def unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
-def _checked(condition: object) -> str:
-    if not isinstance(condition, str) or not condition.strip():
-        raise BadInput("active_when", condition, "is not an SQL condition; pass None if owners are always active")
+def _checked(option: str, expression: object) -> str:
+    sort, otherwise, _ = OPTIONS[option]
+    if not isinstance(expression, str) or not expression.strip():
+        raise BadInput(option, expression, f"is not an SQL {sort}; pass None if {otherwise}")
     for refused in (";", "--", "/*", "$$", RESERVED, "\0"):
-        if refused in condition:
-            raise BadInput("active_when", condition, f"has {refused!r}, which is not allowed in a condition")
-    if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):
-        raise BadInput("active_when", condition, "has a quote that is not closed")
-    return condition
+        if refused in expression:
+            raise BadInput(
+                option,
+                expression,
+                f"has {refused!r}, which is not allowed in {'an' if sort == 'expression' else 'a'} {sort}",
+            )
+    if any(token[0] in ("'", '"') for token in TOKEN.finditer(expression)):
+        raise BadInput(option, expression, "has a quote that is not closed")
+    return expression

@@ -9,8 +9,8 @@ REFUSED = "TK001"
 
 EVENTS = ("deleted", "truncated", "changed", "added")
 """The functions of the triggers."""
-PARTS = ("id", "active", "key")
-"""The functions that these call. They contain the key and the condition."""
+PARTS = ("id", "active", "subject", "key")
+"""The functions that these call. They contain the key, the condition and the subject."""
 
 # pg_temp last: with an empty search_path, PostgreSQL looks for types in pg_temp first, and the CHECK of a caller's temporary
 # domain "text" would run with the definer's rights. No sequential scans: a plan cached while the tables were small would
@@ -29,6 +29,32 @@ INSERT_DEFAULT_TASKS = """INSERT INTO {tasks} (owner_type, owner_id, name, regis
     CROSS JOIN LATERAL (SELECT CASE WHEN t.kind <> 'interval' THEN 'template' END AS by,
                                CASE WHEN t.kind <> 'interval' THEN 'waits for its first time' ELSE '' END AS reason) p
     JOIN"""
+# Parses an expression over an owner's row under the caller's search_path and under ours, and refuses it if they differ.
+PARSED = """
+understood := NULL;
+PERFORM set_config('search_path', given_path, true);
+CREATE OR REPLACE FUNCTION {function}(o {relation}) RETURNS {returned} LANGUAGE sql RETURN {expression};
+PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+meant := pg_get_function_sqlbody({name}::regprocedure);
+BEGIN
+    CREATE OR REPLACE FUNCTION {function}(o {relation}) RETURNS {returned} LANGUAGE sql RETURN {expression};
+    understood := pg_get_function_sqlbody({name}::regprocedure);
+    why := 'means ' || (SELECT {spelled} FROM (SELECT understood AS body) t);
+EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
+    why := 'fails: ' || SQLERRM;
+END;
+IF understood IS DISTINCT FROM meant THEN
+    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('{option} depends on the search_path, which triggers '
+        'do not have; without it, the {sort} %s; name the schema of each function, operator and type; this session '
+        'reads it as {option}=%s', why, (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
+END IF;
+"""
+# The owner's subject, as the field of that name takes it. NULL is no subject.
+SUBJECT = "left(regexp_replace(coalesce({subject}, ''), '[[:cntrl:]]', ' ', 'g'), 200)"
+# Gives a new task, or one that gets another owner, its subject. Runs after the guard, which has locked the owner's row.
+NAMED = """CREATE OR REPLACE FUNCTION {named}(owner text) RETURNS text {settings} AS $ticker$ BEGIN
+    RETURN (SELECT {subject_of_v} FROM {rows} v WHERE $ticker_compared AND v.id = owner);
+END $ticker$;"""
 OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (owner_type, owner_id, name) DO NOTHING"
 
 # One statement, which writes all or nothing, also outside a transaction.
@@ -39,7 +65,7 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 # elsewhere: if the two readings differ, it is refused, with the spelling that means the same everywhere.
 # lock_timeout: a session that waits for a table's lock makes all later ones wait, so each attempt gives up soon.
 #
-# id, active: the owner's id, and whether it is active. rows: both for each row, with the columns of the key.
+# id, active, subject: the owner's id, whether it is active, and its subject. rows: these for each row, with the columns of the key.
 # PostgreSQL parses them when they are created. So it follows a renamed table or column, refuses to drop one, and
 # inlines them: an index finds an owner by its key. In the text of a function in PL/pgSQL, it would do neither, and
 # the application's next statement would fail.
@@ -47,8 +73,9 @@ OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (o
 # handled.
 # guard: whether the owner with exactly this id is active, or NULL if there is none. The trigger tasks_guard_owner
 # asks it before a task is written. A key is compared as by its index. The lock makes a DELETE wait for the new task,
-# and the new task for the DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner
+# and the new task for the DELETE. With a condition or a subject it makes every UPDATE wait, because KEY SHARE would allow an owner
 # to be disabled at the same time: the trigger would not see the task, and the task would not see the change.
+# named: the subject of the owner with this id, if the triggers keep it.
 # deleted, truncated: one statement for all owners. TRUNCATE ONLY leaves the rows of inheriting tables. Tasks are
 # locked in the order of their ids, as everywhere else.
 # changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times
@@ -100,24 +127,7 @@ LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE;
 
 CREATE OR REPLACE FUNCTION {id}(o {relation}) RETURNS text LANGUAGE sql RETURN {id_o};
 
-understood := NULL;
-PERFORM set_config('search_path', given_path, true);
-CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
-PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-meant := pg_get_function_sqlbody({active_name}::regprocedure);
-BEGIN
-    CREATE OR REPLACE FUNCTION {active}(o {relation}) RETURNS boolean LANGUAGE sql RETURN {active_o};
-    understood := pg_get_function_sqlbody({active_name}::regprocedure);
-    why := 'means ' || (SELECT {spelled} FROM (SELECT understood AS body) t);
-EXCEPTION WHEN syntax_error_or_access_rule_violation THEN
-    why := 'fails: ' || SQLERRM;
-END;
-IF understood IS DISTINCT FROM meant THEN
-    RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('active_when depends on the search_path, which triggers '
-        'do not have; without it, the condition %s; name the schema of each function, operator and type; this session '
-        'reads it as active_when=%s', why, (SELECT to_json({spelled}) FROM (SELECT meant AS body) t));
-END IF;
-
+{parsed_active}{parsed_subject}
 SELECT string_agg(DISTINCT quote_ident(k.attname), ', '), count(DISTINCT k.attname) = cardinality({keys})
 INTO names, is_whole_key
 FROM pg_partition_tree({relation_name}::regclass) p
@@ -134,7 +144,7 @@ CREATE OR REPLACE FUNCTION {key}(owner text, {declared}) LANGUAGE plpgsql STABLE
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
 END $ticker$;
 
-CREATE OR REPLACE VIEW {rows} AS SELECT {id}(ticker_o) AS id, {active}(ticker_o) AS active, {columns}
+CREATE OR REPLACE VIEW {rows} AS SELECT {id}(ticker_o) AS id, {active}(ticker_o) AS active, {columns}, {subject}(ticker_o) AS subject
 FROM {relation} ticker_o, (SELECT) AS one;
 
 SELECT string_agg(
@@ -155,7 +165,7 @@ CREATE OR REPLACE FUNCTION {guard}(owner text) RETURNS boolean {settings} AS $ti
     SELECT v.active INTO found FROM {rows} v
     WHERE $ticker_compared AND v.id = owner FOR {lock} OF v;
     RETURN found;
-END $ticker$ $ticker_guard$, '$ticker_compared', compared);
+END $ticker$; {name_new} $ticker_guard$, '$ticker_compared', compared);
 COMMENT ON FUNCTION {guard}(text) IS {type};
 COMMENT ON VIEW {rows} IS {type};
 
@@ -189,6 +199,7 @@ CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ DE
         WHERE owner_active <> {active}(NEW) AND id = ANY (ARRAY(SELECT id FROM {tasks}
             WHERE owner_type = {type} AND owner_id = held ORDER BY id FOR NO KEY UPDATE));
     END IF;
+    {name_changed}
     IF TG_OP = 'INSERT' THEN
         RETURN NULL;
     END IF;
@@ -200,7 +211,7 @@ CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ DE
 END $ticker$;
 
 CREATE OR REPLACE TRIGGER {on_changed} AFTER UPDATE ON {relation}
-FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
+FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}{or_subject}) EXECUTE FUNCTION {changed}();
 
 IF (SELECT relkind = 'p' FROM pg_class WHERE oid = {relation_name}::regclass) THEN
     CREATE OR REPLACE TRIGGER {on_moved} BEFORE UPDATE ON {relation}
@@ -217,8 +228,8 @@ CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW 
 FOR EACH STATEMENT EXECUTE FUNCTION {added}();
 
 -- Otherwise, any user could attach a trigger function to a table. Only the owner of guard_owner calls the guard.
-REVOKE ALL ON FUNCTION {deleted}(), {truncated}(), {changed}(), {added}(), {guard}(text) FROM PUBLIC;
-EXECUTE (SELECT $ticker_grant$GRANT EXECUTE ON FUNCTION {guard}(text) TO $ticker_grant$ || quote_ident(pg_get_userbyid(proowner))
+REVOKE ALL ON FUNCTION {deleted}(), {truncated}(), {changed}(), {added}(), {asked} FROM PUBLIC;
+EXECUTE (SELECT $ticker_grant$GRANT EXECUTE ON FUNCTION {asked} TO $ticker_grant$ || quote_ident(pg_get_userbyid(proowner))
     FROM pg_proc WHERE oid = {guard_owner_name}::regprocedure);
 
 IF EXISTS (SELECT FROM {tasks} WHERE owner_type = {type}) THEN BEGIN
@@ -226,6 +237,7 @@ IF EXISTS (SELECT FROM {tasks} WHERE owner_type = {type}) THEN BEGIN
     UPDATE {tasks} t SET owner_active = o.active, next_run = CASE WHEN o.active THEN {resumed} ELSE next_run END
     FROM {rows} o, (SELECT clock_timestamp() AS now) i
     WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
+    {name_existing}
     PERFORM set_config('row_security', given_security, true);
 EXCEPTION WHEN insufficient_privilege THEN
     RAISE EXCEPTION USING ERRCODE = '{refused}', MESSAGE = format('%s has tasks, and %s cannot see all of its rows (%s); '

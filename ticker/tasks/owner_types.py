@@ -74,9 +74,9 @@ def function_name(part: str, type_: str) -> str:
     return _short(f"owner_{part}_{type_}")
 
 
-def guard_name(type_: str) -> str:
-    """Returns the name of the function that `guard_owner`, a trigger function of our tables, calls for a type."""
-    return f"owner_guard_{hashlib.sha256(type_.encode()).hexdigest()[:32]}"
+def guard_name(type_: str, part: str = "guard") -> str:
+    """Returns the name of a function that `guard_owner`, a trigger function of our tables, calls for a type."""
+    return f"owner_{part}_{hashlib.sha256(type_.encode()).hexdigest()[:32]}"
 
 
 def trigger_name(schema: str, event: str, type_: str) -> str:

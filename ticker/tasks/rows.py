@@ -122,6 +122,7 @@ def insert(
     key: Mapping[str, str], given: definition.Given, first: datetime | None, declared_in: str = ""
 ) -> Steps[Task | None]:
     """Inserts a task. Returns None if another process was faster, or the owner is gone."""
+    yield from check_subject(key["owner_type"], given.get("subject"))
     fitted = yield from fit(given)
     new = New(tuple(key.values()), fitted, {}, first)
     if not (inserted := (yield insertion("insert_task", [new], declared_in))):
@@ -352,8 +353,23 @@ def registered(row: Row) -> dict[str, Any]:
     return {column: value for column, value in row["registered"].items() if column in DEFAULTS}
 
 
+def keeps_subject(owner_type: str) -> Steps[bool]:
+    """Returns whether the triggers of the owners' table keep the subject of their tasks (`subject_from`)."""
+    return bool(owner_type and (yield query("keeps_subject", type=owner_type)))
+
+
+def check_subject(owner_type: str, subject: str | None) -> Steps[None]:
+    """Raises BadInput for a subject that the triggers would replace."""
+    if subject is not None and (yield from keeps_subject(owner_type)):
+        raise BadInput(
+            "subject", subject, f"would be replaced: the triggers of {owner_type} keep it (subject_from); leave it out"
+        )
+
+
 def check_change(row: Row, given: definition.Given) -> Steps[Change]:
     """Returns the change that writes these fields to the row. Raises BadInput."""
+    if given.get("subject", row["subject"]) != row["subject"]:
+        yield from check_subject(row["owner_type"], given["subject"])
     before, values = task_from(row), (yield from applied(given, row))
     again = is_due_anew(before, values)
     return Change(row, values, again, (yield from next_time(before, values)) if again else None)

@@ -7,9 +7,9 @@ EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
             OR c.relname = t.type AND (n.nspname = 'public' OR n.nspname = ANY (current_setting('ticker.schemas')::name[]))))
 
 -- rule: spelled
--- The condition in the body of a function `active`, as a user writes it. Deparsed under pg_catalog, it names
--- all schemas.
-replace(regexp_replace(t.body, '^RETURN \((.*) IS TRUE\)$', '\1'), '(o).', '')
+-- The condition in the body of a function `active`, or the expression of `subject`, as a user writes it. Deparsed under
+-- pg_catalog, it names all schemas.
+replace(regexp_replace(regexp_replace(t.body, '^RETURN ', ''), '^\((.*) IS TRUE\)$', '\1'), '(o).', '')
 
 -- name: trigger_source
 SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
@@ -37,12 +37,14 @@ FROM (SELECT type FROM types WHERE type IS NOT NULL UNION SELECT owner_type FROM
 
 -- name: guards
 -- Lists the types of owners that have a guard, with the view of the table's rows, the table, and whether the table's name is the
--- type. The guard of a dropped table stays. `condition` is SQL over a row `o`. `planted` are objects that the triggers use, and that
+-- type. The guard of a dropped table stays. `condition` and `subject` are SQL over a row `o`. `planted` are objects that the triggers use, and that
 -- belong neither to a superuser nor to the triggers' owner. Types of the table's own columns are left out.
 SELECT g.type, v.view::regclass::text AS rows, pg_get_viewdef(v.view) AS definition, c.relname AS table_name,
     n.nspname || '.' || c.relname AS relation, quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS quoted,
     (SELECT nullif(substr(pg_get_function_sqlbody(oid), length('RETURN ') + 1), 'true') FROM pg_proc
      WHERE oid = ANY (v.functions) AND prorettype = 'boolean'::regtype) AS condition,
+    (SELECT nullif(substr(pg_get_function_sqlbody(oid), length('RETURN ') + 1), 'NULL::text') FROM pg_proc
+     WHERE oid = ANY (v.functions) AND starts_with(proname, 'owner_subject_')) AS subject,
     c.relkind = 'p' AS is_partitioned,
     g.type IN (c.relname, n.nspname || '.' || c.relname) AS is_named,
     EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -103,6 +105,11 @@ WITH chosen AS MATERIALIZED (
     UPDATE {schema}.tasks SET owner_type = %(new)s WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING id
 )
 SELECT (SELECT max(id) FROM chosen) AS last, (SELECT count(*) FROM moved) AS moved
+
+-- name: keeps_subject
+-- Returns a row if triggers keep the subjects of the tasks of this type of owner.
+SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND prosecdef AND pronargs = 1 AND proargtypes[0] = 'text'::regtype
+    AND proname = 'owner_named_' || left(encode(sha256(convert_to(%(type)s::text, 'UTF8')), 'hex'), 32)
 
 -- name: row_security
 -- Sets `row_security`, and returns the role and the value before. If it is off, PostgreSQL raises an error instead of hiding rows.

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ticker.db import steps
 from ticker.errors import BadInput, UnknownTask, not_announced
 from ticker.model import JSON_AT_MOST, TASK_STATES, Kind
 from ticker.read import entries, forecast, formatting, journal, overview, timeline
@@ -22,7 +23,7 @@ from ticker.read.why import why as read_why
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
-from ticker.tasks import checks, operations, preview
+from ticker.tasks import checks, operations, preview, rows
 from ticker.tasks.bulk import bulk
 from ticker.tasks.checks import json_value
 from ticker.tasks.definition import has_usual_box, has_usual_tolerance
@@ -158,7 +159,8 @@ def new(_: Site, db: Any, __: Request) -> Shown:
 def edit(here: Site, db: Any, request: Request) -> Shown:
     task, functions = read_tasks.get(db, id_of(request)), overview.functions(db)
     now = entries.instant(db)
-    hidden = (*(OF_TASKS if here.settings.hide_args else ()), FIRST.name)
+    is_kept = steps.run(db, rows.keeps_subject(task.owner_type))
+    hidden = (*(OF_TASKS if here.settings.hide_args else ()), *(["subject"] if is_kept else []), FIRST.name)
     filled = {name: text for name, text in filled_in(task).items() if name not in hidden}
     return {
         "task": task, "functions": functions, "hidden": hidden,

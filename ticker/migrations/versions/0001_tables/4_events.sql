@@ -39,19 +39,25 @@ EXECUTE FUNCTION note_change();
 
 -- Skips a task whose owner does not exist, and otherwise sets `owner_active`. If the rows of a table are owners of this
 -- type, `owners` has made a guard for them: a function that returns whether the owner is active, or NULL if there is
--- none. A guard must be SECURITY DEFINER. Otherwise, a role that may create functions here could run one with the
--- rights of this function.
+-- none, and with `subject_from` also one that returns the owner's subject. Both must be SECURITY DEFINER. Otherwise, a role
+-- that may create functions here could run one with the rights of this function.
 CREATE FUNCTION guard_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
-DECLARE guard text := (SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND prosecdef
-    AND pronargs = 1 AND proargtypes[0] = 'text'::regtype AND proname = 'owner_guard_'
-        || left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32));
+DECLARE
+    hash text := left(encode(sha256(convert_to(NEW.owner_type, 'UTF8')), 'hex'), 32);
+    guard text := 'owner_guard_' || hash;
+    named text := 'owner_named_' || hash;
+    known text[] := ARRAY(SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace AND prosecdef
+        AND pronargs = 1 AND proargtypes[0] = 'text'::regtype AND proname IN (guard, named));
 BEGIN
-    IF guard IS NOT NULL THEN
+    IF guard = ANY (known) THEN
         EXECUTE format('SELECT {schema}.%I($1)', guard) INTO NEW.owner_active USING NEW.owner_id::text;
         IF NEW.owner_active IS NULL THEN
             RETURN NULL;
         END IF;
+    END IF;
+    IF named = ANY (known) THEN
+        EXECUTE format('SELECT {schema}.%I($1)', named) INTO NEW.subject USING NEW.owner_id::text;
     END IF;
     RETURN NEW;
 END $$;

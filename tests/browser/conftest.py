@@ -28,6 +28,7 @@ SCREENS = (
     "/runs/1",
     "/drops",
     "/processes",
+    "/api",
 )
 
 

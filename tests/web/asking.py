@@ -28,6 +28,7 @@ SCREENS = (
     "/runs",
     "/drops",
     "/processes",
+    "/api",
 )
 TOKEN = "a token of 24 characters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -64,6 +64,28 @@ def test_each_operation_has_a_name_and_words_of_its_own(document: Document) -> N
     assert all(operation["summary"].endswith(".") for operation in found)
 
 
+def test_a_summary_is_one_sentence_and_each_operation_stands_under_one_tag(document: Document) -> None:
+    found = [operation for path in document["paths"].values() for operation in path.values()]
+    tags = [tag["name"] for tag in document["tags"]]
+    for operation in found:
+        assert ". " not in operation["summary"] and len(operation["summary"]) < 160
+        assert operation["description"].startswith(operation["summary"].removesuffix("."))
+    assert {tag for operation in found for tag in operation["tags"]} == {*tags}
+    assert all(len(operation["tags"]) == 1 for operation in found)
+
+
+def test_a_page_shows_the_document(client: TestClient, document: Document) -> None:
+    page = client.get("/api")
+    assert "<script>" not in page.text and "http://" not in page.text and "https://" not in page.text
+    shown = {(path, method) for method, path in re.findall(r"<summary><b>([A-Z]+)</b> <code>([^<]+)</code>", page.text)}
+    assert shown == {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
+    for name, schema in document["components"]["schemas"].items():
+        assert f'id="schema-{name}"' in page.text
+        assert all(f'<td class="name">{field}' in page.text for field in schema.get("properties", {}))
+    links = set(re.findall(r'href="#(schema-\w+)"', page.text))
+    assert links and all(f'id="{link}"' in page.text for link in links)
+
+
 def test_the_schemas_have_the_names_of_the_glossary(document: Document) -> None:
     assert sorted(document["components"]["schemas"]) == [
         "Activity", "ActivityPoint", "Bulk", "BulkGroup", "Counts", "Drops", "Event", "FullRun", "Function", "Health",

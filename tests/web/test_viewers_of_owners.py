@@ -32,7 +32,7 @@ OF_ALL = {"GET /healthz", "GET /readyz", "/static"}
 """What any client has. It says nothing about tasks."""
 HIDDEN = {
     *(f"GET {path}" for path in ("/", "/tasks/new", "/tasks/preview", "/tasks/{id}/edit", "/owners", "/limits", "/pauses",
-        "/pauses/question", "/drops", "/processes", "/metrics")),
+        "/api", "/pauses/question", "/drops", "/processes", "/metrics")),
     *(f"POST {path}" for path in ("/tasks/create", "/tasks/{id}/change", "/limits/set", "/limits/remove", "/limits/release",
         "/pauses/pause", "/pauses/resume")),
     *(f"GET {API}{path}" for path in ("/journal", "/drops", "/owners", "/limits", "/pauses", "/stats", "/activity", "/functions",
@@ -119,7 +119,7 @@ def test_those_of_other_owners_do_not(of: Callable[..., TestClient], db: Db, oth
 @pytest.mark.parametrize(
     "filters",
     ["", "owner=mail_channels:5", "owner_type=mail_channels", "name=mail.fetch", "function=mail.fetch", "search=fetch",
-     "state=running", "state=waiting", "state=failing", "state=outside_hours", "cause=refused"],
+     "state=running", "state=waiting", "state=failing", "state=outside_hours", "cause=refused", "sort=failures", "sort=lateness"],
 )  # fmt: skip
 def test_no_filter_finds_tasks_or_runs_of_others(
     filters: str, of: Callable[..., TestClient], db: Db, other: Task
@@ -133,7 +133,7 @@ def test_no_filter_finds_tasks_or_runs_of_others(
     )
     client = of(OTHER)
     assert {task["owner"] for task in client.get(f"{API}/tasks?{filters}").json()["tasks"]} <= {OTHER}
-    of_runs = "" if filters.split("=")[0] in ("name", "state", "cause") else filters
+    of_runs = "" if filters.split("=")[0] in ("name", "state", "cause", "sort") else filters
     assert {run["owner"] for run in client.get(f"{API}/runs?{of_runs}").json()["runs"]} <= {OTHER}
     for page in (f"/tasks?{filters}", f"/runs?{of_runs}", f"/runs?task=1&{of_runs}"):
         assert "/tasks/1" not in client.get(page).text

@@ -17,7 +17,7 @@ from ticker.read.entries import instant
 from ticker.read.journal import Drops
 from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.tasks.fields import Task
-from ticker.tasks.filters import late_ms
+from ticker.tasks.filters import ANY, late_ms
 from ticker.tasks.rows import query
 
 COUNTED_AT_MOST = 100_000
@@ -129,8 +129,10 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
     total = yield from counts.steps()
     coming = yield from read_tasks.found("next_tasks", late_ms=late_ms(), limit=most)
-    late = yield from read_tasks.found("late_tasks", late_ms=late_ms(), most=COUNTED_AT_MOST, limit=most)
-    failing = yield from read_tasks.found("failing_tasks", limit=most)
+    late = yield from read_tasks.found(
+        "late_tasks", **ANY, late_ms=late_ms(), most=COUNTED_AT_MOST, skipped=0, limit=most
+    )
+    failing = yield from read_tasks.found("failing_tasks", **ANY, skipped=0, limit=most)
     grouped = yield from causes.steps(limit=most)
     named = {task.id: task for task in (*failing, *(task for one in grouped for task in one.examples))}
     failures = yield from last_ends.steps(task for task in named.values() if task.last_outcome not in NO_FAILURE)

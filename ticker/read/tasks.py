@@ -213,14 +213,22 @@ def list_tasks(
 
 
 @reads
-def page_of_tasks(*, after: int = 0, limit: int = 50, **wanted: Any) -> Steps[TaskPage]:
+def page_of_tasks(*, after: int = 0, limit: int = 50, sort: str | None = None, **wanted: Any) -> Steps[TaskPage]:
     """Returns the tasks of `list_tasks` page by page, each page in a bounded time.
 
     Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, the
     state `outside_hours`, and states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
+
+    `sort` orders failing tasks by `failures` in a row, the most first, or late ones by `lateness`. Then `after` and `next`
+    are how many tasks come before a page.
     """
-    wanted = yield from filters.chosen(**wanted)
-    page = yield from filters.page(wanted, after=after, limit=limited(limit))
+    chosen, most = (yield from filters.chosen(**wanted)), limited(limit)
+    paged = (
+        filters.in_order(sort, chosen, after=after, limit=most)
+        if sort
+        else filters.page(chosen, after=after, limit=most)
+    )
+    page = yield from paged
     return TaskPage(tuple((yield from gates.explained(tasks_from(page.rows)))), page.next, page.looked_through)
 
 

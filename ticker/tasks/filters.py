@@ -9,7 +9,7 @@ from ticker.db.steps import Steps
 from ticker.errors import BadInput
 from ticker.model import TASK_STATES
 from ticker.schedules import hours
-from ticker.schedules.duration import SECOND
+from ticker.schedules.duration import SECOND, whole
 from ticker.tasks import identity
 from ticker.tasks.rows import instant, query, sees_all
 
@@ -17,6 +17,11 @@ READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters that no index serves without an owner."""
 INDEXED = ("owner_type", "owner_id", "cause")
 NAMES = ("owner", "owner_type", *READ_THROUGH, "state", "cause")
+ANY = dict.fromkeys((*INDEXED, *READ_THROUGH, "state", "crowded"))
+"""The filter that all tasks match."""
+SORTS = {"failures": "failing", "lateness": "late"}
+"""The orders other than by id, each with the state of the tasks that it lists."""
+SKIPPED = 100_000  # tasks before a page in such an order
 CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
 SEARCHED = 100_000  # tasks through which one page of a list searches
 LEAST_WAIT = 30 * SECOND
@@ -47,7 +52,7 @@ def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")
-    wanted: Chosen = dict.fromkeys((*INDEXED, *READ_THROUGH, "state", "crowded")) | filters
+    wanted: Chosen = ANY | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}
     is_walk = state == "outside_hours" or named is not None or not sees_all()
@@ -67,6 +72,18 @@ def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
     if len(rows) > limit:
         return Rows(rows[:limit], rows[limit - 1]["id"], None)
     return Rows(rows, before and before - 1, before and SEARCHED)
+
+
+def in_order(sort: str, wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
+    """Returns up to `limit` rows in this order, without the first `after`."""
+    if sort not in SORTS:
+        raise BadInput("sort", sort, f"is not one of: {', '.join(SORTS)}")
+    state = SORTS[sort]
+    if (wanted["state"] or wanted["crowded"]) not in (None, state):
+        raise BadInput("sort", sort, f"orders tasks that are {state}; choose that state, or none")
+    skipped = whole("after", after, 0, SKIPPED)
+    rows = yield query(f"{state}_tasks", **wanted, skipped=skipped, limit=limit + 1, most=SKIPPED, late_ms=late_ms())
+    return Rows(rows[:limit], after + limit if len(rows) > limit else None, None)
 
 
 def matching(wanted: Chosen, *, after: int, before: int | None, limit: int) -> Steps[list[Row]]:

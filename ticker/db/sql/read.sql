@@ -42,11 +42,24 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
 CASE WHEN NOT coalesce({seen_waiting t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full' WHEN {is_alone t} THEN 'waits_for_its_turn'
         WHEN {may_be_full t} THEN 'no_room' ELSE '' END
 
+-- rule: picked
+-- The task matches all filters that are not null, apart from its state. Filters without an index are also in sub-selects.
+(%(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s)
+  AND (%(owner_id)s::text IS NULL OR t.owner_id = %(owner_id)s)
+  AND (%(name)s::text IS NULL OR t.name = (SELECT %(name)s::text))
+  AND (%(function)s::text IS NULL OR t.function = (SELECT %(function)s::text))
+  AND (%(queue)s::text IS NULL OR t.queue = (SELECT %(queue)s::text))
+  AND (%(group)s::text IS NULL OR t.group_name = (SELECT %(group)s::text))
+  AND (%(submitter)s::text IS NULL OR t.submitter = (SELECT %(submitter)s::text))
+  AND (%(cause)s::text IS NULL OR {failing t} AND t.cause = %(cause)s)
+  AND (%(search)s::text IS NULL
+       OR position(lower(%(search)s) IN lower(concat_ws(' ', t.name, t.function, t.owner_type || ':' || t.owner_id, t.subject))) > 0)
+
 -- name: list_tasks
 -- Lists the tasks that match all filters that are not null, by id. With `state`, only the `first` tasks in that state are
 -- looked at, limited to the page if there is no other filter. A large state is passed as `crowded` instead, because the
 -- walk by id finds its tasks soon enough.
--- Filters without an index are also in sub-selects. The planner must walk from `after` to `before`, but would read the
+-- The planner must walk from `after` to `before`, but without the sub-selects of `picked`, it would read the
 -- whole table for a value that it considers rare. Late tasks are read in order, because the planner expects a third of
 -- all tasks to be late.
 WITH chosen AS MATERIALIZED (
@@ -54,16 +67,7 @@ WITH chosen AS MATERIALIZED (
 )
 SELECT {task t} FROM {schema}.tasks t
 WHERE (%(seen_types)s::text[] IS NULL OR id = ANY (ARRAY(SELECT o.id FROM {schema}.tasks o WHERE {seen o})))
-  AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
-  AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
-  AND (%(name)s::text IS NULL OR name = (SELECT %(name)s::text))
-  AND (%(function)s::text IS NULL OR function = (SELECT %(function)s::text))
-  AND (%(queue)s::text IS NULL OR queue = (SELECT %(queue)s::text))
-  AND (%(group)s::text IS NULL OR group_name = (SELECT %(group)s::text))
-  AND (%(submitter)s::text IS NULL OR submitter = (SELECT %(submitter)s::text))
-  AND (%(cause)s::text IS NULL OR {failing t} AND cause = %(cause)s)
-  AND (%(search)s::text IS NULL
-       OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
+  AND {picked t}
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
        WHEN 'late' THEN {late t} WHEN 'no_room' THEN {waits_for_room t}
@@ -125,12 +129,14 @@ SELECT floor(extract(epoch FROM next_run - %(begin)s::timestamptz))::integer AS 
 GROUP BY second ORDER BY second
 
 -- name: late_tasks
--- Lists late tasks, those that have been due for longest first.
-SELECT {task t} FROM {late_tasks t} l JOIN {schema}.tasks t USING (id) ORDER BY l.since, id LIMIT %(limit)s
+-- Lists late tasks that match the filters, those that have been due for longest first.
+SELECT {task t} FROM {late_tasks t} l JOIN {schema}.tasks t USING (id) WHERE {picked t} AND {seen t}
+ORDER BY l.since, id OFFSET %(skipped)s LIMIT %(limit)s
 
 -- name: failing_tasks
--- Lists the failing tasks, those with the most failures in a row first.
-SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
+-- Lists the failing tasks that match the filters, those with the most failures in a row first.
+SELECT {task t} FROM {schema}.tasks t WHERE failures > 0 AND {picked t} AND {seen t}
+ORDER BY failures DESC, id OFFSET %(skipped)s LIMIT %(limit)s
 
 -- name: failing_causes
 -- Groups failing tasks by cause, largest groups first, among the first thousand causes. `since` is when the first of up to a hundred

@@ -23,6 +23,13 @@ from ticker.web.problems import MEDIA_TYPE
 from ticker.web.site import OF_RUNS, OF_TASKS
 
 JSON = "application/json"
+TAGS = {
+    "tasks": "Tasks, and changes of one or of many.", "schedules": "What a schedule means.",
+    "owners": "Owners, and all tasks of one.", "runs": "Runs, drops and events.", "limits": "Limits of keys.",
+    "pauses": "Pauses of many tasks.", "server": "The state of the whole, and this description.",
+}  # fmt: skip
+PARTS = {"bulk": "tasks", "journal": "runs", "drops": "runs", "closures": "limits"}
+"""The tags of paths that do not begin with one. All others are of the server."""
 TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 SAYS = """\
 Tasks, their runs, and operations on them. Errors are problem details (RFC 9457): one sentence, and the name of the field.
@@ -48,6 +55,7 @@ def document(root: str, *, needs_token: bool) -> dict[str, Any]:
         "info": {"title": "rq-ticker", "version": version("rq-ticker"), "description": SAYS},
         "servers": [{"url": root}],
         "security": [{name: []} for name in TAKES] + ([] if needs_token else [{}]),
+        "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
         "paths": paths,
         "components": {"schemas": COMPONENTS, "securitySchemes": TAKES},
     }
@@ -57,7 +65,9 @@ def described(operation: Operation) -> dict[str, Any]:
     sources = [("path", operation.of), ("query", operation.query)]
     description = {
         "operationId": operation.name,
-        "summary": operation.says,
+        "tags": [tag(operation.path)],
+        "summary": operation.says.partition(". ")[0].removesuffix(".") + ".",
+        "description": operation.says,
         "parameters": [parameter(name, schema, place) for place, known in sources for name, schema in known.items()],
         "responses": {str(status): succeeds(status, kind) for status, kind in operation.answers.items()}
         | {str(status): {"description": PROBLEMS[status], "content": PROBLEM} for status in failures(operation)},
@@ -67,6 +77,11 @@ def described(operation: Operation) -> dict[str, Any]:
         content = {JSON: {"schema": operation.body, **example}}
         description["requestBody"] = {"required": bool(operation.body["required"]), "content": content}
     return description
+
+
+def tag(path: str) -> str:
+    name = path.split("/")[1]
+    return name if name in TAGS else PARTS.get(name, "server")
 
 
 def parameter(name: str, schema: Schema, place: str) -> dict[str, Any]:

@@ -126,6 +126,24 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
+def kind(schema: Mapping[str, Any]) -> str:
+    """Returns what a schema of the API allows, in words."""
+    match schema:
+        case {"$ref": ref}:
+            return str(ref).rpartition("/")[2]
+        case {"enum": values}:
+            return " | ".join(values)
+        case {"anyOf": parts} | {"allOf": parts}:
+            return (" | " if "anyOf" in schema else " & ").join(kind(part) for part in parts)
+        case {"type": "array", "items": items}:
+            return f"list of {kind(items)}"
+        case {"format": form}:
+            return "time" if form == "date-time" else str(form)
+        case {"type": name}:
+            return str(name)
+    return "any value"
+
+
 _NO_COUNTS = {"tick_ms", "watching_since"}
 
 

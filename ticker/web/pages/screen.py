@@ -37,6 +37,7 @@ Form = Mapping[str, list[str]]
 Change = Callable[[Site, Request, Form], Response]
 ROWS = 50  # per page of a list
 BY = "the page"
+BACK = 200  # pages before a page, to which its address leads back
 FIELDS = 2000  # per form; a thousand marked tasks need fewer
 YES = "yes"
 routes: list[Route] = []
@@ -137,11 +138,20 @@ def filters(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 
 
 def paging(request: Request, name: str, following: object) -> Shown:
-    """Returns the parameters of the next and the first page, unless this page is the last or the first."""
-    others = {key: text for key, text in request.query_params.items() if text and key != name}
+    """Returns the parameters of the next, the previous and the first page, unless there is none.
+
+    A page begins after a bookmark. `back` in the address has those of the pages before it, but not the empty one of the first.
+    """
+    given, past = request.query_params, request.query_params.getlist("back")[-BACK:]
+    others, here = {key: text for key, text in given.items() if text and key not in (name, "back")}, given.get(name)
+
+    def page(bookmark: object, before: list[str]) -> str:
+        return urlencode({**others, **({name: bookmark} if bookmark else {}), "back": before}, doseq=True)
+
     return {
-        "following": urlencode({**others, name: following}) if following else "",
-        "first": urlencode(others) if request.query_params.get(name) else None,
+        "following": page(following, [*past, *([here] if here else [])]) if following else "",
+        "previous": page(past[-1] if past else "", past[:-1]) if here else None,
+        "first": page("", []) if here else None,
     }
 
 

@@ -23,6 +23,7 @@ from ticker.read.overview import Overview, overview
 from ticker.read.verdict import problems_of, verdict
 from ticker.tasks.identity import Owner
 from ticker.web.api import handlers as api
+from ticker.web.api import openapi
 from ticker.web.api.operation import AFTER_ID, AFTER_OWNER, BEFORE_KEY, ID, NAME, Operation, integer, one_of, text_in
 from ticker.web.pages.screen import (
     ROWS,
@@ -41,6 +42,7 @@ from ticker.web.pages.screen import (
     screen,
 )
 from ticker.web.pages.tasks import OF_ALL
+from ticker.web.problems import API
 from ticker.web.site import Site
 
 STATES = ("failing", "late", "paused")
@@ -108,6 +110,17 @@ def attending(here: Site) -> Shown:
             return {"attendance": inspect.look(url), "unknown": ""}
     except (Unavailable, ConfigurationError) as error:
         return {"attendance": Attendance(), "unknown": str(error)}
+
+
+@screen("/api", "api.html", offline=True)
+def api_document(here: Site, _: None, __: Request) -> Shown:
+    """Shows the OpenAPI document of the HTTP API."""
+    document = openapi.document(f"{here.root}{API}v1", needs_token=bool(here.access.tokens))
+    listed: dict[str, list[tuple[str, str, Any]]] = {tag["name"]: [] for tag in document["tags"]}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            listed[operation["tags"][0]].append((method.upper(), path, operation))
+    return {"document": document, "listed": listed, "now": clock.python_utc()}
 
 
 # ---------------------------------------------------------------------------------------------------- limits and pauses

@@ -56,17 +56,21 @@ OCCURRENCES = 20  # in the history, and in the chart
 IN_THE_HEAD = frozenset({"subject", "state", "next run", "last run", "last outcome"})
 STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: without an interval, and at most
 MANY = 1000  # tasks of one request
+NO_FILTERS = frozenset({"action", "after", "back", "limit", "sort"})  # in the address of a list of tasks
+ORDERS = {"failures": "most failures first", "lateness": "latest first"}
 UNDONE = 300  # tasks of which an answer's headers name the ids
 
 
 @screen("/tasks", "tasks.html", owned=True)
 def tasks(here: Site, db: Any, request: Request) -> Shown:
     """Shows the list of tasks, filtered by its address, with the recent outcomes of each task."""
-    known = {name: schema for name, schema in api.OF_TASKS.items() if name == "after" or name in where(request)}
+    known = {
+        name: schema for name, schema in api.OF_TASKS.items() if name in ("after", "sort") or name in where(request)
+    }
     page: Shown = api.list_tasks(here, db, **filters(request, known), limit=ROWS)
     strips = overview.recent_outcomes(db, page["tasks"])
     shown = {"strips": strips, "states": TASK_STATES, "of_all": OF_ALL, "where": where(request)}
-    shown["functions"] = overview.functions(db)
+    shown |= {"functions": overview.functions(db), "sorts": ORDERS}
     return page | shown | paging(request, "after", page["next"])
 
 
@@ -82,9 +86,7 @@ OF_ALL = {
 
 def where(request: Request) -> dict[str, str]:
     """Returns the filters in the address as they are written there, even unknown ones, which `bulk` refuses."""
-    others = {
-        name: text.strip() for name, text in request.query_params.items() if name not in ("action", "after", "limit")
-    }
+    others = {name: text.strip() for name, text in request.query_params.items() if name not in NO_FILTERS}
     given = {name: text for name, text in others.items() if text}
     if "owner" in given:  # it has a type, whatever else the form says
         given.pop("owner_type", None)

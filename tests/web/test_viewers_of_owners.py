@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from html import unescape
 from typing import Any
 
 import psycopg
@@ -18,10 +19,10 @@ from ticker.web import Viewer, application
 Db = psycopg.Connection[Any]
 OWN, OTHER = "mail_channels:5", "mail_channels:6"
 FORMS = {"/tasks/do": {"action": "run", "id": "1"}, "/tasks/{id}/do": {"action": "run"}}
-ACTION = {"/tasks/all": "?action=run"}
+ASKED = {"/tasks/all": "?action=run", "/owners/one": f"?owner={OWN}"}
 
 OWNED = {
-    "GET /tasks", "GET /tasks/all", "POST /tasks/all", "GET /tasks/{id}", "POST /tasks/{id}/do", "POST /tasks/do",
+    "GET /tasks", "GET /tasks/grid", "GET /owners/one", "GET /tasks/all", "POST /tasks/all", "GET /tasks/{id}", "POST /tasks/{id}/do", "POST /tasks/do",
     "GET /runs", "GET /runs/{id}", "GET /runs/{id}/texts", "POST /runs/{id}/stop",
     *(f"GET {API}{path}" for path in ("/tasks", "/tasks/{id}", "/tasks/{id}/why", "/tasks/{id}/next", "/runs", "/runs/{id}")),
     *(f"POST {API}{path}" for path in ("/tasks/{id}/pause", "/tasks/{id}/resume", "/tasks/{id}/run", "/runs/{id}/stop")),
@@ -31,9 +32,9 @@ OWNED = {
 OF_ALL = {"GET /healthz", "GET /readyz", "/static"}
 """What any client has. It says nothing about tasks."""
 HIDDEN = {
-    *(f"GET {path}" for path in ("/", "/tasks/new", "/tasks/preview", "/tasks/{id}/edit", "/owners", "/limits", "/pauses",
+    *(f"GET {path}" for path in ("/", "/tasks/due", "/tasks/spread", "/tasks/new", "/tasks/preview", "/tasks/{id}/edit", "/owners", "/limits", "/pauses",
         "/api", "/pauses/question", "/drops", "/processes", "/metrics")),
-    *(f"POST {path}" for path in ("/tasks/create", "/tasks/{id}/change", "/limits/set", "/limits/remove", "/limits/release",
+    *(f"POST {path}" for path in ("/tasks/spread", "/owners/do", "/tasks/create", "/tasks/{id}/change", "/limits/set", "/limits/remove", "/limits/release",
         "/pauses/pause", "/pauses/resume")),
     *(f"GET {API}{path}" for path in ("/journal", "/drops", "/owners", "/limits", "/pauses", "/stats", "/activity", "/functions",
         "/openapi.json")),
@@ -77,7 +78,7 @@ def ask(client: TestClient, route: str) -> Any:
     address = re.sub(r"{(\w+)[^}]*}", lambda name: {"id": "1", "owner": OWN, "key": "imap.gmail.com"}[name[1]], path)
     body = {"json": {}} if path.startswith(API) else {"data": FORMS.get(path, {})}
     return client.request(
-        method, address + ACTION.get(path, ""), headers=SCRIPT, **({} if method in ("GET", "DELETE") else body)
+        method, address + ASKED.get(path, ""), headers=SCRIPT, **({} if method in ("GET", "DELETE") else body)
     )
 
 
@@ -109,7 +110,10 @@ def test_those_of_other_owners_do_not(of: Callable[..., TestClient], db: Db, oth
     for route in OWNED - {"GET /tasks/all", "POST /tasks/all"}:
         answer = ask(client, route)
         assert "mail.fetch" not in answer.text, route
-        assert answer.status_code == 404 if "{id}" in route else answer.status_code < 300, (route, answer.text)
+        assert answer.status_code == 404 if "{id}" in route or "/one" in route else answer.status_code < 300, (
+            route,
+            answer.text,
+        )
     assert rows(db) == before
     assert "Delete 1 task?" in client.get("/tasks/all?action=delete").text
     assert client.post("/tasks/all?action=delete", headers=SCRIPT).status_code == 204
@@ -146,11 +150,19 @@ def test_no_filter_finds_tasks_or_runs_of_others(
 def test_the_screens_show_nothing_that_leads_nowhere(of: Callable[..., TestClient], db: Db, other: Task) -> None:
     client = of(OTHER)
     ticker.pause_all(db, function="mail.fetch", by="bob", reason="their move")
-    for screen in ("/tasks", f"/tasks/{other.id}", "/runs", "/runs/2", "/tasks/all?action=pause"):
+    for screen in (
+        "/tasks",
+        "/tasks/grid",
+        f"/owners/one?owner={OTHER}",
+        f"/tasks/{other.id}",
+        "/runs",
+        "/runs/2",
+        "/tasks/all?action=pause",
+    ):
         page = client.get(screen).text
         assert "their move" not in page and "mail.fetch" not in page
-        links = {link.partition("?")[0].partition("#")[0] for link in re.findall(r'(?:href|hx-\w+)="(/[^"]*)"', page)}
-        for link in (link for link in links if not link.endswith(("/do", "/stop", "/tasks/all"))):
+        links = {unescape(link).partition("#")[0] for link in re.findall(r'(?:href|hx-\w+)="(/[^"]*)"', page)}
+        for link in (link for link in links if not link.partition("?")[0].endswith(("/do", "/stop", "/tasks/all"))):
             assert client.get(link).status_code == 200, (screen, link)
 
 

@@ -41,17 +41,13 @@ def grid(*, span: str = "1h", after: int = 0, limit: int = 50, **wanted: Any) ->
 
     `wanted` has the filters of `list_tasks`. With a state, tasks are in the order of their ids. A cursor below 0 skips so
     many failing tasks; one over 0 is the id after which the other tasks go on. If more than 300 tasks fail, the worst 300
-    come first (with a filter, the first 300 that match, sorted), and then all tasks follow by id.
+    come first, and then all tasks follow by id.
     """
     end = yield from instant.steps()
-    if wanted.get("state") is None and after <= 0:
-        if wanted:
-            failing = yield from read_tasks.list_tasks.steps(**wanted, state="failing", limit=SORTED)
-        else:
-            failing = yield from read_tasks.found("failing_tasks", limit=min(limit - after, SORTED))
-        worst = sorted(failing, key=lambda task: (-task.failures, task.id))[-after:][:limit]
-    else:
-        worst = []
+    worst: Sequence[Task] = ()
+    if wanted.get("state") is None and -SORTED < after <= 0:
+        most = min(limit, SORTED + after)
+        worst = (yield from read_tasks.page_of_tasks.steps(sort="failures", after=-after, limit=most, **wanted)).tasks
     cursor, looked_through, others = after - limit, None, list[Task]()
     if len(worst) < limit:
         page = yield from read_tasks.page_of_tasks.steps(after=max(after, 0), limit=limit - len(worst), **wanted)

@@ -270,7 +270,7 @@ SELECT c.* FROM (
             max(last_success_at) AS last_success,
             min(next_run) FILTER (WHERE {runnable}) AS next_run
         FROM {schema}.tasks t
-        WHERE t.owner_type = o.owner_type AND t.owner_id = o.owner_id
+        WHERE t.owner_type = o.owner_type AND t.owner_id = o.owner_id AND {seen t}
         GROUP BY t.owner_type, t.owner_id) c
 ORDER BY o.rank, o.owner_type, o.owner_id
 

@@ -41,7 +41,7 @@ SHORT = 120  # characters of a mark's label
 DRAWN_LAST = {"bad": 2, "warn": 1}  # what is worse is drawn over what is better
 
 
-@screen("/tasks/grid", "grid.html")
+@screen("/tasks/grid", "grid.html", owned=True)
 def grid(here: Site, db: Any, request: Request) -> Shown:
     """Shows the tasks of a filter, the worst first, with a mark for each of their occurrences."""
     wanted = filters(request, {name: schema for name, schema in api.OF_TASKS.items() if name not in ("after", "limit")})
@@ -50,7 +50,7 @@ def grid(here: Site, db: Any, request: Request) -> Shown:
     return drawn(here, db, request, **wanted)
 
 
-@screen("/owners/one", "owner.html")
+@screen("/owners/one", "owner.html", owned=True)
 def owner(here: Site, db: Any, request: Request) -> Shown:
     """Shows one owner: its tasks, and its last runs, which may be those of deleted tasks."""
     named = text_in("owner", OWNER, request.query_params.get("owner", ""))

@@ -55,8 +55,8 @@ APPLICATIONS = (
     Mutant(
         "no-trigger-for-a-changed-key",
         "ticker/tasks/owner_triggers_sql.py",
-        " OR {id_OLD} <> {id_NEW}) EXECUTE",
-        ") EXECUTE",
+        " OR {id_OLD} <> {id_NEW}{or_subject}) EXECUTE",
+        "{or_subject}) EXECUTE",
         "Tasks follow their owner's row, even when its key changes.",
         (
             "tests/tasks/test_triggers.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",

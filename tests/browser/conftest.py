@@ -26,7 +26,7 @@ SCREENS = (
     "/limits",
     "/runs",
     "/runs/1",
-    "/drops",
+    "/runs?by=reason",
     "/processes",
     "/api",
 )

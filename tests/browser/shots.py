@@ -15,7 +15,7 @@ from tests.browser.conftest import DESKTOP, PHONE
 PICTURES = {
     "now": ("/", DESKTOP, "light"), "now-phone": ("/", PHONE, "light"), "tasks": ("/tasks", DESKTOP, "light"),
     "task": ("/tasks/1", DESKTOP, "light"), "task-phone": ("/tasks/1", PHONE, "light"), "owners": ("/owners", DESKTOP, "light"),
-    "runs-dark": ("/runs", DESKTOP, "dark"), "drops": ("/drops", DESKTOP, "light"), "new": ("/tasks/new", DESKTOP, "light"),
+    "runs-dark": ("/runs", DESKTOP, "dark"), "drops": ("/runs?by=reason", DESKTOP, "light"), "new": ("/tasks/new", DESKTOP, "light"),
     "processes-dark": ("/processes", DESKTOP, "dark"),
 }  # fmt: skip
 PATIENCE, WORTH_SEEING = 60, 22.0  # seconds until the page is there, and until the demo has shown something

@@ -105,7 +105,7 @@ def test_a_finger_hits_a_mark(phone):
 
 
 @pytest.mark.parametrize(
-    "screen", ["/", "/tasks", "/tasks/2", "/owners", "/limits", "/runs", "/runs/1", "/drops", "/processes"]
+    "screen", ["/", "/tasks", "/tasks/2", "/owners", "/limits", "/runs", "/runs/1", "/runs?by=reason", "/processes"]
 )
 def test_no_two_regions_of_a_screen_have_the_same_name(screen, page):
     from axe_playwright_python.sync_playwright import Axe
@@ -117,17 +117,19 @@ def test_no_two_regions_of_a_screen_have_the_same_name(screen, page):
 
 def test_a_pause_of_all_tasks_is_chosen_and_asks_with_its_number(page, db):
     page.goto("/pauses")
-    assert page.input_value("#scope") == ""
-    page.click("button:text-is('Pause')")
+    page.wait_for_url("**/tasks#pause")
+    form = "section[aria-labelledby=pause]"
+    assert page.input_value("#many-scope") == ""
+    page.click(f"{form} button")
     asked = []
     page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
-    page.select_option("#scope", "all")
+    page.select_option("#many-scope", "all")
     with page.expect_event("dialog"):
-        page.click("button:text-is('Pause')")
+        page.click(f"{form} button")
     page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
-    page.select_option("#scope", "function")
-    page.fill("#value", "poll")
-    page.click("button:text-is('Pause')")
+    page.select_option("#many-scope", "function")
+    page.fill("#many-value", "poll")
+    page.click(f"{form} button")
     page.wait_for_selector("#said:has-text('are paused')")
     assert [message.partition("?")[0] for message in asked] == ["Pause 5 tasks", "Pause 2 tasks"]
     assert [(pause.scope, pause.value) for pause in ticker.list_pauses(db)] == [("function", "poll")]
@@ -146,3 +148,17 @@ def test_an_action_on_marked_tasks_asks_with_their_number_and_one_without_marks_
         page.click(f"button:text-is('{label}')")
     assert [message.partition("?")[0] for message in asked] == ["Run 2 tasks now", "Disable 2 tasks", "Delete 2 tasks"]
     assert sent == []
+
+
+def test_the_filter_of_the_list_names_the_tasks_of_a_pause_and_its_errors_stand_in_its_form(page, db):
+    page.goto("/tasks?function=poll")
+    assert (page.input_value("#many-scope"), page.input_value("#many-value")) == ("function", "poll")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.fill("#many-until", "soon")
+    page.click("section[aria-labelledby=pause] button")
+    page.wait_for_selector("#many-until-error:has-text('soon')")
+    page.wait_for_selector("#many-until:focus")
+    page.complaints.clear()  # of the refused request
+    assert ticker.list_pauses(db) == []
+    page.goto("/tasks?function=poll&queue=polling")
+    assert page.input_value("#many-scope") == ""

@@ -24,9 +24,8 @@ SCREENS = (
     "/owners",
     "/owners/one?owner=mail_channels:5",
     "/limits",
-    "/pauses",
     "/runs",
-    "/drops",
+    "/runs?by=reason",
     "/processes",
     "/api",
 )

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 import ticker
 from tests.web.asking import FOREIGN, SCRIPT, text_of
 from tests.web.conftest import Serve
+from ticker.tasks import bulk, filters
 
 Db = psycopg.Connection[Any]
 OF_FETCH = "/tasks/all?function=fetch&action="
@@ -111,6 +112,31 @@ def test_what_cannot_be_taken_is_named_and_changes_nothing(
     assert fields or client.get(f"/tasks/all?{query}").status_code == 422
     assert len(ticker.list_tasks(db, limit=100)) == 61
     assert ticker.list_tasks(db, state="paused") == []
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["", "function=fetch", "state=failing", "state=paused", "search=boxes:1", "owner=boxes:7", "state=inactive"],
+)
+@pytest.mark.parametrize("action", ["run", "retry", "pause", "resume", "enable", "disable", "delete"])
+def test_the_number_in_the_question_is_that_of_what_would_be_done(
+    where: str, action: str, db: Db, tasks: Sequence[int]
+) -> None:
+    """The plan judges one task of each kind, and `bulk` each task."""
+    db.execute("UPDATE ticker.tasks SET failures = id % 3")
+    db.execute("UPDATE ticker.tasks SET enabled = id % 5 <> 0, owner_active = id % 7 <> 0")
+    for n in range(0, 60, 4):
+        ticker.pause(db, tasks[n], by=f"ann {n % 8}")
+    wanted = dict(one.split("=") for one in where.split("&") if one)
+    assert bulk.plan(db, wanted, action) == ticker.bulk(db, wanted, action)
+
+
+def test_a_plan_of_more_tasks_than_are_counted_is_refused(
+    client: TestClient, tasks: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "COUNTED", 60)
+    assert client.get("/tasks/all?action=pause").status_code == 422
+    assert client.get("/tasks/all?action=pause&function=fetch").status_code == 200
 
 
 def test_no_other_site_changes_all(client: TestClient, db: Db, tasks: Sequence[int]) -> None:

@@ -56,7 +56,18 @@ def test_people_are_told_by_a_page_whose_links_lead_back(path: str, mounted: Tes
 
 # -------------------------------------------------------------------------------------------- settings of its own
 
-SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/owners", "/limits", "/runs", "/runs/1", "/drops", "/processes")
+SCREENS = (
+    "/",
+    "/tasks",
+    "/tasks/1",
+    "/tasks/1/edit",
+    "/owners",
+    "/limits",
+    "/runs",
+    "/runs/1",
+    "/runs?by=reason",
+    "/processes",
+)
 READ = (
     "/tasks",
     "/tasks/1",

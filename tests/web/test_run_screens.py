@@ -74,7 +74,7 @@ def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     db.execute(DROP, {"task": 1, "more": 0, "times": 5})
     first = client.get("/drops?by=owner&hours=1")
     assert sentence("page.first_numbers", first=1, last=50).within(text_of(first))
-    following = re.search(r'href="(/drops\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
+    following = re.search(r'href="(/runs\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
     second = client.get(following)
     assert sentence("page.last_numbers", first=51, last=60).within(text_of(second))
     assert 'rel="next"' not in second.text
@@ -83,6 +83,29 @@ def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     assert sorted(listed[0] + listed[1]) == sorted(f"mail:{number}" for number in range(1, 61))
     assert client.get("/drops?by=owner&after=-1").status_code == 422
     assert "Groups" not in text_of(client.get("/drops"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/drops", "/runs?by=reason&since=24h"),
+        ("/drops?by=owner&hours=168&after=50", "/runs?by=owner&since=168h&after=50"),
+        ("/pauses", "/tasks#pause"),
+    ],
+)
+def test_an_old_address_leads_to_where_its_screen_has_gone(client, environ, old, new):
+    answer = client.get(old, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (301, new)
+    assert client.get(old).status_code == 200
+
+
+def test_groups_of_drops_are_those_of_a_span_and_of_no_other_filter(client, db, environ):
+    db.execute(DROP, {"task": 1, "more": 0, "times": 2})
+    page = client.get("/runs?by=reason")
+    assert '<option value="24h" selected>' in page.text and 'reason=too_early&amp;since=24h"' in page.text
+    assert client.get("/runs?by=reason&outcome=dropped&since=1h&function=&task=").status_code == 200
+    for filters in ("outcome=failed", "function=poll", "owner=mail:1", "task=1", "search=x"):
+        assert client.get(f"/runs?by=reason&{filters}").status_code == 422
 
 
 def test_groups_of_drops_can_be_skipped(db, environ):

@@ -145,6 +145,8 @@ def test_no_filter_finds_tasks_or_runs_of_others(
     for page in ("/tasks/1", "/runs/1"):
         assert client.get(page).status_code == 404
     assert "mail.fetch" not in client.get("/runs?task=1").text
+    db.execute("UPDATE ticker.runs SET outcome = 'dropped', reason = 'paused'")
+    assert set(re.findall(r">(mail_channels:\d)</a>", client.get("/runs?by=owner").text)) == {OTHER}
 
 
 def test_the_screens_show_nothing_that_leads_nowhere(of: Callable[..., TestClient], db: Db, other: Task) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ticker import settings
 from ticker.db import drivers
 from ticker.db.sql import Row
-from ticker.db.steps import Parts, Steps, commits
+from ticker.db.steps import Parts, Steps, commits, reads
 from ticker.errors import BadInput, BulkStopped, did_you_mean
 from ticker.schedules.duration import words
 from ticker.tasks import checks, definition, fields, filters, operations, rows
@@ -129,6 +129,28 @@ def bulk(
     return done.report()
 
 
+@reads
+def plan(filter: Mapping[str, Any], action: str, *, by: str | None = None) -> Steps[Bulk]:  # noqa: A002 - as above
+    """Plans an action without arguments, as `bulk` does. Judges one task of each kind, so a million tasks cost little.
+
+    When it is applied, each task is judged by itself.
+    """
+    done, (chosen, act) = Tally(action, False), (yield from _begun(filter, action, {}, checks.author(by)))
+    kinds = yield from filters.kinds(chosen)
+    found = yield query("tasks_with_ids", ids=[id_ for kind in kinds for id_ in kind["ids"]])
+    rows_by_id = {row["id"]: row for row in found}
+    first, others = dict[int, Judged](), list[tuple[Judged, int]]()
+    for kind in kinds:
+        if rows_of_kind := [rows_by_id[id_] for id_ in kind["ids"] if id_ in rows_by_id]:
+            judged = yield from act.judge(rows_of_kind[0])
+            first |= {row["id"]: judged._replace(row=row) for row in rows_of_kind}
+            others.append((judged, kind["tasks"] - len(rows_of_kind)))
+    done.add(first[id_] for id_ in sorted(first))
+    for judged, times in others:
+        done.add([judged], times)
+    return done.report()
+
+
 def _begun(wanted: Mapping[str, Any], name: str, given: Mapping[str, Any], by: str | None) -> Steps[tuple[Any, Action]]:
     if name not in ACTIONS:
         raise BadInput("action", name, f"is not one of: {', '.join(ACTIONS)}")
@@ -179,23 +201,23 @@ class Tally:
     changes: dict[str, BulkGroup] = field(default_factory=dict)
     refusals: dict[str, BulkGroup] = field(default_factory=dict)
 
-    def add(self, judged: Iterable[Judged]) -> None:
+    def add(self, judged: Iterable[Judged], times: int = 1) -> None:
         for one in judged:
-            self.matched += 1
-            self.changed += bool(one.words)
-            self.refused += bool(one.refused)
+            self.matched += times
+            self.changed += times * bool(one.words)
+            self.refused += times * bool(one.refused)
             for text, groups in ((one.words, self.changes), (one.refused, self.refusals)):
-                if text:
-                    self._count(text, groups, one.row)
+                if text and times:
+                    self._count(text, groups, one.row, times)
 
-    def _count(self, text: str, groups: dict[str, BulkGroup], row: Row) -> None:
+    def _count(self, text: str, groups: dict[str, BulkGroup], row: Row, times: int) -> None:
         text = text if text in groups or len(groups) < GROUPS_AT_MOST - 1 else OTHERS
         known = groups.get(text, BulkGroup(text, 0, ()))
         examples = known.examples
         if len(examples) < EXAMPLES:
             owner = task_from(row).owner
             examples = (*examples, f"{row['id']} {row['name']}" + (f" of {owner}" if owner else ""))
-        groups[text] = BulkGroup(text, known.tasks + 1, examples)
+        groups[text] = BulkGroup(text, known.tasks + times, examples)
 
     def report(self) -> Bulk:
         unchanged = self.matched - self.changed - self.refused

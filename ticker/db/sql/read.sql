@@ -544,7 +544,7 @@ ORDER BY at DESC, id DESC LIMIT %(limit)s
 SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
 FROM types_of_drops t, unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
     SELECT id, task_id, function, owner_id, ended_at FROM {schema}.runs
-    WHERE outcome = 'dropped' AND owner_type = t.owner_type AND reason = o.reason
+    WHERE outcome = 'dropped' AND owner_type = t.owner_type AND reason = o.reason AND {seen}
       AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') AND ended_at < coalesce(%(until)s::timestamptz, 'infinity')
     OFFSET 0) r, LATERAL (
     SELECT CASE %(by)s WHEN 'reason' THEN o.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text

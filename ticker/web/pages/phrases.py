@@ -144,18 +144,6 @@ def kind(schema: Mapping[str, Any]) -> str:
     return "any value"
 
 
-_NO_COUNTS = {"tick_ms", "watching_since"}
-
-
-def report(counts: Mapping[str, Any]) -> str:
-    """Returns the counts of a tick that are not 0. What is no number is not for people."""
-    numbers = {name: value for name, value in counts.items() if isinstance(value, int | float) and value}
-    return (
-        ", ".join(f"{value:,} {plain(name)}" for name, value in numbers.items() if name not in _NO_COUNTS)
-        or "nothing to do"
-    )
-
-
 def apart(ahead: timedelta | None) -> str:
     if ahead is None:
         return "not known to differ from"

@@ -4,6 +4,7 @@ from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,6 +36,7 @@ from ticker.web.pages.screen import (
     fields_of,
     filters,
     id_of,
+    moved,
     of_all,
     one,
     paging,
@@ -94,10 +96,7 @@ def processes(here: Site, _: None, __: Request) -> Shown:
     status, tables = here.look(), {"now": clock.python_utc()}
     if not status.database_error:
         with here.database.reading() as db:
-            tables = of_all(db) | {
-                "functions": read_overview.functions(db),
-                "version_of_postgresql": read_overview.server_version(db),
-            }
+            tables = of_all(db) | {"version_of_postgresql": read_overview.server_version(db)}
     needs = {need.queue: need.enough for need in status.needs if not need.why_unknown}
     return {"health": status, "needs": needs, **tables, **attending(here)}
 
@@ -112,15 +111,15 @@ def attending(here: Site) -> Shown:
         return {"attendance": Attendance(), "unknown": str(error)}
 
 
-@screen("/api", "api.html", offline=True)
-def api_document(here: Site, _: None, __: Request) -> Shown:
+@screen("/api", "api.html")
+def api_document(here: Site, _: Any, __: Request) -> Shown:
     """Shows the OpenAPI document of the HTTP API."""
     document = openapi.document(f"{here.root}{API}v1", needs_token=bool(here.access.tokens))
     listed: dict[str, list[tuple[str, str, Any]]] = {tag["name"]: [] for tag in document["tags"]}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             listed[operation["tags"][0]].append((method.upper(), path, operation))
-    return {"document": document, "listed": listed, "now": clock.python_utc()}
+    return {"document": document, "listed": listed}
 
 
 # ---------------------------------------------------------------------------------------------------- limits and pauses
@@ -166,10 +165,10 @@ keyed("/limits/remove", api.remove_limit, "the limit is removed")
 keyed("/limits/release", api.release_key, "the key is open")
 
 
-@screen("/pauses", "pauses.html")
-def pauses(_: Site, __: Any, ___: Request) -> Shown:
-    """Shows the pauses of the banner, which each screen has, and a form."""
-    return {"scopes": SCOPES}
+@moved("/pauses")
+def pauses(_: Request) -> str:
+    """The banner of each screen has the pauses, and the list of tasks has the form."""
+    return "/tasks#pause"
 
 
 @screen("/pauses/question", "question.html")
@@ -214,11 +213,18 @@ DROPS = 50
 PIECES = 100
 COUNTED = 1000  # records that match, at most
 OF_ENDS = ("owner", "owner_type", "outcome", "reason", "function", "queue", "search")
+DAY = "24"
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
 @screen("/runs", "runs.html", owned=True)
 def runs(here: Site, db: Any, request: Request) -> Shown:
+    choices = {
+        "outcomes": list(Outcome), "reasons": list(Reason), "spans": {f"{hours}h": span for hours, span in HOURS.items()},
+        "groups": journal.GROUPS, "by": asked(request, "by"), "since": None,
+    }  # fmt: skip
+    if choices["by"]:
+        return choices | grouped(db, request, choices["by"])
     task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
     times = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
     given = filters(request, {name: api.OF_RUNS[name] for name in OF_ENDS})
@@ -226,11 +232,10 @@ def runs(here: Site, db: Any, request: Request) -> Shown:
     page = journal.page(db, chosen, before=before, limit=ROWS, count_to=0 if before else COUNTED + 1, **times)
     deleted = journal.deleted(db, [line.task_id for line in page.lines])
     is_ownerless = bool(task) and not task.isdecimal() and "owner" not in given
-    return {
+    return choices | {
         "lines": page.lines, "deleted": deleted, "ownerless": chosen.task_id if is_ownerless else None,
-        "outcomes": list(Outcome), "reasons": list(Reason), "looked_through": page.looked_through,
+        "looked_through": page.looked_through, "functions": read_overview.functions(db),
         "count": None if before or page.total is None else counted(page.total),
-        "spans": {f"{hours}h": span for hours, span in HOURS.items()}, "functions": read_overview.functions(db),
     } | paging(request, "before", api.following(page))  # fmt: skip
 
 
@@ -278,13 +283,27 @@ def texts(here: Site, db: Any, request: Request) -> Shown:
     return {"run": full.run, "full": full, "hidden": here.settings.hide_args}
 
 
-@screen("/drops", "drops.html")
-def drops(here: Site, db: Any, request: Request) -> Shown:
-    by, hours = asked(request, "by") or "reason", asked(request, "hours", one_of(*HOURS)) or "24"
+def grouped(db: Any, request: Request, by: str) -> Shown:
+    """Counts drops by a common property. Raises BadInput for a filter of single entries."""
+    for name in ("task", *OF_ENDS):
+        if (value := asked(request, name)) and (name, value) != ("outcome", Outcome.DROPPED):
+            raise BadInput(name, value, "does not apply to groups of drops; leave out one of them")
+    times = {name: asked(request, name) for name in ("since", "until")}
+    since = times["since"] or (None if times["until"] else f"{DAY}h")
     offset = asked(request, "after", integer(journal.AFTER_AT_MOST)) or 0
-    counted = journal.drops(db, by=by, since=f"{hours}h", limit=DROPS + 1, after=offset)
+    counted = journal.drops(db, by=by, since=since, until=times["until"], limit=DROPS + 1, after=offset)
     deleted = journal.deleted(db, [one.example.task_id for one in counted if one.example])
     return {
-        "counted": counted[:DROPS], "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
-        "offset": offset,
+        "counted": counted[:DROPS], "deleted": deleted, "offset": offset, "since": since, "functions": read_overview.functions(db),
     } | paging(request, "after", offset + DROPS if len(counted) > DROPS else None)  # fmt: skip
+
+
+@moved("/drops")
+def drops(request: Request) -> str:
+    given = request.query_params
+    now = {
+        "by": given.get("by") or journal.GROUPS[0],
+        "since": f"{given.get('hours') or DAY}h",
+        "after": given.get("after"),
+    }
+    return f"/runs?{urlencode({name: text for name, text in now.items() if text})}"

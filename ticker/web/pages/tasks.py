@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from ticker.db import steps
 from ticker.errors import BadInput, UnknownTask, not_announced
-from ticker.model import JSON_AT_MOST, TASK_STATES, Kind
+from ticker.model import JSON_AT_MOST, SCOPES, TASK_STATES, Kind
 from ticker.read import entries, forecast, formatting, journal, overview, timeline
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
@@ -23,8 +23,7 @@ from ticker.read.why import why as read_why
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
-from ticker.tasks import checks, operations, preview, rows
-from ticker.tasks.bulk import bulk
+from ticker.tasks import bulk, checks, operations, preview, rows
 from ticker.tasks.checks import json_value
 from ticker.tasks.definition import has_usual_box, has_usual_tolerance
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task
@@ -70,7 +69,7 @@ def tasks(here: Site, db: Any, request: Request) -> Shown:
     page: Shown = api.list_tasks(here, db, **filters(request, known), limit=ROWS)
     strips = overview.recent_outcomes(db, page["tasks"])
     shown = {"strips": strips, "states": TASK_STATES, "of_all": OF_ALL, "where": where(request)}
-    shown |= {"functions": overview.functions(db), "sorts": ORDERS}
+    shown |= {"functions": overview.functions(db), "sorts": ORDERS, "scopes": SCOPES}
     return page | shown | paging(request, "after", page["next"])
 
 
@@ -103,7 +102,7 @@ def of_all(request: Request) -> tuple[dict[str, Any], str]:
 def plan(here: Site, db: Any, request: Request) -> Shown:
     """Shows what an action would do with all tasks that match, and asks with their number. Changes nothing."""
     chosen, action = of_all(request)
-    planned, (label, question) = bulk(db, chosen, action, by=here.by), OF_ALL[action]
+    planned, (label, question) = bulk.plan(db, chosen, action, by=here.by), OF_ALL[action]
     return {
         "plan": planned,
         "label": label,
@@ -123,7 +122,7 @@ def do_with_all(here: Site, request: Request, form: Form) -> Response:
         given = fields_of(db, form, ACTIONS[action].body if action in ACTIONS else None)
         is_undone = action in ACTIONS and ACTIONS[action].undo
         before = read_tasks.page_of_tasks(db, **chosen, limit=UNDONE + 1).tasks if is_undone else ()
-        done = bulk(db, chosen, action, apply=True, by=here.by, **given)
+        done = bulk.bulk(db, chosen, action, apply=True, by=here.by, **given)
     address = "" if one(form, "stay") else f"{here.root}/tasks?{urlencode(where(request))}"
     return report(formatting.bulk_in_words(done), address, undoing(action, before))
 

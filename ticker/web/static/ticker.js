@@ -217,11 +217,12 @@
     let problem = {};
     try { problem = JSON.parse(event.detail.xhr.responseText); } catch { /* a page, or the answer of a proxy */ }
     const text = problem.detail || `the server answered ${event.detail.xhr.status}`;
-    const place = document.getElementById(`${problem.field}-error`) || document.getElementById("error");
+    const field = (event.detail.elt.dataset.errors || "") + problem.field;
+    const place = document.getElementById(`${field}-error`) || document.getElementById("error");
     if (!place) { say(text, true); return; }
     place.textContent = text;
     if (document.querySelector("#preview .error")?.textContent === text) document.querySelector("#preview .error").remove();
-    const input = document.getElementById(problem.field);
+    const input = document.getElementById(field);
     if (input) {
       const more = input.closest("details");
       if (more) more.open = true;

@@ -128,7 +128,13 @@ def test_the_number_in_the_question_is_that_of_what_would_be_done(
     for n in range(0, 60, 4):
         ticker.pause(db, tasks[n], by=f"ann {n % 8}")
     wanted = dict(one.split("=") for one in where.split("&") if one)
-    assert bulk.plan(db, wanted, action) == ticker.bulk(db, wanted, action)
+    assert numbers(bulk.plan(db, wanted, action)) == numbers(ticker.bulk(db, wanted, action))
+
+
+def numbers(plan: bulk.Bulk) -> Any:
+    """What a plan counts, without its examples, which may be others."""
+    groups = [sorted((group.words, group.tasks) for group in groups) for groups in (plan.changes, plan.refusals)]
+    return plan.action, plan.applied, plan.matched, plan.changed, plan.unchanged, plan.refused, groups
 
 
 def test_a_plan_of_more_tasks_than_are_counted_is_refused(

@@ -115,7 +115,21 @@ def test_what_users_wrote_is_shown_as_text_wherever_it_stands(payload, client, d
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task, db):
-    for name in ("search", "state", "owner", "function", "queue", "after", "before", "task", "by", "schedule", "zone"):
+    for name in (
+        "search",
+        "state",
+        "owner",
+        "function",
+        "queue",
+        "after",
+        "before",
+        "task",
+        "by",
+        "schedule",
+        "zone",
+        "back",
+        "sort",
+    ):
         for screen in ("/tasks", "/runs", "/owners", "/drops", "/tasks/preview"):
             answer = client.get(screen, params={name: payload})
             assert answer.status_code in (200, 404, 422), (screen, name, answer.status_code)
@@ -665,7 +679,8 @@ def test_many_are_changed_together_and_those_that_are_gone_are_passed_over(form,
     answer = form("/tasks/do", action="resume", id=[str(task.id), str(other.id)])
     assert json.loads(answer.headers["hx-trigger"]) == {"said": "0 tasks: resumed"}
     answer = form("/tasks/do", action="pause", id=[str(task.id), str(other.id), "999"])
-    assert json.loads(answer.headers["hx-trigger"]) == {"said": "2 tasks: paused"}
+    undo = {"path": "/tasks/do", "values": {"action": "resume", "id": [task.id, other.id]}}
+    assert json.loads(answer.headers["hx-trigger"]) == {"said": "2 tasks: paused", "undo": undo}
     assert [found.paused_by for found in ticker.list_tasks(db)] == ["the page", "the page"]
 
 

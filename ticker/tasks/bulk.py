@@ -139,15 +139,11 @@ def plan(filter: Mapping[str, Any], action: str, *, by: str | None = None) -> St
     kinds = yield from filters.kinds(chosen)
     found = yield query("tasks_with_ids", ids=[id_ for kind in kinds for id_ in kind["ids"]])
     rows_by_id = {row["id"]: row for row in found}
-    first, others = dict[int, Judged](), list[tuple[Judged, int]]()
     for kind in kinds:
-        if rows_of_kind := [rows_by_id[id_] for id_ in kind["ids"] if id_ in rows_by_id]:
-            judged = yield from act.judge(rows_of_kind[0])
-            first |= {row["id"]: judged._replace(row=row) for row in rows_of_kind}
-            others.append((judged, kind["tasks"] - len(rows_of_kind)))
-    done.add(first[id_] for id_ in sorted(first))
-    for judged, times in others:
-        done.add([judged], times)
+        if of_kind := [rows_by_id[id_] for id_ in kind["ids"] if id_ in rows_by_id]:
+            judged = yield from act.judge(of_kind[0])
+            done.add(judged._replace(row=row) for row in of_kind[1:])
+            done.add([judged], kind["tasks"] - len(of_kind) + 1)
     return done.report()
 
 
@@ -207,7 +203,7 @@ class Tally:
             self.changed += times * bool(one.words)
             self.refused += times * bool(one.refused)
             for text, groups in ((one.words, self.changes), (one.refused, self.refusals)):
-                if text and times:
+                if text:
                     self._count(text, groups, one.row, times)
 
     def _count(self, text: str, groups: dict[str, BulkGroup], row: Row, times: int) -> None:

@@ -1,5 +1,9 @@
-"""The pictures of the docs: `python -m tests.browser.shots [docs/pictures]`, of the page beside a running demo."""
+"""The pictures of the docs: `python -m tests.browser.shots [docs/pictures]`, of the page beside a running demo.
 
+It notes what the pictures were made from, so that a test notices when they are older than the page.
+"""
+
+import hashlib
 import re
 import signal
 import subprocess
@@ -11,14 +15,23 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from tests.browser.conftest import DESKTOP, PHONE
+from tests.running import ROOT
 
 PICTURES = {
     "now": ("/", DESKTOP, "light"), "now-phone": ("/", PHONE, "light"), "tasks": ("/tasks", DESKTOP, "light"),
     "task": ("/tasks/1", DESKTOP, "light"), "task-phone": ("/tasks/1", PHONE, "light"), "owners": ("/owners", DESKTOP, "light"),
     "runs-dark": ("/runs", DESKTOP, "dark"), "drops": ("/runs?by=reason", DESKTOP, "light"), "new": ("/tasks/new", DESKTOP, "light"),
-    "processes-dark": ("/processes", DESKTOP, "dark"),
+    "processes-dark": ("/processes", DESKTOP, "dark"), "grid": ("/tasks/grid?span=10m", DESKTOP, "light"),
+    "run": ("/runs?outcome=killed", DESKTOP, "light"),
 }  # fmt: skip
+WEB, NOTE = ROOT / "ticker/web", "made-from.txt"
 PATIENCE, WORTH_SEEING = 60, 22.0  # seconds until the page is there, and until the demo has shown something
+
+
+def source() -> str:
+    """Returns the digest of the templates, the style and the script."""
+    files = sorted([*WEB.glob("templates/*.html"), *WEB.glob("static/ticker.*")])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 @contextmanager
@@ -56,8 +69,12 @@ def main(folder: Path) -> None:
                 page.fill("#schedule", "0 9 * * 1-5")
                 page.fill("#zone", "Europe/Berlin")
                 page.wait_for_selector("#preview b")
+            if name == "run":
+                page.click("tbody tr td:last-child a")
+                page.wait_for_selector("svg.life")
             page.screenshot(path=folder / f"{name}.png", full_page=name in ("now-phone", "task", "task-phone", "new"))
         browser.close()
+    (folder / NOTE).write_text(f"{source()}\n")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,9 @@ def test_the_worst_come_first_and_each_occurrence_has_a_mark_that_leads_to_its_r
     [("function=peek", [6]), ("owner=mail:5&owner_type=feeds", [4, 2, 1, 3, 5]), ("state=failing", [2, 4]), ("queue=nowhere", [])],
 )  # fmt: skip
 def test_a_filter_leaves_those_tasks_that_match(query: str, ids: list[int], fleet: None, client: TestClient) -> None:
-    assert order(client.get(f"/tasks/grid?{query}")) == ids
+    page = client.get(f"/tasks/grid?{query}&unknown=<b>")
+    assert order(page) == ids and "unknown" not in page.text.partition("<h1>")[2]
+    assert ("the worst first" in page.text) == ("state" not in query)
 
 
 def test_it_is_cut_by_time_and_by_count(fleet: None, client: TestClient, db: Db) -> None:

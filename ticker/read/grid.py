@@ -15,7 +15,7 @@ from ticker.tasks.filters import late_ms
 from ticker.tasks.rows import query
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-SPANS = {"1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
+SPANS = {"10m": HOUR / 6, "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
 MARKS = 60  # of a task; older ones are left out
 SORTED = 300  # failing tasks that are sorted by their failures: to read more would take too long
 
@@ -24,7 +24,8 @@ SORTED = 300  # failing tasks that are sorted by their failures: to read more wo
 class Grid:
     """The tasks of one page, and what became of their occurrences from `begin` to `end`, by task id.
 
-    `next` is the cursor of the next page, or None. `looked_through` is that of `TaskPage`.
+    `begin` is that of the span, or just before the first mark. `next` is the cursor of the next page, or None.
+    `looked_through` is that of `TaskPage`.
     """
 
     begin: datetime
@@ -56,5 +57,7 @@ def grid(*, span: str = "1h", after: int = 0, limit: int = 50, **wanted: Any) ->
         others = [task for task in page.tasks if task not in worst and not (is_sorted and task.failures)]
         cursor, looked_through = page.next, page.looked_through
     tasks = [*worst, *others]
-    marks = yield from overview.recent_outcomes.steps(tasks, limit=MARKS, since=end - SPANS[span])
-    return Grid(end - SPANS[span], end, tasks, marks, cursor, looked_through)
+    since = end - SPANS[span]
+    marks = yield from overview.recent_outcomes.steps(tasks, limit=MARKS, since=since)
+    first = min((of_task[0].due for of_task in marks.values() if of_task), default=since)
+    return Grid(max(since, first - (end - first) / 50), end, tasks, marks, cursor, looked_through)

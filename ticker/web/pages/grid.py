@@ -64,9 +64,9 @@ def owner(here: Site, db: Any, request: Request) -> Shown:
 
 def drawn(here: Site, db: Any, request: Request, **wanted: Any) -> Shown:
     """Returns the data for the macro `grid`."""
-    span = asked(request, "span", one_of(*read_grid.SPANS)) or next(iter(read_grid.SPANS))
+    span = asked(request, "span", one_of(*read_grid.SPANS)) or "1h"
     seen = read_grid.grid(db, span=span, after=asked(request, "after", CURSOR) or 0, limit=ROWS, **wanted)
-    others = {name: text for name, text in request.query_params.items() if text and name not in ("span", "after")}
+    others = {name: request.query_params[name] for name in wanted}
     labels = [seen.begin + (seen.end - seen.begin) * part / LABELS for part in range(LABELS)]
     return {
         "grid": seen, "rows": {task.id: row(here, seen, seen.marks[task.id]) for task in seen.tasks}, "span": span,

@@ -8,7 +8,7 @@ from typing import Any
 from urllib import parse
 
 from ticker.model import GOOD, Outcome
-from ticker.read import formatting
+from ticker.read import activity, formatting
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import span, time_of_day
 from ticker.read.overview import OccurrenceStatus
@@ -106,9 +106,9 @@ def iso(instant: datetime | None) -> str:
     return instant.astimezone(UTC).isoformat(timespec="seconds") if instant else ""
 
 
-def label(at: datetime, span: str) -> str:
-    """Returns the label of an axis: a date if it is longer than a day."""
-    return f"{at:%d %b}" if span.endswith("d") else f"{at:%H:%M}"
+def label(at: datetime, span: timedelta) -> str:
+    """Returns the label of an axis of this length."""
+    return f"{at:%d %b}" if span > 2 * activity.DAY else f"{at:%H:%M}" if span > activity.HOUR / 6 else f"{at:%H:%M:%S}"
 
 
 def span_of(begin: datetime, step: timedelta, now: datetime) -> str:

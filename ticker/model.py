@@ -1,11 +1,11 @@
 """Defines the values that all other modules share: kinds, states, outcomes, reasons, and frozen rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TASK_STATES = (
     "failing", "late", "no_room", "queue_full", "waits_for_its_turn", "outside_hours", "paused", "inactive",
@@ -26,6 +26,23 @@ PRIORITY_AT_MOST = 1_000
 
 at_work: ContextVar[tuple[int, datetime] | None] = ContextVar("ticker_at_work", default=None)
 """The task whose function runs in this context, and when its run started. Workers set it."""
+
+
+POSITIONAL = "*"
+"""The name under which the column `kwargs` holds positional arguments. No keyword argument may have it."""
+
+
+def stored_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the value of the column `kwargs` for these arguments."""
+    return {POSITIONAL: args, **kwargs} if args else kwargs
+
+
+def split_arguments(stored: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
+    """Returns the positional and the keyword arguments of a value of the column `kwargs`."""
+    args = stored.get(POSITIONAL)
+    if not isinstance(args, list):  # none, or a row that was edited by hand
+        return [], stored
+    return args, {name: value for name, value in stored.items() if name != POSITIONAL}
 
 
 class Kind(StrEnum):

@@ -121,7 +121,7 @@ def own_settings(job: Job | None) -> Settings:
         config = settings.from_environment()
         refuse_without_a_horse(config)
         config.require_database()
-        registry.load(config.tasks)
+        registry.load(config.tasks, config.functions)
     except ConfigurationError as error:
         if job is not None:
             note_refusal(job, error)
@@ -209,7 +209,7 @@ def new_call(
     task_id: int, occurrence: int, planned: int | None = None, *, job: Job | None, database: Database, config: Settings
 ) -> Call:
     """Returns a call for this process, without a start."""
-    registry.load(config.tasks)
+    registry.load(config.tasks, config.functions)
     return Call(
         task_id=task_id,
         occurrence=None if planned else jobs.instant(occurrence),

@@ -74,10 +74,10 @@ ROWS: dict[str, list[tuple[str, list[Any]]]] = {
     "intervals": [("every", NO_INTERVAL)],
     "tolerances and boxes": [("tolerance", NO_SPAN), ("box", [0, "99ms", *NO_SPAN])],
     "names": [("function", NO_NAME), ("name", NO_NAME), ("queue", NO_NAME), ("subject", NO_PROSE), ("description", NO_PROSE)],
-    "arguments": [("kwargs", NO_ARGUMENTS), ("metadata", NO_ARGUMENTS)],
+    "arguments": [("args", [{}, "x", 5, b"", {1}, [object()], *([one] for one in NO_ARGUMENTS[5:])]), ("kwargs", [*NO_ARGUMENTS, {"*": 1}]), ("metadata", NO_ARGUMENTS)],
     "owners and times": [("owner", NO_OWNER), ("first", NO_TIME)],
 }  # fmt: skip
-SHOWN_NOWHERE = {"kwargs", "metadata", "checkpoint"}  # their values may be secrets
+SHOWN_NOWHERE = {"args", "kwargs", "metadata", "checkpoint"}  # their values may be secrets
 
 
 def each(*pairs: tuple[str, list[Any]]) -> list[Any]:

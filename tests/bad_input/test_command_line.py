@@ -21,6 +21,7 @@ Db = psycopg.Connection[Any]
 OPTIONS = {"every": NO_INTERVAL, "tolerance": NO_SPAN, "box": NO_SPAN, "queue": NO_NAME, "name": NO_NAME, "owner": NO_OWNER,
            "kwargs": ["[]", "x", "{", '{"a": NaN}', '{"a": 1e999}', "[" * 10_000, '{"a": ' * 251 + "1" + "}" * 251,
                       '{"a": "%s"}' % ("x" * 65_536), '{"a": "\\ud800"}', '{"a": "\\u0000"}', "5", "null", '"x"'],
+           "args": ["{}", "x", "[", "[NaN]", "[1e999]", "[" * 10_000, "[" * 250 + "]" * 250, '["\\u0000"]', "5", "null", '"x"'],
            "first": ["yesterday", "2026-01-01", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59-23:00", "-1s", "367d"]}  # fmt: skip
 
 

@@ -138,6 +138,8 @@ def test_a_secret_in_arguments_is_in_no_sentence() -> None:
     ):
         for field in ("kwargs", "metadata"):
             assert SECRET not in refused(lambda f=field, v=value: ticker.register(Silent(), "poll", **{f: v}), field)  # type: ignore[misc]
+    for one in (SECRET, {"a": SECRET}, [SECRET, math.nan], [SECRET * 20_000], [{SECRET: print}]):
+        assert SECRET not in refused(lambda v=one: ticker.register(Silent(), "poll", args=v), "args")  # type: ignore[misc]
 
 
 # -------------------------------------------------------------------------------------------------- whatever is given

@@ -28,7 +28,11 @@ def text() -> str:
 
 
 def row(field: Field) -> tuple[str, ...]:
-    return code(field.name), values(field), default(field), cell(field.says), option(field), code(field.column)
+    return code(field.name), values(field), default(field), cell(field.says), option(field), code(column(field))
+
+
+def column(field: Field) -> str:
+    return "kwargs -> '*'" if field.name == "args" else field.column
 
 
 def values(field: Field) -> str:
@@ -41,11 +45,11 @@ def values(field: Field) -> str:
         return f"text, {schema.get('minLength', 0)} to {schema['maxLength']:,} characters"
     if field.kind == "text":
         return "duration" if schema is DURATION else "time" if schema in (TIME, INSTANT.schema) else "text"
-    return {"json": "JSON object", "flag": "true, false"}[field.kind]
+    return {"json": f"JSON {schema.get('type')}", "flag": "true, false"}[field.kind]
 
 
 def default(field: Field) -> str:
-    if field.default in (None, "", {}) or field.column.endswith("_ms"):
+    if field.default in (None, "", {}, []) or field.column.endswith("_ms"):
         return ""
     return f"`{str(field.default).lower() if field.kind == 'flag' else field.default}`"
 

@@ -25,7 +25,8 @@ NO_TEXT: list[Any] = [None, 5, 1.5, True, [], {}, ["x"], {"x": 1}, 10**400, "\ud
 WRONG: dict[str, list[Any]] = {
     "function": [*NO_TEXT, ""], "name": [*NO_TEXT, ""], "queue": [*NO_TEXT, ""], "owner": [*NO_TEXT, "", "x", ":1", "a:"],
     "group": NO_TEXT, "submitter": NO_TEXT, "subject": NO_TEXT[:-1], "description": [*NO_TEXT[:-1], "x" * 2001],
-    "kwargs": [None, 5, "x", [], {"a": "\0"}, {"a": "\ud800"}, {"\ud800": 1}, {"a": 10**400}, {"a": "x" * 65_536}],
+    "kwargs": [None, 5, "x", [], {"*": [1]}, {"a": "\0"}, {"a": "\ud800"}, {"\ud800": 1}, {"a": 10**400}, {"a": "x" * 65_536}],
+    "args": [None, 5, True, "x", {}, {"0": 1}, ["\0"], ["\ud800"], [10**400], ["x" * 65_536]],
     "metadata": [None, 5, "x", [], {"a": "\0"}], "tolerance": [None, True, [], {}, "x", -1, "366d", 10**400, 1e300, "\ud800"],
     "every": [None, True, [], {}, "x", 0, -1, 10**400, 1e300, "0s", "367d", "5M", "\ud800"], "box": [None, 0, "x", [], 10**400],
     "cron": [None, 5, "x", "* * *", "61 * * * *", "\ud800 * * * *", "* " * 10_000], "calendar": [None, 5, "x", "\ud800"],

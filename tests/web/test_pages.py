@@ -301,7 +301,7 @@ def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
 
 def test_arguments_are_hidden_where_they_are_to_be(serve, db, task):
     db.execute(
-        """UPDATE ticker.tasks SET cursor = '"secret"', metadata = '{"key": "secret"}', kwargs = '{"key": "secret"}'"""
+        """UPDATE ticker.tasks SET cursor = '"secret"', metadata = '{"key": "secret"}', kwargs = '{"*": ["secret"], "key": "secret"}'"""
     )
     db.execute(
         """INSERT INTO ticker.runs (task_id, task_name, function, kind, state, outcome, reason, started_at, ended_at, parent_id, item, result,
@@ -345,7 +345,7 @@ def test_a_task_that_never_was_has_no_page(client, db, task):
 
 
 @pytest.mark.smoke
-def test_a_form_registers_edits_and_deletes_a_task(form, db):
+def test_a_form_registers_edits_and_deletes_a_task(client, form, db):
     made = form(
         "/tasks/create",
         function="poll",
@@ -360,6 +360,11 @@ def test_a_form_registers_edits_and_deletes_a_task(form, db):
     assert form("/tasks/1/change", schedule="5m", zone="", kwargs='{"a": 1}', queue="slow").status_code == 204
     task = ticker.get(db, 1)
     assert (task.every_ms, task.zone, task.queue, task.kwargs) == (300_000, "UTC", "slow", {"a": 1})
+    assert form("/tasks/1/change", **shown(client, 1) | {"args": '["b", 2]'}).status_code == 204
+    assert '["b", 2] {"a": 1}' in unescape(client.get("/tasks/1").text)
+    assert form("/tasks/1/change", **shown(client, 1) | {"args": ""}).status_code == 204
+    assert (ticker.get(db, 1).args, ticker.get(db, 1).kwargs) == ([], {"a": 1})
+    assert form("/tasks/1/change", **shown(client, 1) | {"args": "{"}).json()["field"] == "args"
     assert form("/tasks/1/do", action="delete").headers["hx-redirect"] == "/tasks"
     assert form("/tasks/1/do", action="delete").status_code == 404
 

@@ -118,7 +118,7 @@ def test_as_the_name_of_a_field_it_is_refused(one: Asking, client: TestClient, t
 
 def test_in_arguments_and_metadata_it_comes_back_as_it_was(client: TestClient) -> None:
     value = {payload: [payload] for payload in PAYLOADS if "\0" not in payload}
-    made = client.post(f"{API}/tasks", json={**NEW, "kwargs": value, "metadata": value})
+    made = client.post(f"{API}/tasks", json={**NEW, "args": [*value], "kwargs": value, "metadata": value})
     assert made.status_code == 201
     found = client.get(made.headers["location"]).json()
-    assert found["kwargs"] == found["metadata"] == value
+    assert found["kwargs"] == found["metadata"] == value and found["args"] == [*value]

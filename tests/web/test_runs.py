@@ -254,7 +254,7 @@ def test_a_run_is_stopped_by_the_user_whom_the_request_names(client: TestClient,
 
 @pytest.mark.slow
 def test_what_is_to_be_hidden_is_in_no_answer(serve: Serve, played: Played) -> None:
-    db, secret = played.db, '{"password": "s3cr3t"}'
+    db, secret = played.db, '{"*": ["s3cr3t"], "password": "s3cr3t"}'
     db.execute("UPDATE ticker.tasks SET kwargs = %s, metadata = %s, cursor = %s", [secret, secret, '"s3cr3t"'])
     db.execute(FULL)
     db.execute(PIECE)
@@ -269,7 +269,7 @@ def test_what_is_hidden_is_null_and_the_statistics_say_so(serve: Serve, played: 
     played.db.execute(FULL)
     client = serve(TICKER_HIDE_ARGS="on")
     task, run = client.get(f"{API}/tasks/1").json(), client.get(f"{API}/runs/2").json()
-    assert [task[name] for name in ("kwargs", "metadata", "cursor")] == [None] * 3
+    assert [task[name] for name in ("args", "kwargs", "metadata", "cursor")] == [None] * 4
     assert [run[name] for name in ("item", "result", "output", "error_output", "traceback")] == [None] * 5
     assert run["reason"] == "no route to host"
     assert client.get(f"{API}/stats").json()["hides_args"] is True

@@ -143,11 +143,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 FUNCTION_OF = {
     "swallows": "deadly", "follows": "deadly", "sleeps": "sleepy", "sleeper": "sleepy", "awaits": "awaits",
-    "awaits_too_long": "awaits", "awaits_on": "awaits", "makes_pieces": "in.pieces", "makes_pieces_too": "in.pieces",
+    "awaits_too_long": "awaits", "awaits_on": "awaits", "makes_pieces": "in.pieces",
 }  # fmt: skip
 NAMES = (
     "early", "deleted", "disabled", "paused", "unknown", "turned_to_pieces", "twin", "sleeper", "awaits", "awaits_too_long",
-    "awaits_on", "makes_pieces", "makes_pieces_too",
+    "awaits_on", "makes_pieces",
 )  # fmt: skip
 
 
@@ -194,6 +194,8 @@ def registered(way: Way, db: Any) -> dict[str, ticker.Task]:
         where = "deadly" if function in ("deadly", "sleepy") else "polling"
         kwargs = {"deed": name if name in DEEDS or function == "awaits" else "process"}
         tasks[name] = ticker.register(db, function, name=name, queue=where, kwargs=kwargs, **options)
+    for name, function in (("positional", "deeds"), ("makes_pieces_too", "in.pieces")):
+        tasks[name] = ticker.register(db, function, name=name, every="1h", args=["process"], kwargs={})
     tasks["misfit"] = ticker.register(db, "deeds", name="misfit", every="1h", kwargs={"deed": "process", "more": 1})
     return tasks
 
@@ -245,6 +247,7 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("partial", ended("exhausts"), {ALL: "partial"}),
     ("failed", ended("raises"), {ALL: "failed: ValueError: no such host"}),
     ("failed by sys.exit", ended("exits"), {ALL: "failed: SystemExit: N"}),
+    ("positional arguments", lambda seen: seen.first("positional").pid == seen.first("positional").result, {ALL: True}),
     ("kwargs that do not fit", lambda seen: ended("misfit")(seen)[:33], {ALL: "failed: TypeError: the task's kwa"}),
     ("a generator returned", lambda seen: ended("generator")(seen)[:33], {ALL: "failed: TypeError: the function r"}),
     ("timed out", ended("overruns"), {ALL: sentence("why.timed_out_by_its_limit")}),
@@ -327,6 +330,8 @@ TABLE: list[tuple[str, Look, dict[tuple[Way, ...], Any]]] = [
     ("held keys", lambda seen: seen.held, {ALL: {"slow", "off"}}),
     ("run.slow_down", ended("holds_off"), {ALL: "succeeded"}),
     ("pieces", records("makes_pieces"), {
+        IN_TURN: ["scheduled 1 failed", "piece 1 succeeded", "piece 1 failed"], GROUPS: NotHere(NO_PIECES)}),
+    ("pieces with positional arguments", records("makes_pieces_too"), {
         IN_TURN: ["scheduled 1 failed", "piece 1 succeeded", "piece 1 failed"], GROUPS: NotHere(NO_PIECES)}),
     ("RQ: failed piece", in_rq("makes_pieces", 2), {IN_TURN: "ValueError: no such piece", GROUPS: NotHere(NO_PIECES)}),
     # ------------------------------------------------------------------------------------ where the function runs

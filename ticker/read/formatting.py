@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 IN_WORDS = {
-    "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
+    "function", "args", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
     "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
     "during",
 }  # fmt: skip
@@ -216,7 +216,7 @@ def moment(instant: datetime | None) -> str:
 def details(task: Task) -> dict[str, Any]:
     return {
         "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
-        "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
+        "arguments": " ".join(json.dumps(one, ensure_ascii=False) for one in (task.args, task.kwargs) if one),
         "schedule": schedule(task), "interval now": definition.slowed(task),
         "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
         "starts": at(task.starts_at), "ends": at(task.ends_at),

@@ -25,7 +25,7 @@ GROUPS_AT_MOST = 20
 EXAMPLES = 3
 OTHERS = "other"
 SCHEDULE = ("kind", "expression", "zone", "every_ms", "every_most_ms", "during")
-SECRET = ("kwargs", "metadata")
+SECRET = ("args", "kwargs", "metadata")
 
 
 @dataclass(frozen=True, slots=True)

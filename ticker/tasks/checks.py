@@ -14,8 +14,10 @@ from ticker.errors import BadInput, of_type
 from ticker.model import (
     JSON_AT_MOST,
     NAME_AT_MOST,
+    POSITIONAL,
     TEXT_AT_MOST,
     Kind,
+    stored_arguments,
 )
 from ticker.schedules import calendar, cron, hours, interval, once, zones
 from ticker.schedules.duration import SECOND, is_plain, milliseconds
@@ -28,6 +30,7 @@ MOST_AT_ONCE = 10_000  # slots of a key; each is a row
 MOST_PER_PERIOD = 1_000_000
 _KEY = r"[-!-)+.-~]+"
 _PATTERN = rf"{_KEY}\*?|\*"
+OBJECT, ARRAY = '{"name": value}', "[value, value]"
 
 Check = Callable[[str, object], Any]
 """Takes a field's name and value, and returns the value for its column. Raises BadInput."""
@@ -69,14 +72,31 @@ def json_object(field: str, value: object) -> dict[str, Any]:
     Errors do not show the value, which may be a secret.
     """
     if not isinstance(value, Mapping):
-        raise BadInput(field, None, f'{of_type(value)} is not a JSON object; write {{"name": value}}')
+        raise BadInput(field, None, f"{of_type(value)} is not a JSON object; write {OBJECT}")
     if not all(isinstance(key, str) for key in value):
-        raise BadInput(field, None, 'has a name that is not a text; write {"name": value}')
+        raise BadInput(field, None, f"has a name that is not a text; write {OBJECT}")
+    return dict(_stored(field, value, "is not JSON that can be stored"))
+
+
+def _stored(field: str, value: object, problem: str) -> Any:
     try:
         text = json_text.dumps(value, most=JSON_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(field, None, f"is not JSON that can be stored: {error}") from None
-    return dict(json_text.stored(text))
+        raise BadInput(field, None, f"{problem}: {error}") from None
+    return json_text.stored(text)
+
+
+def positional(field: str, value: object) -> list[Any]:
+    """Checks the positional arguments of a function, as `json_object` checks an object."""
+    if not isinstance(value, list | tuple):
+        raise BadInput(field, None, f"{of_type(value)} is not a JSON array; write {ARRAY}")
+    return list(_stored(field, value, "is not JSON that can be stored"))
+
+
+def call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Checks that a function's arguments can be stored together. Raises BadInput."""
+    if args:
+        _stored("args", stored_arguments(args, kwargs), "cannot be stored together with kwargs")
 
 
 def arguments(field: str, value: object) -> dict[str, Any]:
@@ -86,6 +106,8 @@ def arguments(field: str, value: object) -> dict[str, Any]:
         raise BadInput(
             field, "run", "cannot be an argument of a task: the worker passes the run itself; use another name"
         )
+    if POSITIONAL in checked:
+        raise BadInput(field, POSITIONAL, "cannot be the name of an argument: it stands for positional ones; use args")
     return checked
 
 
@@ -235,12 +257,13 @@ READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
 
 def json_value(field: str, text: str) -> Any:
     """Returns the JSON value of a text. Errors never show it, because it may be a secret. The type is checked later."""
+    form = ARRAY if field == "args" else OBJECT
     try:
         value = json.loads(text)
     except RecursionError:
         raise BadInput(field, None, "is nested too deeply") from None
     except ValueError as error:
-        raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
+        raise BadInput(field, None, f"is not JSON: {error}; write {form}") from None
     if value is None:  # which means "not passed" to `register`
-        raise BadInput(field, "null", 'is not a JSON object; write {"name": value}')
+        raise BadInput(field, "null", f"is not a JSON {'object' if form is OBJECT else 'array'}; write {form}")
     return value

@@ -73,6 +73,7 @@ def applied(
     ):  # what was registered earlier applies again
         columns = ("tolerance_ms", "during", "zone") if is_interval else ("within_ms", "zone")
         values |= {column: registered[column] for column in columns if column in registered.keys() - given.keys()}
+    checks.call(values["args"], values["kwargs"])
     if is_interval:
         _fit_interval(values, given, explicit, before)
     else:
@@ -129,7 +130,7 @@ def _fit_interval(values: dict[str, Any], given: Given, explicit: Collection[str
     follow = before is None or before.every_ms != every
     if "tolerance_ms" not in explicit and follow and has_usual_tolerance(before):
         values["tolerance_ms"] = timing.tolerance_by_default(every)
-    if "box_ms" not in explicit and (follow or _are_new(retries, before)) and _has_default_box(before):
+    if "box_ms" not in explicit and (follow or _are_new(retries, before)) and has_default_box(before):
         values["box_ms"] = timing.box_by_default(every, retries)
     values["grace_ms"] = timing.grace(every)
     if given.get("within_ms"):
@@ -203,7 +204,7 @@ def _are_new(retries: int, before: Task | None) -> bool:
 def has_usual_box(before: Task, now: datetime) -> bool:
     """Returns whether the box still has a default value."""
     if before.kind is Kind.INTERVAL:
-        return _has_default_box(before)
+        return has_default_box(before)
     try:
         gap = kinds.shortest_gap(kinds.of(before), now)
     except BadInput:  # a row that was damaged by hand
@@ -267,7 +268,7 @@ def has_usual_tolerance(before: Task | None) -> bool:
     return before.tolerance_ms == timing.tolerance_by_default(before.every_ms)
 
 
-def _has_default_box(before: Task | None) -> bool:
+def has_default_box(before: Task | None) -> bool:
     if before is None or before.kind is not Kind.INTERVAL:
         return True
     return before.box_ms == timing.box_by_default(before.every_ms, before.retries)

@@ -84,9 +84,12 @@ class TaskFields(TypedDict, total=False):
         "With spread and cron or calendar: the length of the window after each time; 0 removes it.", "2h",
         column="within_ms")]
     queue: Annotated[str | None, Field(sorts.NAME, "Queue", HOW, "The RQ queue; defaults to polling.", default="polling")]
+    args: Annotated[Sequence[Any] | None, Field(
+        sorts.POSITIONAL, "Positional arguments", "",
+        "The function's positional arguments: a JSON array. With kwargs, up to 64 kB.", '["imap.example.org", 5]', default=[])]
     kwargs: Annotated[Mapping[str, Any] | None, Field(
         sorts.ARGUMENTS, "Arguments", "",
-        "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
+        "The function's arguments by name: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
     tolerance: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than its interval a run may start.",
         column="tolerance_ms", default=0)]
@@ -171,7 +174,10 @@ DEFAULTS: Mapping[str, Any] = {
     "every_most_ms": None,
     **{field.column: field.default for field in FIELDS.values()},
 }
-"""The values of a new task's columns for which no field was passed."""
+"""The values of a new task for which no field was passed."""
+
+COLUMNS: Mapping[str, Any] = {column: value for column, value in DEFAULTS.items() if column != "args"}
+"""The same by the columns of the table: `args` stands in `kwargs`, under `*`."""
 
 OF_NEW = (
     Field(sorts.NAME, "Name", "", "The name, unique per owner; defaults to the function's name.", name="name"),
@@ -213,6 +219,7 @@ class Task(Owned):
     owner_id: str
     name: str
     function: str
+    args: list[Any]
     kwargs: Mapping[str, Any]
     kind: Kind
     expression: str

@@ -7,7 +7,7 @@ from typing import Any
 
 from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
-from ticker.tasks import fields, identity, owner_types, rows
+from ticker.tasks import checks, fields, identity, owner_types, rows
 from ticker.tasks.definition import Wanted
 from ticker.tasks.operations import aware, registered, tell
 from ticker.tasks.rows import Fitted, New, query
@@ -45,6 +45,7 @@ class Known:
         said = {name: value for name, value in item.items() if value is not None}
         who, first = identity.identify(said.pop("owner", None)), aware("first", said.pop("first", None))
         name, own = said.pop("name", None), fields.check({name: said.pop(name) for name in rows.OWN if name in said})
+        checks.call(own.get("args", ()), own.get("kwargs", {}))
         wanted = repr(sorted(said.items()))
         if (fitted := self.fitted.get(wanted)) is None:
             fitted = self.fitted[wanted] = yield from rows.fit(Wanted(**said).given())

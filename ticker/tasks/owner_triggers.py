@@ -14,7 +14,7 @@ from ticker.db.drivers import answer_of
 from ticker.db.sql import listed, rule
 from ticker.errors import BadInput
 from ticker.settings import current, schema_name
-from ticker.tasks.fields import DEFAULTS
+from ticker.tasks.fields import COLUMNS
 from ticker.tasks.identity import check_text, schema_on
 from ticker.tasks.mapped import PER_SCHEMA, Described, base_table, mapper_of, table_of
 from ticker.tasks.owner_triggers_sql import (
@@ -223,8 +223,8 @@ def tasks_of_existing(type_: str, schema: str) -> str:
 
 def _made(**parts: str) -> str:
     """Returns the beginning of the statement that creates default tasks."""
-    fields = {"fields": listed(DEFAULTS), "fields_of_t": listed(DEFAULTS, "t")}
-    return INSERT_DEFAULT_TASKS.format(**parts, **fields, defaults=quoted(json.dumps(DEFAULTS), "'"))
+    fields = {"fields": listed(COLUMNS), "fields_of_t": listed(COLUMNS, "t")}
+    return INSERT_DEFAULT_TASKS.format(**parts, **fields, defaults=quoted(json.dumps(COLUMNS), "'"))
 
 
 def _run_in(op: Any, texts: Iterable[str]) -> None:

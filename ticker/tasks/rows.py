@@ -17,12 +17,12 @@ from ticker.db.sql import Row
 from ticker.db.steps import JSON_COLUMNS, Query, Steps
 from ticker.engine import timing
 from ticker.errors import BadInput, not_announced
-from ticker.model import REGISTERED, Kind, Outcome
+from ticker.model import POSITIONAL, REGISTERED, Kind, Outcome, split_arguments, stored_arguments
 from ticker.schedules import hours, kinds
 from ticker.tasks import checks, definition
-from ticker.tasks.fields import DEFAULTS, Task
+from ticker.tasks.fields import COLUMNS, DEFAULTS, Task
 
-_COLUMNS = [field.name for field in fields(Task) if field.name not in ("warnings", "waits_because")]
+_COLUMNS = [field.name for field in fields(Task) if field.name not in ("args", "warnings", "waits_because")]
 BOUNDS = {"every_ms", "every_most_ms"}
 
 COMPUTED = {
@@ -35,17 +35,25 @@ def _column(name: str) -> str:
     return COMPUTED.get(name, f"t.{name}::text" if name in JSON_COLUMNS else f"t.{name}")
 
 
-OWN = {"kwargs": "jsonb", "limits": "text[]", "subject": "text", "description": "text", "metadata": "jsonb"}
-"""The columns, with their types, in which tasks that are registered together differ. They share the others."""
+OWN = dict.fromkeys(("args", "kwargs", "metadata"), "jsonb") | {
+    "limits": "text[]",
+    "subject": "text",
+    "description": "text",
+}
+"""The fields, with their types, in which tasks that are registered together differ. They share the others."""
+
+
+def _of_each(column: str) -> str:
+    own = f"coalesce(o.{column}, n.{column})" if column in OWN else f"n.{column}"
+    positional = f"CASE WHEN o.args <> '[]' THEN jsonb_build_object('{POSITIONAL}', o.args) ELSE '{{}}' END"
+    return f"{own} || {positional}" if column == "kwargs" else own
+
 
 _OF_TASK = (*_COLUMNS, "registered", "declared_in", "tick_ms")
 
 LISTS = (
-    ("settings", sql.listed(DEFAULTS, "t")),
-    (
-        "settings_of_each",
-        ", ".join(f"coalesce(o.{name}, n.{name})" if name in OWN else f"n.{name}" for name in DEFAULTS),
-    ),
+    ("settings", sql.listed(COLUMNS, "t")),
+    ("settings_of_each", ", ".join(map(_of_each, COLUMNS))),
     ("own_columns", ", ".join(f"{name} {type_}" for name, type_ in OWN.items())),
     ("task", ", ".join(f"{_column(name)} AS {name}" for name in _OF_TASK)),
     ("restored", drivers.RESTORED),
@@ -335,8 +343,9 @@ def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | Non
 
 def settings_of(values: Mapping[str, Any], **more: Any) -> str:
     """Returns a definition as the JSON from which PostgreSQL makes a row."""
-    empty = {column: values[column] or None for column in ("starts_at", "ends_at", "limits")}
-    return json.dumps({**values, **empty, **more}, ensure_ascii=False, default=datetime.isoformat)
+    stored = {column: values[column] or None for column in ("starts_at", "ends_at", "limits")}
+    stored["kwargs"] = stored_arguments(values["args"], values["kwargs"])
+    return json.dumps({**values, **stored, **more}, ensure_ascii=False, default=datetime.isoformat)
 
 
 def resume(rows: Sequence[Row], by: str | None) -> Steps[set[int]]:
@@ -407,6 +416,7 @@ def tasks_from(rows: Iterable[Row]) -> list[Task]:
 def _value(row: Row) -> Task:
     values = {column: row[column] for column in _COLUMNS}
     values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"]), "limits": tuple(row["limits"] or ())}
+    values["args"], values["kwargs"] = split_arguments(row["kwargs"])
     values["last_outcome"] = Outcome(row["last_outcome"]) if row["last_outcome"] else None
     task = Task(**values)
     return replace(task, next_run=due_in_hours(task)) if task.during else task

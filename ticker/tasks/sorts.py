@@ -50,7 +50,7 @@ class Field:
     @property
     def kind(self) -> str:
         """The kind of input on the form: choice, flag, json, number or text."""
-        kinds = {"boolean": "flag", "object": "json", "integer": "number"}
+        kinds = {"boolean": "flag", "object": "json", "array": "json", "integer": "number"}
         return "choice" if "enum" in self.schema else kinds.get(self.schema.get("type", ""), "text")
 
     @property
@@ -82,6 +82,7 @@ NAME = Sort({"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, "NAME
 LABEL = Sort({"type": "string", "maxLength": NAME_AT_MOST}, "NAME", checks.label)
 PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose)
 OBJECT = Sort({"type": "object"}, "JSON", checks.json_object)
+POSITIONAL = Sort({"type": "array"}, "JSON", checks.positional)
 ARGUMENTS = Sort({"type": "object"}, "JSON", checks.arguments)
 FLAG = Sort({"type": "boolean"}, "", checks.flag)
 HOURS = Sort({"type": "string", "examples": ["9-17 mon-fri", "22-6 sat,sun"]}, "HOURS", checks.during)

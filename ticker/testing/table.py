@@ -139,7 +139,8 @@ class _Replay:
         self._state = self._look()
 
     def play(self) -> None:
-        registry.load(settings.from_environment().tasks)  # before each run, a worker imports those that are missing
+        config = settings.from_environment()
+        registry.load(config.tasks, config.functions)  # before each run, a worker imports those that are missing
         body = registry.Function(self._function, registry.Step.of(self._body), None, "", "", 1, 1, False, {})
         with patch.dict(registry.functions(), {self._function: body}):
             while self._rows:

@@ -18,7 +18,7 @@ from ticker.tasks.fields import Task
 from ticker.web.access import Access
 
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
-OF_TASKS = ("kwargs", "cursor", "metadata")
+OF_TASKS = ("args", "kwargs", "cursor", "metadata")
 OF_RUNS = ("item", "result", "output", "error_output", "traceback")
 """The fields that TICKER_HIDE_ARGS hides: the arguments of functions, and what they return, print and raise."""
 

@@ -30,15 +30,17 @@ def at_work(call: Call) -> Iterator[None]:
 def called(call: Call, step: Step, *piece: Any) -> Any:
     """Calls the step with the run if it takes one, the piece if there is one, and the task's arguments."""
     assert call.start is not None
+    args, kwargs = model.split_arguments(call.start.kwargs)
     arguments = (call.run, *piece) if step.takes_run else piece
     try:
-        return step.call(*arguments, **call.start.kwargs)
+        return step.call(*arguments, *args, **kwargs)
     except TypeError as error:
         assert error.__traceback__ is not None
         if error.__traceback__.tb_next is not None:  # of a frame of the function
             raise
-        given, signature = ", ".join(call.start.kwargs) or "none", inspect.signature(step.call, follow_wrapped=False)
-        raise TypeError(f"the task's kwargs ({given}) do not fit {call.start.function}{signature}: {error}") from None
+        given = (f"{len(args)} args and " if args else "") + f"kwargs ({', '.join(kwargs) or 'none'})"
+        signature = inspect.signature(step.call, follow_wrapped=False)
+        raise TypeError(f"the task's {given} do not fit {call.start.function}{signature}: {error}") from None
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:

@@ -199,6 +199,8 @@ def value_of(db: Any, name: str, schema: Schema, text: str) -> Any:
             return once.instant(name, text, lambda: entries.instant(db))
         case {"type": "object"}:
             return json_value(name, text or "{}")
+        case {"type": "array"}:
+            return json_value(name, text or "[]")
         case {"type": "integer"}:
             return text_in(name, schema, text or "0")
         case {"type": "boolean"} if text in ("", YES):

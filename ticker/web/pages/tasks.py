@@ -135,18 +135,19 @@ SCHEDULE = Field(
     Sort({}, ""), "Schedule", "", "An interval such as 5m, a cron expression, a systemd calendar event, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
     name="schedule",
 )  # fmt: skip
-FUNCTION, ZONE, KWARGS = (FIELDS[name] for name in ("function", "zone", "kwargs"))
+FUNCTION, ZONE = FIELDS["function"], FIELDS["zone"]
+PASSED = FIELDS["args"], FIELDS["kwargs"]
 NAME, OWNER, FIRST = OF_NEW
 WHOSE, WHEN = (OWNER, NAME), (SCHEDULE, ZONE)
 MORE: Mapping[str, Sequence[Field]] = {
     group: [field for field in (FIRST, *SETTINGS.values()) if field.group == group] for group in GROUPS
 }
-ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in group))
+ARGUMENTS = (FUNCTION, *PASSED, *(field for group in MORE.values() for field in group))
 """The fields whose values are arguments of `register`, without those of the schedule."""
 EMPTY = {"zone": "UTC"} | {one.name: "0" for one in ARGUMENTS if one.schema is DURATION and one.default is None}
 """The values of fields whose emptiness means something else than an empty text."""
 CONTROLS = {
-    "function": FUNCTION, "whose": WHOSE, "when": WHEN, "kwargs": KWARGS, "groups": MORE,
+    "function": FUNCTION, "whose": WHOSE, "when": WHEN, "passed": PASSED, "groups": MORE,
 }  # fmt: skip
 """The fields that `form.html` shows, group by group, for new and existing tasks."""
 
@@ -295,7 +296,7 @@ def as_text(column: str, value: Any) -> str:
             return YES
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        case Mapping():
+        case Mapping() | list():
             return as_object(value) if value else ""
         case tuple():
             return ", ".join(value)

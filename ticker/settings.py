@@ -204,6 +204,7 @@ class Settings:
     failure_ttl: int = setting("TICKER_FAILURE_TTL", partial(whole, least=60, most=LONGEST // SECOND), "3600")
     hard_limit: str = setting("TICKER_HARD_LIMIT", partial(one_of, choices=("auto", "watchdog", "off")), "auto")
     tasks: tuple[str, ...] = setting("TICKER_TASKS", lambda _, text: modules(text))
+    functions: tuple[str, ...] = setting("TICKER_FUNCTIONS", lambda _, text: modules(text))
     signing_keys: tuple[str, ...] = setting("TICKER_SIGNING_KEY", keys, is_secret=True)
     wake: bool = setting("TICKER_WAKE", switch, "off")
     output: str = setting("TICKER_OUTPUT", partial(one_of, choices=("keep", "pass")), "keep")

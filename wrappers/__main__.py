@@ -48,23 +48,27 @@ CONNECTION = f"{Client.__module__}.{Client.__name__}"
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.option("--tasks", multiple=True, metavar="MODULE", help="Modules that register functions with @task.")
+@click.option("--functions", multiple=True, metavar="NAME", help="Modules, or functions in them, to run without @task.")
 @click.option("--hardened", is_flag=True, help="Runs only jobs that a ticker signed (TICKER_SIGNING_KEY).")
 @click.option("--health-port", metavar="PORT", help="Answer /livez and /readyz on this port; 0 picks a free port.")
 @click.option("--health-host", metavar="ADDRESS", help="The address on which to answer them. Defaults to 127.0.0.1.")
 @click.option("--help", "show_help", is_flag=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
-    tasks: tuple[str, ...], hardened: bool, health_port: str | None, health_host: str | None, show_help: bool,
-    arguments: tuple[str, ...],
+    tasks: tuple[str, ...], functions: tuple[str, ...], hardened: bool, health_port: str | None, health_host: str | None,
+    show_help: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Runs tasks from the QUEUEs. Takes every option of `rq worker`, too."""
     if show_help:
         click.echo(
-            "Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [--health-port PORT] [options of rq worker] QUEUE...\n"
+            "Usage: ticker worker --tasks MODULE[,MODULE...] [--functions MODULE[.FUNCTION],...] [--hardened] "
+            "[--health-port PORT] [options of rq worker] QUEUE...\n"
         )
         rq(["worker", "--help"], prog_name="ticker")
     if tasks:
         os.environ["TICKER_TASKS"] = ",".join(tasks)
+    if functions:
+        os.environ["TICKER_FUNCTIONS"] = ",".join(functions)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` and `rq worker` do
     try:
         worker = worker_class(hardened, arguments)
@@ -137,10 +141,11 @@ def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:
 def prepare(queues: tuple[str, ...]) -> str:
     """Imports the functions once, before any fork, and checks both servers. Returns the URL of Redis."""
     config = settings.from_environment()
-    registry.load(config.tasks)
+    registry.load(config.tasks, config.functions)
     if not registry.functions():
         raise ConfigurationError(
-            "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
+            "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS), or plain functions "
+            "with --functions"
         )
     refuse_cooperative_threads()
     keep_names()  # the worker logs runs, too

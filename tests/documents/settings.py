@@ -42,6 +42,7 @@ GROUPS = {
     },
     "Jobs and workers": {
         "TICKER_TASKS": ("list of modules", "The modules with the functions, if you cannot pass `--tasks`, as with a stock `rq worker`."),
+        "TICKER_FUNCTIONS": ("list of modules and functions", "[Functions without `@task`](../guides/coming-from.md#your-functions-unedited), if you cannot pass `--functions`."),
         "TICKER_LOG": ("", "`json`: tickers, workers and the page write [one JSON object per log line](logs.md)."),
         "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) is stored with its run. `pass`: it goes to the worker's output."),
         "TICKER_RESULT_TTL": ("", "The number of seconds for which Redis keeps a finished job."),

@@ -76,11 +76,16 @@ def test_a_single_time_of_a_new_function_that_an_old_worker_took_first_still_run
 @pytest.mark.slow
 def test_arguments_that_do_not_fit_fail_before_the_first_line_and_both_are_named(db, store, queue, fleet):
     ticker.register(db, "b", every="1h", kwargs={"chanel": 7})
+    ticker.register(db, "b", name="positional", every="1h", args=["s3cret", 8], kwargs={"channel": 7})
     tick(store, queue)
     fleet("new")
-    [run] = ticker.list_runs(db)
-    assert run.outcome == "failed"
-    assert run.reason.startswith("TypeError: the task's kwargs (chanel) do not fit b(run, channel): ")
+    positional, named = sorted(ticker.list_runs(db), key=lambda run: run.task_name, reverse=True)
+    assert named.outcome == positional.outcome == "failed"
+    assert named.reason.startswith("TypeError: the task's kwargs (chanel) do not fit b(run, channel): ")
+    assert positional.reason.startswith(
+        "TypeError: the task's 2 args and kwargs (channel) do not fit b(run, channel): "
+    )
+    assert "s3cret" not in positional.reason
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+FUNCTIONS = "--functions (TICKER_FUNCTIONS)"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -61,6 +63,7 @@ class Function:
 
 
 _functions: dict[str, Function] = {}
+_offered: set[str] = set()
 _limits: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 
@@ -74,9 +77,9 @@ def task(
 ) -> Callable[[F], F]:
     """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
-    The function is called with the task's kwargs. If its first parameter is named `run`, it also gets the `Run`. It may
-    be `async def`. A class does work in pieces: its `generate` yields them (JSON), and its `process` is called with
-    each piece, in its own run.
+    The function is called with the task's args and kwargs. If its first parameter is named `run`, it gets the `Run`
+    before them. It may be `async def`. A class does work in pieces: its `generate` yields them (JSON), and its
+    `process` is called with each piece, in its own run.
 
     A schedule after the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task without an owner. `ticker
     sync` keeps that task up to date. `@task` takes the fields of `ticker.register`, except
@@ -180,11 +183,59 @@ def limits() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
     return _limits
 
 
-def load(modules: Iterable[str]) -> None:
-    """Imports the modules that register the functions. Raises ConfigurationError if one is missing or fails."""
+def load(modules: Iterable[str], plain: Iterable[str] = ()) -> None:
+    """Imports the modules that register functions, and registers the plain functions that the worker's operator names.
+
+    Raises ConfigurationError if one is missing or fails.
+    """
     logs.keep_enabled()
     for module in modules:
         import_named("--tasks (TICKER_TASKS)", module)
+    for name in plain:
+        if name not in _offered:  # called before every run
+            offer(name)
+            _offered.add(name)
+
+
+def offer(name: str) -> None:
+    """Registers plain functions as `myapp.jobs:poll`: one that is named in full, or all public ones that a module defines.
+
+    Leaves out a module's generators, which nothing would iterate over. Raises ConfigurationError if there is no function.
+    """
+    module, function = _place(name)
+    defined = _defined_in(module)
+    chosen = [
+        one for one, call in defined.items() if one == function or (function is None and not Step.of(call).yields)
+    ]
+    if not chosen:
+        what = "defines no public function" if function is None else f"is not a public function that {module} defines"
+        raise ConfigurationError(
+            f"{FUNCTIONS}: {quoted(name)} {what}; write a module such as myapp.jobs, or a function with the module that "
+            "defines it, such as myapp.reports.daily"
+        )
+    for one in chosen:
+        task(f"{module}:{one}")(defined[one])
+
+
+def _place(name: str) -> tuple[str, str | None]:
+    """Imports the module of a name in `--functions`, and returns it with the function, or None for all of its functions."""
+    module, colon, function = name.partition(":")
+    parent, _, last = name.rpartition(".")
+    if not colon and parent:
+        import_named(FUNCTIONS, parent)
+        if not hasattr(sys.modules[parent], "__path__") or last in _defined_in(parent):
+            return parent, last
+    import_named(FUNCTIONS, module)
+    return module, function if colon else None
+
+
+def _defined_in(module: str) -> dict[str, Callable[..., Any]]:
+    """Returns the public functions that a module defines, by name. Classes and imported functions are none of them."""
+    return {
+        name: value
+        for name, value in vars(sys.modules[module]).items()
+        if inspect.isfunction(value) and value.__module__ == module and not name.startswith("_")
+    }
 
 
 def import_named(option: str, module: str) -> None:

@@ -65,7 +65,7 @@ class Worker(IdleWorker):
         if not registry.functions():
             config = settings.from_environment()
             config.require_database()
-            registry.load(config.tasks)
+            registry.load(config.tasks, config.functions)
             self._announces_at = self.moved_at
         self._is_limited = max_jobs is not None
         between_jobs.watch(self)

@@ -5,6 +5,7 @@ The mark survives the promotion of a standby, but not a dump or a copy. The id o
 short id.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ticker import clock
@@ -15,11 +16,14 @@ ROWS_AT_A_TIME = 2_000  # 2,000 waiting tasks take 0.5 s on a busy machine; Post
 
 
 class Installation(NamedTuple):
-    """The installation's row. `is_here` means that its mark matches this database."""
+    """The installation's row. `is_here` means that its mark matches this database. `taken_from` names the schedulers whose
+    entries were taken over.
+    """
 
     id: str
     environment: str
     is_here: bool
+    taken_from: Sequence[str] = ()
 
     @property
     def in_words(self) -> str:

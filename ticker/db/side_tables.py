@@ -71,6 +71,8 @@ installation = Table(
     column("counted_twice_until", "moment"),
     # The traces of runs that ended before this instant are exported.
     column("traced_until", "moment"),
+    # The schedulers whose entries were taken over: `ticker run` looks whether they are scheduled there again.
+    column("taken_from", "queues", "{}"),
     check("installation_single", "single"),
     check("installation_id", "id ~ '^[a-z0-9]{8}$'"),
 )

@@ -3,7 +3,7 @@
 -- cluster's identifier compares the other two.
 SELECT i.id, i.environment, i.marker_oid = i.tableoid
     AND i.database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND coalesce(i.system_identifier = {schema}.cluster_identifier(), true) AS is_here
+    AND coalesce(i.system_identifier = {schema}.cluster_identifier(), true) AS is_here, i.taken_from
 FROM {schema}.installation i
 
 -- name: signs_of_life

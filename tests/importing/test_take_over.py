@@ -1,0 +1,363 @@
+"""An entry is scheduled in at most one place, whenever the take-over or the give-back is interrupted."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from tests.harness import command
+from tests.importing.rq_schedule import NOON, schedule
+from tests.running import ROOT, Ticking
+from ticker.errors import BadInput, ConfigurationError
+from ticker.importing import take_over
+from ticker.importing.sources import rq_scheduler
+from ticker.importing.sources.rq_scheduler import LOCK, PARKED, SCHEDULE, TAKEN, RqScheduler
+
+
+class Killed(BaseException):
+    """The process is killed: nothing handles this."""
+
+
+@pytest.fixture
+def source(redis_url):
+    return RqScheduler(redis_url)
+
+
+@pytest.fixture
+def taken(db, source):
+    """Takes over what fits."""
+
+    def taken(of=source, **options):
+        return take_over.take_over(of, db, "ticker", chosen, **options)
+
+    return taken
+
+
+def task(db, name):
+    return next(task for task in ticker.list_tasks(db) if task.name == name)
+
+
+def chosen(founds):
+    return [one for one in founds if not one.refusals and not one.decisions]
+
+
+def places(redis, db):
+    """Where each entry is: there, here, or parked."""
+    there, parked = ({id_.decode() for id_ in ids} for ids in (redis.zrange(SCHEDULE, 0, -1), redis.hkeys(PARKED)))
+    return there, {task.name for task in ticker.list_tasks(db)}, parked
+
+
+def test_entries_become_tasks_that_are_first_due_when_they_were_there(redis, db, taken):
+    for number in range(3):
+        schedule(redis, f"poll-{number}", NOON + timedelta(seconds=number), interval=60, kwargs={"channel": number})
+    schedule(redis, "asks", interval=60, timeout=180)
+    assert sorted(taken().moved) == ["poll-0", "poll-1", "poll-2"]
+    assert places(redis, db) == ({"asks"}, {"poll-0", "poll-1", "poll-2"}, set())
+    third = task(db, "poll-2")
+    assert (third.next_run, third.kwargs) == (NOON + timedelta(seconds=2), {"channel": 2})
+    assert third.metadata == {"taken_from": {"source": "rq-scheduler", "id": "poll-2"}}
+    assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == (["rq-scheduler"],)
+    assert taken().moved == []
+
+
+def killed_after(step, source):
+    """The source, which is killed after a step of the move."""
+
+    def kill(*_):
+        raise Killed
+
+    def kill_after(done):
+        def call(*given):
+            answer = done(*given)
+            raise Killed if not answer else AssertionError
+
+        return call
+
+    if step == "insert":
+        source.park = kill
+    elif step == "park":
+        source.park = kill_after(source.park)
+    elif step == "commit":
+        source.note = kill
+    else:
+        source.note = kill_after(source.note)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("step", "there", "here", "parked"),
+    [("insert", 1, 0, 0), ("park", 0, 0, 1), ("commit", 0, 1, 1), ("note", 0, 1, 0)],
+)
+def test_a_second_call_completes_what_a_kill_has_left(redis, redis_url, db, taken, step, there, here, parked):
+    schedule(redis, "poll-5", interval=60)
+    with pytest.raises(Killed):
+        taken(killed_after(step, RqScheduler(redis_url)))
+    assert [len(names) for names in places(redis, db)] == [there, here, parked]
+    taken()
+    assert places(redis, db) == (set(), {"poll-5"}, set())
+    assert task(db, "poll-5").next_run == NOON
+
+
+def test_no_pass_of_the_scheduler_is_at_work_while_entries_move(redis, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    held = []
+    park = source.park
+    source.park = lambda *given: held.append(redis.get(LOCK)) or park(*given)
+    taken()
+    assert held[0].startswith(b"ticker import ")
+    assert redis.get(LOCK) is None
+
+
+def test_a_lock_that_was_lost_moves_nothing_and_is_left_to_its_owner(redis, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    park = source.park
+    source.park = lambda *given: redis.set(LOCK, "a pass") and park(*given)
+    with pytest.raises(ticker.TickerError, match="has lost rq:scheduler_lock"):
+        taken()
+    assert places(redis, db) == ({"poll-5"}, set(), set())
+    assert redis.get(LOCK) == b"a pass"
+
+
+def test_a_lock_that_is_not_given_up_is_named(redis, taken, monkeypatch):
+    monkeypatch.setattr(rq_scheduler, "LOCK_AT_MOST", 0.1)
+    redis.set(LOCK, "a pass")
+    with pytest.raises(ConfigurationError, match=r"rq:scheduler_lock was held for 0 s"):
+        taken()
+
+
+def test_an_entry_that_an_application_changes_meanwhile_is_read_again(redis, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    park, later = source.park, (NOON + timedelta(seconds=7)).timestamp()
+    source.park = lambda *given: (redis.zadd(SCHEDULE, {"poll-5": later}), park(*given))[1]
+    assert taken().moved == ["poll-5"]
+    assert task(db, "poll-5").next_run == NOON + timedelta(seconds=7)
+
+
+def test_a_task_of_the_same_name_is_left_alone(redis, db, taken):
+    ticker.register(db, "reports", name="poll-5", every="1h")
+    schedule(redis, "poll-5", interval=60)
+    assert "a task of this name exists" in taken().left["poll-5"]
+    assert places(redis, db) == ({"poll-5"}, {"poll-5"}, set())
+
+
+def test_jobs_that_wait_in_rq_need_a_word_of_the_operator(redis, db, taken):
+    schedule(redis, "poll-5", interval=60)
+    redis.rpush("rq:queue:polling", "poll-5", "poll-5")
+    with pytest.raises(
+        BadInput, match="2 jobs that the old scheduler has pushed wait in RQ, and 0 run; say wait or remove"
+    ):
+        taken()
+    assert places(redis, db) == ({"poll-5"}, set(), set())
+
+
+def test_jobs_that_wait_can_be_removed(redis, db, taken):
+    schedule(redis, "poll-5", interval=60)
+    redis.rpush("rq:queue:polling", "another", "poll-5", "poll-5")
+    assert taken(old_jobs="remove").moved == ["poll-5"]
+    assert redis.lrange("rq:queue:polling", 0, -1) == [b"another"]
+
+
+def test_an_entry_is_taken_when_its_last_job_has_run_and_the_others_at_once(redis, db, taken):
+    job = schedule(redis, "late", interval=60)
+    schedule(redis, "free", interval=60)
+    redis.rpush("rq:queue:polling", "late")
+    seen = []
+
+    def runs(sentence):
+        seen.append((sentence, {task.name for task in ticker.list_tasks(db)}))
+        if redis.lpop("rq:queue:polling"):
+            redis.zadd("rq:wip:polling", {"late:execution": 4e9})
+        else:
+            redis.hset(job.key, "started_at", (NOON + timedelta(seconds=50)).isoformat())
+            redis.delete("rq:wip:polling")
+
+    assert sorted(taken(old_jobs="wait", tell=runs).moved) == ["free", "late"]
+    assert [names for _, names in seen] == [{"free"}, {"free"}]
+    assert "1 job that the old scheduler has pushed wait" in seen[0][0]
+    assert task(db, "late").next_run == NOON + timedelta(seconds=110)
+
+
+def test_entries_go_back_byte_for_byte_with_their_next_times(redis, db, taken, source):
+    for number in range(3):
+        schedule(redis, f"poll-{number}", interval=60, kwargs={"channel": number})
+    schedule(redis, "daily", cron_string="*/5 * * * *")
+    schedule(redis, "asks", interval=60, timeout=180)
+    before = {key: redis.hgetall(key) for key in redis.keys("rq:job:*")}
+    taken()
+    db.execute("UPDATE ticker.tasks SET last_run = %s, next_run = %s WHERE name = 'poll-1'", [NOON, NOON])
+    redis.delete("rq:job:poll-2")
+    assert len(take_over.give_back(source, db, "ticker").moved) == 4
+    assert places(redis, db) == ({"poll-0", "poll-1", "poll-2", "daily", "asks"}, set(), set())
+    assert {key: redis.hgetall(key) for key in redis.keys("rq:job:*")} == before
+    assert redis.zscore(SCHEDULE, "poll-0") == NOON.timestamp()
+    assert redis.zscore(SCHEDULE, "poll-1") == NOON.timestamp() + 60
+    assert redis.keys("ticker:*rq-scheduler") == []
+    assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == ([],)
+
+
+@pytest.mark.parametrize("step", ["unpark_at", "give_back"])
+@pytest.mark.parametrize("then", [take_over.give_back, take_over.take_over])
+def test_an_interrupted_give_back_is_completed_either_way(redis, redis_url, db, taken, source, step, then):
+    schedule(redis, "poll-5", interval=60)
+    taken()
+    dying = RqScheduler(redis_url)
+
+    def kill(*given):
+        if step == "unpark_at":
+            RqScheduler.unpark_at(dying, *given)
+        raise Killed
+
+    setattr(dying, step, kill)
+    with pytest.raises(Killed):
+        take_over.give_back(dying, db, "ticker")
+    if then is take_over.give_back:
+        take_over.give_back(source, db, "ticker")
+        assert places(redis, db) == ({"poll-5"}, set(), set())
+    else:
+        taken()
+        assert places(redis, db) == (set(), {"poll-5"}, set())
+
+
+def test_tasks_that_are_paused_or_done_are_not_given_back(redis, db, taken, source):
+    for name in ("paused", "removed", "poll-5"):
+        schedule(redis, name, interval=60)
+    taken()
+    ticker.pause(db, "paused")
+    ticker.unregister(db, task="removed")
+    result = take_over.give_back(source, db, "ticker")
+    assert result.moved == ["poll-5"]
+    assert "disabled or paused" in result.left["paused"]
+    assert "its task is gone" in result.left["removed"]
+    assert redis.hkeys(TAKEN) == [b"paused"]
+
+
+def test_a_warning_names_what_is_scheduled_there_again_and_the_next_call_takes_it(redis, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    schedule(redis, "poll-6", interval=60, args=())
+    taken()
+    assert list(take_over.remains(source, NOON)) == []
+    schedule(redis, "poll-5", interval=60)
+    schedule(redis, "new", interval=90)
+    [warning] = take_over.remains(source, NOON)
+    assert "(poll-5)" in warning
+    taken()
+    assert places(redis, db) == (set(), {"poll-5", "poll-6", "new"}, set())
+
+
+def test_an_entry_scheduled_again_under_another_id_is_the_same_task(redis, db, taken, source):
+    schedule(redis, "0d8f", interval=60, kwargs={"channel": 5})
+    taken()
+    schedule(redis, "77a1", interval=60, kwargs={"channel": 5})
+    [warning] = take_over.remains(source, NOON)
+    assert "(77a1)" in warning
+    taken()
+    assert places(redis, db) == (set(), {"0d8f"}, set())
+
+
+def test_an_entry_that_is_scheduled_again_while_it_is_parked_is_taken_once(redis, redis_url, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    with pytest.raises(Killed):
+        taken(killed_after("park", RqScheduler(redis_url)))
+    schedule(redis, "poll-5", interval=60)
+    taken()
+    assert places(redis, db) == (set(), {"poll-5"}, set())
+    assert list(take_over.remains(source, NOON)) == []
+
+
+def test_of_entries_that_became_one_task_one_goes_back(redis, db, taken, source):
+    for id_ in ("first", "again", "and-again"):
+        schedule(redis, id_, interval=60, kwargs={"channel": 5})
+        taken()
+    ticker.unregister(db, task="first")
+    for id_ in ("third", "fourth"):
+        schedule(redis, id_, interval=60, kwargs={"channel": 5})
+    taken()
+    assert places(redis, db) == (set(), {"first"}, set())
+    assert len(take_over.give_back(source, db, "ticker").moved) == 1
+    there, here, parked = places(redis, db)
+    assert (len(there), here, parked, source.taken(), source.again(NOON)) == (1, set(), set(), [], [])
+
+
+def test_a_warning_names_what_an_interrupted_call_has_left_parked(redis, redis_url, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    with pytest.raises(Killed):
+        taken(killed_after("park", RqScheduler(redis_url)))
+    [warning] = take_over.remains(source, NOON)
+    assert "parked (poll-5)" in warning
+
+
+# ---------------------------------------------------------------------------------------------------------- the commands
+
+
+def imported(*words, code=0, folder):
+    return command("import", "rq-scheduler", "--plan-file", str(folder / "plan.json"), *words, code=code)
+
+
+def test_the_commands_plan_take_over_and_give_back(redis, db, environ, tmp_path):
+    schedule(redis, "poll-5", interval=60)
+    schedule(redis, "asks", interval=60, timeout=180)
+    redis.rpush("rq:queue:polling", "poll-5")
+    out, _ = imported(code=1, folder=tmp_path)
+    assert "1 job that the old scheduler has pushed wait in RQ, and 0 run: --old-jobs wait needs a worker" in out
+    out, _ = imported("--decide", "*:box=30s", folder=tmp_path)
+    _, err = imported("--take-over", code=2, folder=tmp_path)
+    assert "say wait or remove" in err
+    imported("--take-over", "--old-jobs", "remove", folder=tmp_path)
+    assert places(redis, db) == (set(), {"poll-5", "asks"}, set())
+    imported("--give-back", folder=tmp_path)
+    assert places(redis, db) == ({"poll-5", "asks"}, set(), set())
+
+
+def test_an_entry_that_was_pushed_since_the_plan_still_fits_it(redis, db, environ, tmp_path):
+    schedule(redis, "poll-5", interval=60, repeat=5)
+    imported(folder=tmp_path)
+    schedule(redis, "poll-5", NOON + timedelta(seconds=60), interval=60, repeat=4)
+    imported("--take-over", folder=tmp_path)
+    assert task(db, "poll-5").max_runs == 4
+
+
+def test_a_new_plan_has_what_an_interrupted_call_has_left_parked(redis, redis_url, db, environ, taken, tmp_path):
+    schedule(redis, "poll-5", interval=60)
+    with pytest.raises(Killed):
+        taken(killed_after("park", RqScheduler(redis_url)))
+    schedule(redis, "poll-6", interval=60)
+    imported(folder=tmp_path)
+    imported("--take-over", folder=tmp_path)
+    assert places(redis, db) == (set(), {"poll-5", "poll-6"}, set())
+
+
+def test_doctor_and_the_start_of_a_ticker_warn_of_what_is_scheduled_again(redis, db, environ, taken):
+    schedule(redis, "poll-5", interval=60)
+    taken()
+    out, _ = command("doctor", code=1)
+    assert "ok: tasks" in out
+    schedule(redis, "poll-5", interval=60)
+    out, _ = command("doctor", code=1)
+    assert "problem: tasks: rq-scheduler schedules again what became tasks (poll-5)" in out
+    with Ticking() as ticking:
+        ticking.says("warning: rq-scheduler schedules again what became tasks")
+
+
+def test_a_ticker_starts_although_it_may_not_read_the_old_schedule(redis, db, environ, taken):
+    schedule(redis, "poll-5", interval=60)
+    taken()
+    redis.set(SCHEDULE, "no right to read this")
+    with Ticking() as ticking:
+        ticking.says("warning: whether rq-scheduler schedules again what became tasks is not known: Redis")
+        ticking.says("ticker started")
+
+
+def test_the_room_of_imports_is_loaded_only_after_an_import(environ):
+    program = """
+import sys
+from ticker import clock
+from ticker.cli import run
+from ticker.daemon import loop
+
+loop.run = lambda *_: print([name for name in sys.modules if name.startswith("ticker.importing")])
+run.run.main([], standalone_mode=False)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "[]\n"

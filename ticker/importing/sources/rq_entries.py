@@ -1,0 +1,271 @@
+"""Translates an entry of rq-scheduler, as it is stored in Redis, to a task. Reads no server."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from ticker.engine import timing
+from ticker.importing import dialects
+from ticker.importing.found import Decision, Found, function_name
+from ticker.importing.sources.pickles import load, misfits, named, unpacked
+from ticker.schedules.duration import SECOND, words
+
+SOURCE = "rq-scheduler"
+FIELDS = (
+    "data", "meta", "origin", "timeout", "description", "started_at", "ended_at", "result_ttl", "ttl", "enqueue_at_front",
+    "status", "dependency_ids", "success_callback_name", "failure_callback_name", "stopped_callback_name",
+)  # fmt: skip
+"""The fields of RQ's job that an entry consists of."""
+
+USUAL_TIMEOUT, USUAL_PASS = (
+    180,
+    60,
+)  # seconds: the defaults of RQ, and of the interval of rqscheduler, which Redis does not hold
+SOON = timedelta(seconds=30)
+"""How far ahead a time has to lie, so that it has not passed when the task is registered."""
+ZONES_SHOWN, USUAL_ZONES = 5, ("Europe/", "America/", "Asia/")
+
+Job = Mapping[str, bytes]
+
+
+@dataclass(slots=True)
+class Entry:
+    """What has been read of an entry so far."""
+
+    wanted: dict[str, Any]
+    changes: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def found(id_: str, score: float, job: Job, now: datetime, zone: str, zones: Collection[str]) -> Found:
+    """Returns the entry with this next time, a Unix time, and with these fields of its job.
+
+    `zone` is that of the scheduler's host, if the operator has said it; `zones` are those that its cron entries allow.
+    """
+    next_there = datetime.fromtimestamp(score, UTC)
+    entry, times = Entry({"name": id_}), None
+    if not job.get("data"):
+        entry.refusals.append(
+            "its job is gone from Redis: rq-scheduler forgets it at its next pass, so there is nothing to import"
+        )
+        return _found(id_, next_there, entry, None, "")
+    meta = _meta(entry, job)
+    _call(entry, job["data"])
+    _not_taken(entry, job, meta)
+    if not entry.refusals:
+        times = _schedule(entry, meta, next_there, job, now, zone, zones)
+        _box(entry, job)
+    identity = blake2b(job["data"] + repr((meta.get("interval"), meta.get("cron_string"))).encode(), digest_size=8)
+    return _found(id_, next_there, entry, times, identity.hexdigest())
+
+
+def _found(id_: str, next_there: datetime, entry: Entry, times: Any, identity: str) -> Found:
+    return Found(
+        SOURCE, id_, entry.wanted, next_there, times=times, changes=tuple(entry.changes), decisions=tuple(entry.decisions),
+        refusals=tuple(entry.refusals), notes=tuple(entry.notes), stored={"identity": identity},
+    )  # fmt: skip
+
+
+def _meta(entry: Entry, job: Job) -> dict[str, Any]:
+    try:
+        meta = load(job["meta"]) if job.get("meta") else {}
+    except ValueError:
+        meta = None
+    if isinstance(meta, dict):
+        return meta
+    entry.refusals.append("its meta, which has its schedule, cannot be read; schedule it again")
+    return {}
+
+
+def _call(entry: Entry, data: bytes) -> None:
+    """Reads the function and its arguments."""
+    try:
+        function, instance, args, kwargs = load(unpacked(data))
+    except (ValueError, TypeError) as error:
+        entry.refusals.append(f"its job cannot be read ({error}); schedule it again")
+        return
+    if instance is not None or not isinstance(function, str):
+        entry.refusals.append(
+            f"{function} is a method of an object of type {named(instance)}, and is stored with that object; schedule a function"
+        )
+    elif "<" in function:
+        entry.refusals.append(f"{function} is defined inside a function, where no worker finds it; move it to a module")
+    else:
+        entry.wanted["function"] = function_name(function)
+    if lost := [*misfits(args, "args"), *misfits(kwargs, "kwargs")]:
+        entry.refusals.append(f"arguments are stored as JSON, but {'; '.join(lost)}: pass a text or an id")
+        return
+    if args:
+        entry.wanted["args"] = list(args)
+    if kwargs:
+        entry.wanted["kwargs"] = kwargs
+
+
+def _not_taken(entry: Entry, job: Job, meta: Mapping[str, Any]) -> None:
+    """Refuses what a task cannot do, and names what is lost."""
+    if callbacks := [
+        name.removesuffix("_callback_name") for name in FIELDS if name.endswith("_callback_name") and job.get(name)
+    ]:
+        entry.refusals.append(
+            f"a task has no callbacks, and this job has one for {', '.join(callbacks)}; call it in the function"
+        )
+    if job.get("dependency_ids"):
+        entry.refusals.append(
+            "it depends on another job (depends_on), and a task cannot; call one function from the other"
+        )
+    if "queue_class_name" in meta:
+        entry.refusals.append(
+            "its queue has a class of its own (queue_class), and tasks run in RQ's queues; use one of those"
+        )
+    entry.wanted["queue"] = _text(job, "origin") or "default"
+    own = {
+        key: value
+        for key, value in meta.items()
+        if key not in ("interval", "repeat", "cron_string", "use_local_timezone")
+    }
+    if own and not [*misfits(own, "meta")]:
+        entry.wanted["metadata"] = own
+        entry.notes.append("its meta becomes the task's metadata: the function does not get it from get_current_job()")
+    elif own:
+        entry.changes.append(f"its meta is left out: {next(misfits(own, 'meta'))}")
+    description = _text(job, "description")
+    if description and not description.startswith(
+        entry.wanted.get("function", "").replace(":", ".") + "("
+    ):  # RQ's own is the call
+        entry.wanted["description"] = description
+    if _text(job, "enqueue_at_front") == "1":
+        entry.notes.append("it goes to the front of its queue there; here, priority orders the tasks of an owner")
+    for name in ("result_ttl", "ttl"):
+        if (seconds := _whole(job, name)) and seconds > 0:
+            entry.notes.append(f"{name} of {seconds} s is left out: Redis keeps no result of a task")
+
+
+def _schedule(
+    entry: Entry,
+    meta: Mapping[str, Any],
+    next_there: datetime,
+    job: Job,
+    now: datetime,
+    zone: str,
+    zones: Collection[str],
+) -> dialects.Times | None:
+    """Reads the schedule. `first` is the next time there, but not before the last run there plus the interval."""
+    try:
+        every, repeat = int(meta.get("interval") or 0), meta.get("repeat")
+        repeat = None if repeat is None else max(1, int(repeat))  # with 0, it is pushed once more
+    except (TypeError, ValueError):
+        entry.refusals.append("the interval or repeat in its meta is not a number; schedule it again")
+        return None
+    if (every or meta.get("cron_string")) and repeat is not None:
+        entry.wanted["max_runs"] = repeat
+        entry.notes.append(f"repeat: {repeat} more; rq-scheduler counts pushes, and max_runs counts starts")
+    if every:
+        last = _moment(job, "started_at")
+        first = next_there if last is None else max(next_there, last + timedelta(seconds=every))
+        entry.wanted |= {"every": every, "first": first}
+        if every < USUAL_PASS:
+            entry.decisions.append(Decision(
+                "every", f"rqscheduler looks every {USUAL_PASS} s unless its --interval says otherwise, and runs nothing more often; "
+                f"is it {every}s, or longer?",
+            ))  # fmt: skip
+        elif every % USUAL_PASS:
+            entry.notes.append(
+                f"rqscheduler rounds {every} s up to a multiple of its --interval, {USUAL_PASS} s by default"
+            )
+        return None
+    if text := meta.get("cron_string"):
+        return _cron(entry, str(text), next_there, zone, zones)
+    entry.wanted |= {"at": max(next_there, now + SOON), "remove": True}
+    if next_there < now:
+        entry.changes.append("its time has passed: it runs once at once, as it would there")
+    return None
+
+
+def _cron(entry: Entry, text: str, next_there: datetime, zone: str, zones: Collection[str]) -> dialects.Times | None:
+    read = dialects.translate(SOURCE, text, zone or "UTC")
+    if read.refusal:
+        entry.refusals.append(read.refusal)
+        return None
+    entry.wanted |= {**read.wanted, "first": next_there}
+    fits = _is_time(text, next_there, zone or "UTC")
+    if zone and not fits:
+        entry.changes.append(f"its next time there is not a time of {text!r} in {zone}: check --zone")
+    elif not zone and not (fits and text.split()[1:5] == ["*"] * 4):
+        fitting = sorted(zones, key=lambda name: (name != "UTC", not name.startswith(USUAL_ZONES), name))
+        more = f" and {len(fitting) - ZONES_SHOWN} more" if len(fitting) > ZONES_SHOWN else ""
+        entry.decisions.append(Decision(
+            "zone", "rq-scheduler reads a cron text in the zone of its host, whose next times fit "
+            f"{', '.join(fitting[:ZONES_SHOWN]) or 'no zone'}{more}",
+        ))  # fmt: skip
+    return read.times
+
+
+def fitting_zones(cron_entries: Iterable[tuple[str, datetime]]) -> frozenset[str]:
+    """Returns the zones in which each of these texts has its next time."""
+    fitting = frozenset(available_timezones())
+    for text, next_there in cron_entries:
+        alike: dict[timedelta | None, set[str]] = {}
+        for name in fitting:
+            alike.setdefault(next_there.astimezone(ZoneInfo(name)).utcoffset(), set()).add(name)
+        fitting = frozenset().union(*(names for names in alike.values() if _is_time(text, next_there, min(names))))
+    return fitting
+
+
+def cron_text(job: Job) -> str:
+    """Returns the cron text of an entry, or an empty one."""
+    meta = _meta(Entry({}), job)
+    return "" if meta.get("interval") else str(meta.get("cron_string") or "")
+
+
+def _is_time(text: str, at: datetime, zone: str) -> bool:
+    times = dialects.translate(SOURCE, text, zone).times
+    return times is not None and times(at - timedelta(seconds=1), 1) == [at]
+
+
+def _box(entry: Entry, job: Job) -> None:
+    """Takes RQ's timeout as the box, if it fits into the interval."""
+    timeout = _whole(job, "timeout") or USUAL_TIMEOUT
+    last = f"; its last run took less than {int(seconds) + 1} s" if (seconds := took(job)) is not None else ""
+    every = entry.wanted.get("every", 0) * SECOND
+    most = every - timing.grace(every) - timing.tolerance_by_default(every)
+    if timeout < 0:
+        entry.decisions.append(Decision("box", f"RQ never stops it (timeout -1), and a task needs a box{last}"))
+    elif every and timeout * SECOND > most:
+        entry.decisions.append(
+            Decision(
+                "box", f"RQ stops it after {timeout} s, and with its interval, a box lasts at most {words(most)}{last}"
+            )
+        )
+    else:
+        entry.wanted["box"] = timeout
+
+
+def took(job: Job) -> float | None:
+    """Returns how long the job's last run took, in seconds."""
+    began, ended = _moment(job, "started_at"), _moment(job, "ended_at")
+    return (ended - began).total_seconds() if began and ended and ended >= began else None
+
+
+def _text(job: Job, name: str) -> str:
+    return job.get(name, b"").decode("utf-8", "replace")
+
+
+def _whole(job: Job, name: str) -> int | None:
+    try:
+        return int(_text(job, name))
+    except ValueError:
+        return None
+
+
+def _moment(job: Job, name: str) -> datetime | None:
+    """Returns one of RQ's times, which are in UTC."""
+    try:
+        at = datetime.fromisoformat(_text(job, name))
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

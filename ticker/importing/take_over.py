@@ -1,0 +1,331 @@
+"""Moves entries of another scheduler to tasks, and back, so that each is scheduled in at most one place at any time.
+
+An entry moves in three steps, each of which may be the last one before a crash:
+
+1. Its task is inserted, and the entry leaves its source, in one transaction of PostgreSQL that is not yet committed. A crash
+   leaves the entry parked: nothing schedules it until the next call, which inserts the task.
+2. The transaction commits. A crash leaves the entry parked, although its task exists. The next call finds the task.
+3. The source notes that the entry is taken.
+
+`give_back` makes the same steps in the reverse order.
+"""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from ticker import clock
+from ticker.db import sql
+from ticker.errors import BadInput, TickerError, escaped
+from ticker.importing import plan
+from ticker.importing.found import Found
+from ticker.read import entries
+from ticker.read.explain import counted
+from ticker.schedules.duration import SECOND, words
+from ticker.tasks import many, operations
+
+AT_ONCE = 500
+LOOK_EVERY = 1.0  # seconds between two looks at the jobs that the old scheduler has pushed
+ATTEMPTS = 5  # to take entries that an application changes meanwhile
+BY = "ticker import"
+TAKEN_FROM = "taken_from"
+OLD_JOBS = ("wait", "remove")
+GONE = "its task is gone: it ran for the last time, or was removed"
+EXAMPLES = 3
+
+T = TypeVar("T")
+
+Chosen = Callable[[list[Found]], list[Found]]
+"""Returns those of a source's entries that are to be taken, with the operator's decisions in their fields."""
+
+
+class Waiting(NamedTuple):
+    """How many jobs of each entry wait in RQ, which entries run, how many workers listen to their queues, and how long a run takes.
+
+    Without a number of workers, nothing was counted.
+    """
+
+    waiting: Mapping[str, int] = {}
+    running: Collection[str] = ()
+    workers: int | None = None
+    took: float = 0.0
+
+    @property
+    def ids(self) -> set[str]:
+        return {*self.waiting, *self.running}
+
+    def in_words(self) -> str:
+        waits = counted(sum(self.waiting.values()), "job")
+        return f"{waits} that the old scheduler has pushed wait in RQ, and {len(self.running)} run"
+
+    def outlook(self) -> str:
+        """Says how long the change-over takes, and when an entry runs next."""
+        if self.workers is None:
+            return ""
+        if not self.ids:
+            return "no job of the old scheduler waits or runs in RQ: the change-over takes seconds, and each entry runs at its next time"
+        rounds = math.ceil((sum(self.waiting.values()) + len(self.running)) / max(self.workers, 1))
+        about = (
+            f"takes about {words(max(1, round(rounds * self.took)) * SECOND)} with {counted(self.workers, 'worker')}"
+        )
+        return (
+            f"{self.in_words()}: --old-jobs wait {about if self.workers else 'needs a worker, and none listens'}, and these entries "
+            "run again an interval after their last run there; --old-jobs remove waits only for those that run"
+        )
+
+
+class LeftOver(NamedTuple):
+    """An entry that has left its source: its id there, its task's name, and what identifies its call and schedule."""
+
+    id: str
+    name: str
+    identity: str
+    is_parked: bool
+
+
+class Source:
+    """A scheduler whose entries can be taken over. This one has nothing to move: its operator stops it."""
+
+    name: ClassVar[str]
+
+    def read(self, now: datetime) -> list[Found]:
+        """Returns the entries, also those that are parked."""
+        raise NotImplementedError
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keeps the scheduler from working within the block. Raises ConfigurationError if it is at work and cannot be held."""
+        return nullcontext()
+
+    def waiting(self, ids: Collection[str]) -> Waiting:
+        """Counts the jobs that the scheduler has pushed, and that have not ended."""
+        return Waiting()
+
+    def remove_waiting(self, ids: Collection[str]) -> None:
+        """Removes the jobs that wait."""
+
+    def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        """Takes entries out of the source, all of them or none. Returns those that have changed since they were read.
+
+        `db` is in the transaction that inserts their tasks.
+        """
+        return []
+
+    def note(self, ids: Sequence[str]) -> None:
+        """Notes that the tasks of parked entries are committed."""
+
+    def parked(self, now: datetime) -> list[Found]:
+        """Returns the entries that a crash has left parked, and that are not in the source again."""
+        return []
+
+    def taken(self) -> list[LeftOver]:
+        """Returns all entries that have left the source."""
+        return []
+
+    def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
+        """Parks entries that were taken, with their next times. `db` is in the transaction that deletes their tasks."""
+
+    def give_back(self, ids: Sequence[str]) -> None:
+        """Puts parked entries back into the source."""
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Forgets entries that were taken."""
+
+    def again(self, now: datetime) -> list[str]:
+        """Returns the entries in the source that were taken, or that have the call and schedule of one that was."""
+        gone, parked = self.taken(), {one.id for one in self.parked(now)}
+        ids, identities = {one.id for one in gone}, {one.identity for one in gone}
+        there = [one for one in self.read(now) if one.id not in parked]
+        return [
+            one.id
+            for one in there
+            if one.id in ids or ("at" not in one.wanted and one.stored["identity"] in identities)
+        ]
+
+
+@dataclass(slots=True)
+class Moved:
+    """What a call has moved, by the ids of the entries, and why it has left the others."""
+
+    moved: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def take_over(
+    source: Source, db: Any, schema: str, chosen: Chosen, *, old_jobs: str = "", tell: Callable[[str], None] = print
+) -> Moved:
+    """Takes entries over. `db` is a connection outside a transaction.
+
+    An entry whose jobs wait or run in RQ is taken when they have ended. Until then, its scheduler pushes nothing. The first run
+    of its task is not before the last one there plus its interval.
+
+    Completes what a crash has left. Raises BadInput if jobs wait, and `old_jobs` does not say whether to `wait` for them or to
+    `remove` them: nothing is written then.
+    """
+    taking, told = _Taking(source, db, schema), ""
+    with source.held():
+        pending = {one.id for one in chosen(source.read(entries.instant(db)))}
+        waiting = source.waiting(pending)
+        if waiting.waiting and old_jobs not in OLD_JOBS:
+            raise BadInput("--old-jobs", None, f"is missing: {waiting.in_words()}; say wait or remove")
+        taking.complete(chosen(source.parked(entries.instant(db))))
+        if old_jobs == "remove":
+            source.remove_waiting(waiting.waiting)
+        while pending := pending - taking.settled:
+            waiting = source.waiting(pending)
+            if free := pending - waiting.ids:
+                taking.take(free, [one for one in chosen(source.read(entries.instant(db))) if one.id in free])
+            if waiting.ids:
+                if told != (told := waiting.in_words()):
+                    tell(f"waiting: {told}")
+                threading.Event().wait(LOOK_EVERY)
+    return taking.result
+
+
+class _Taking:
+    """One call of `take_over`."""
+
+    def __init__(self, source: Source, db: Any, schema: str) -> None:
+        self.source, self.db, self.execute, self.result = source, db, sql.on(db, schema), Moved()
+        self.tries = Counter[str]()
+        self.names = {one.identity: one.name for one in source.taken() if not one.is_parked}
+
+    @property
+    def settled(self) -> set[str]:
+        return {*self.result.moved, *self.result.left}
+
+    def complete(self, parked: Sequence[Found]) -> None:
+        for part in _parts(parked):
+            with self.db.transaction():
+                ours = self.insert(part)
+            self.note(ours)
+
+    def take(self, ids: set[str], founds: Sequence[Found]) -> None:
+        """Takes these entries, 500 in a transaction. Leaves those that an application changes meanwhile for the next call."""
+        self.leave(ids - {one.id for one in founds}, "it is no longer in the source, or no longer fits the plan")
+        for part in _parts([self.named(one) for one in founds]):
+            try:
+                with self.db.transaction():
+                    ours = self.insert(part)
+                    if changed := self.source.park(self.db, ours):
+                        raise _Changed
+            except _Changed:
+                self.tries.update(changed)
+                self.leave(
+                    [id_ for id_ in changed if self.tries[id_] == ATTEMPTS], "it changes again and again; run it later"
+                )
+            else:
+                self.note(ours)
+
+    def named(self, found: Found) -> Found:
+        """Gives an entry that an application has scheduled again, under another id, the name of the task that it became."""
+        name = self.names.get(found.stored.get("identity", ""), found.wanted["name"])
+        return replace(found, wanted={**found.wanted, "name": name})
+
+    def insert(self, part: Sequence[Found]) -> list[Found]:
+        """Inserts the tasks that do not exist. Returns the entries whose tasks exist now."""
+        known = {row["name"]: row for row in self.execute("tasks_taken", names=[one.wanted["name"] for one in part])}
+        new = {name: one for one in part if (name := one.wanted["name"]) not in known}.values()
+        self.execute("mark_taken", source=self.source.name)
+        many.register_many(self.db, [task_of(one, self.source.name) for one in new], by=BY)
+        for one in new:
+            if not one.enabled:
+                operations.edit(self.db, one.wanted["name"], enabled=False, by=BY)
+        foreign = {name for name, row in known.items() if row["source"] != self.source.name}
+        self.leave(
+            [one.id for one in part if one.wanted["name"] in foreign],
+            "a task of this name exists, and was not taken from this source; decide another name",
+        )
+        return [one for one in part if one.wanted["name"] not in foreign]
+
+    def note(self, ours: Sequence[Found]) -> None:
+        ids = [one.id for one in ours]
+        self.source.note(ids)
+        self.result.moved += ids
+
+    def leave(self, ids: Iterable[str], why: str) -> None:
+        self.result.left |= dict.fromkeys(ids, why)
+
+
+class _Changed(Exception):
+    """Entries have changed since they were read. Rolls the transaction back."""
+
+
+def task_of(found: Found, source: str) -> dict[str, Any]:
+    """Returns the task that an entry becomes, as `register_many` takes it."""
+    return {
+        **found.wanted,
+        "metadata": {**(found.wanted.get("metadata") or {}), TAKEN_FROM: {"source": source, "id": found.id}},
+    }
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
+
+
+def give_back(source: Source, db: Any, schema: str) -> Moved:
+    """Gives entries back whose tasks run, and deletes these tasks. `db` is a connection outside a transaction.
+
+    The next time there is the next one here, but for an interval not before the last start here plus the interval. Completes what
+    a crash has left.
+    """
+    execute, result = sql.on(db, schema), Moved()
+    with source.held():
+        for part in _parts(source.taken()):
+            with db.transaction():
+                known = {row["name"]: row for row in execute("tasks_taken", names=[one.name for one in part])}
+                whys = {one.id: _why_not(one, known.get(one.name)) for one in part}
+                going = {one.name: one for one in part if not whys[one.id]}
+                tasks = [known[name]["id"] for name in going if name in known]
+                due = {row["name"]: row["due"] for row in execute("give_back_tasks", ids=tasks, by=BY)}
+                source.unpark_at(db, {going[name].id: _whole_second(at) for name, at in due.items()})
+            ids = [one.id for one in going.values()]
+            source.give_back(ids)
+            result.moved += ids
+            result.left |= {id_: why for id_, why in whys.items() if why}
+            if gone := [id_ for id_, why in whys.items() if why in (GONE, "") and id_ not in ids]:
+                source.forget(gone)
+        if not source.taken():
+            execute("unmark_taken", source=source.name)
+    return result
+
+
+def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "" if entry.is_parked else GONE
+    if row["source"] is None:
+        return "its task was not taken from this source"
+    if row["is_done"]:
+        return "its last run was pushed, and is here"
+    return "" if row["runs"] else "its task is disabled or paused, which its source cannot express; resume it first"
+
+
+def _whole_second(at: datetime) -> datetime:
+    return datetime.fromtimestamp(math.ceil(at.timestamp()), UTC)
+
+
+def warnings(names: Iterable[str]) -> Iterator[str]:
+    """Yields the warnings about these sources, which are where our own settings say."""
+    for name in names:
+        try:
+            yield from remains(plan.Options(name).opened(), clock.python_utc())
+        except TickerError as error:  # such as a right that the user of Redis has not: the ticker works without
+            yield f"whether {name} schedules again what became tasks is not known: {error}"
+
+
+def remains(source: Any, now: datetime) -> Iterator[str]:
+    """Yields a warning if entries that were taken are in the source again, and if a crash has left some parked."""
+    command = f"ticker import {source.name} --take-over"
+    if again := source.again(now):
+        yield f"{source.name} schedules again what became tasks ({_first(again)}), as after a deployment, and both run; plan again, then: {command}"
+    if parked := [one.id for one in source.taken() if one.is_parked]:
+        yield f"an import was interrupted, and left entries of {source.name} parked ({_first(parked)}); call again: {command}"
+
+
+def _first(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - EXAMPLES} more" if len(ids) > EXAMPLES else ""
+    return f"{', '.join(map(escaped, ids[:EXAMPLES]))}{more}"

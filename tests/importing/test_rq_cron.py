@@ -1,0 +1,221 @@
+"""The reader of rq cron: 20 entries, made by its own API, from its record in Redis and from its module."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from redis import Redis
+from rq.cron import CronScheduler
+
+import ticker
+from tests.harness import command
+from tests.importing.golden import check_refusals
+from ticker.errors import ConfigurationError
+from ticker.importing import plan, take_over
+from ticker.importing.found import Found, Where
+from ticker.importing.sources import rq_cron
+
+CONFIG = "tests.importing.cron_config"
+pytestmark = pytest.mark.slow
+
+
+def read(text: str = "", zone: str = "UTC") -> list[Found]:
+    return rq_cron.opened(Where(text, zone)).read(datetime.now(UTC))
+
+
+@pytest.fixture
+def scheduler(redis: Redis, environ: dict[str, str]) -> CronScheduler:
+    """rq cron, which has run one pass."""
+    made = CronScheduler(redis, name="here")
+    made.load_config_from_file(CONFIG)
+    made.register_birth()
+    made.enqueue_jobs()
+    made.save()
+    made.heartbeat()
+    return made
+
+
+@pytest.fixture
+def recorded(scheduler: CronScheduler) -> dict[str, Found]:
+    return {found.id: found for found in read()}
+
+
+@pytest.fixture
+def collected(scheduler: CronScheduler) -> dict[str, Found]:
+    return {found.id: found for found in read(f"module:{CONFIG}")}
+
+
+def test_the_record_has_all_entries_and_refuses_what_it_does_not_hold(recorded: dict[str, Found]) -> None:
+    assert Counter(found.verdict for found in recorded.values()) == {
+        "same": 12,
+        "changed": 2,
+        "decide": 1,
+        "refused": 5,
+    }
+    check_refusals("rq_cron", recorded.values(), of="record")
+
+
+def test_the_module_tells_methods_and_names_the_place_and_type_of_what_is_no_json(collected: dict[str, Found]) -> None:
+    assert Counter(found.verdict for found in collected.values()) == {
+        "same": 9,
+        "changed": 2,
+        "decide": 1,
+        "refused": 8,
+    }
+    check_refusals("rq_cron", collected.values(), of="module")
+
+
+@pytest.mark.parametrize("way", ["recorded", "collected"])
+def test_an_entry_keeps_its_function_arguments_queue_time_out_and_next_time(
+    way: str, scheduler: CronScheduler, request: pytest.FixtureRequest
+) -> None:
+    found = request.getfixturevalue(way)["mail-5"]
+    [job] = [job for job in scheduler.get_jobs() if job.name == "mail-5"]
+    assert job.next_enqueue_time and found.next_there
+    assert timedelta(0) <= found.next_there - job.next_enqueue_time < timedelta(seconds=10), (
+        "the job is newer than its pass"
+    )
+    assert found.wanted == {
+        "function": "tests.importing.jobs:poll", "name": "mail-5", "queue": "mail", "every": 300, "box": 20,
+        "kwargs": {"channel_id": 5}, "metadata": {"team": "mail"}, "first": found.next_there,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["recorded", "collected"])
+def test_entries_with_one_name_get_names_of_their_own(way: str, request: pytest.FixtureRequest) -> None:
+    founds = request.getfixturevalue(way)
+    assert [founds[name].wanted["args"] for name in ("fetch", "fetch-2", "fetch-3")] == [[1], [2], [3]]
+    assert founds["fetch-2"].changes == ("another entry has the name fetch, so this one becomes fetch-2",)
+
+
+def test_a_cron_text_keeps_its_meaning_and_its_next_time(recorded: dict[str, Found]) -> None:
+    assert recorded["second last"].wanted["cron"] == "30 */5 * * * *"
+    assert recorded["last day"].wanted["calendar"] == "*-*~01 06:00:00"
+    assert all(found.times for found in recorded.values() if found.id in ("weekdays", "either day", "wraps"))
+
+
+def test_without_its_zone_a_cron_entry_waits_for_a_decision(scheduler: CronScheduler) -> None:
+    founds = {found.id: found for found in read(zone="")}
+    assert [decision.field for decision in founds["weekdays"].decisions] == ["zone"]
+
+
+def test_a_zone_in_which_its_next_time_is_none_of_its_times_is_asked_for_again(scheduler: CronScheduler) -> None:
+    founds = {found.id: found for found in read(zone="Asia/Kathmandu")}
+    assert "is not one of '0 6 * * 1-5' in Asia/Kathmandu" in founds["weekdays"].decisions[0].question
+
+
+def test_the_last_run_is_known_when_the_record_is_gone(scheduler: CronScheduler, redis: Redis) -> None:
+    redis.delete("rq:cron_scheduler:here")
+    with pytest.raises(ConfigurationError, match="Redis holds no record of rq cron"):
+        read()
+    [found] = [found for found in read(f"module:{CONFIG}") if found.id == "mail-5"]
+    [(_, enqueued)] = redis.zrange("rq:cron_job:mail-5:jobs", 0, -1, withscores=True)
+    assert found.next_there == datetime.fromtimestamp(enqueued, UTC) + timedelta(seconds=300)
+
+
+def test_nothing_may_be_taken_over_while_rq_cron_lives(scheduler: CronScheduler, redis: Redis) -> None:
+    assert (
+        rq_cron.opened(Where()).alive().startswith(f"rq cron is alive (host {scheduler.hostname}, pid {os.getpid()}, ")
+    )
+    redis.zadd("rq:cron_schedulers", {"here": datetime.now(UTC).timestamp() - 121})
+    assert rq_cron.opened(Where()).alive() == ""
+
+
+def test_a_module_that_cannot_be_imported_is_one_sentence(environ: dict[str, str], redis: Redis) -> None:
+    with pytest.raises(ConfigurationError, match="ModuleNotFoundError: No module named"):
+        read("module:tests.importing.nowhere")
+
+
+@pytest.fixture
+def planned(scheduler: CronScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a plan for two of the entries."""
+    monkeypatch.chdir(tmp_path)
+    words = ("import", "rq-cron", "--from", f"module:{CONFIG}", "--zone", "UTC", "--only", "mail-*", "--json")
+    plan = json.loads(command(*words)[0])
+    assert [(entry["id"], entry["verdict"]) for entry in plan["entries"]] == [("mail-4", "same"), ("mail-5", "same")]
+    return "ticker-import.json"
+
+
+def test_entries_are_taken_over_when_rq_cron_has_stopped_and_can_be_given_back(
+    planned: str, scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any]
+) -> None:
+    _, error = command("import", "rq-cron", "--take-over", code=78)
+    assert error.startswith("error: rq cron is alive (host ")
+    scheduler.register_death()
+    _, error = command("import", "rq-cron", "--take-over", code=2)
+    assert "2 jobs that the old scheduler has pushed wait in RQ" in error
+    [(_, enqueued)] = redis.zrange("rq:cron_job:mail-5:jobs", 0, -1, withscores=True)
+    command("import", "rq-cron", "--take-over", "--old-jobs", "remove")
+    assert redis.llen("rq:queue:mail") == 0
+    taken = {task.name: task for task in ticker.list_tasks(db)}
+    assert taken["mail-5"].next_run == datetime.fromtimestamp(enqueued, UTC) + timedelta(seconds=300)
+    assert taken["mail-5"].metadata["taken_from"] == {"source": "rq-cron", "id": "mail-5"}
+    command("import", "rq-cron", "--give-back")
+    assert (ticker.list_tasks(db), redis.exists(rq_cron.TAKEN)) == ([], 0)
+
+
+def test_a_warning_names_what_rq_cron_runs_again(
+    planned: str, scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any]
+) -> None:
+    scheduler.register_death()
+    command("import", "rq-cron", "--take-over", "--old-jobs", "remove")
+    assert [*take_over.remains(rq_cron.opened(Where()), datetime.now(UTC))] == []
+    scheduler.register_birth()
+    [warning] = take_over.remains(rq_cron.opened(Where()), datetime.now(UTC))
+    assert "(mail-4, mail-5)" in warning
+
+
+def test_jobs_of_entries_that_wait_and_run_are_counted(scheduler: CronScheduler, redis: Redis) -> None:
+    source = rq_cron.opened(Where(zone="UTC"))
+    source.read(datetime.now(UTC))
+    [job] = redis.zrange("rq:cron_job:mail-4:jobs", 0, -1)
+    redis.hset(f"rq:job:{job.decode()}", "status", "started")
+    waiting = source.waiting(["mail-4", "mail-5"])
+    assert (waiting.waiting, waiting.running) == ({"mail-5": 1}, {"mail-4": 1})
+
+
+class Attack:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_reading_a_record_imports_no_function_and_runs_no_pickle(
+    scheduler: CronScheduler, redis: Redis, tmp_path: Path
+) -> None:
+    attack = zlib.compress(pickle.dumps(("poll", None, (Attack(tmp_path / "attacked"),), {})))
+    for key in redis.scan_iter("rq:job:*"):
+        redis.hset(key, "data", attack)
+    code = """
+import sys
+from datetime import UTC, datetime
+from ticker.importing.found import Where
+from ticker.importing.sources import rq_cron
+source = rq_cron.opened(Where(zone="UTC"))
+founds = source.read(datetime.now(UTC))
+sampler = source.sampler(founds)
+sampler._since = dict.fromkeys(sampler._named, 0)
+print(len(founds), sum(len(one.times) for one in sampler.look().values()))
+assert "tests" not in sys.modules
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["20", "14"], "the sampler has read the jobs of the intervals"
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_the_plan_of_the_entries_has_these_verdicts(scheduler: CronScheduler) -> None:
+    made = plan.make(plan.Options("rq-cron", Where(f"module:{CONFIG}", "UTC")), datetime.now(UTC))
+    assert made.counts == {"same": 7, "changed": 1, "decide": 4, "refused": 8}
+    decide = [entry.found.id for entry in made.entries if entry.verdict == "decide"]
+    assert decide == ["fetch", "fetch-2", "fetch-3", "endless"], "their boxes do not fit, or have no limit"

@@ -1,0 +1,357 @@
+"""Reads the entries of django-celery-beat from its tables in PostgreSQL, disables those that are taken, and enables them again.
+
+Beat holds its entries in memory. Within `MAX_INTERVAL`, it sees that `last_update` has moved: then it writes the last runs of
+its entries to their rows, and reads the enabled ones. It may write a whole row back that was disabled meanwhile.
+"""
+
+import json
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ticker import settings
+from ticker.db import connections
+from ticker.errors import ConfigurationError, escaped, quoted
+from ticker.importing import dialects
+from ticker.importing.found import Decision, Found, Where, function_name
+from ticker.importing.sources.samplers import RowSampler, Sampler
+from ticker.importing.take_over import BY, TAKEN_FROM, LeftOver, Source, task_of
+from ticker.read import entries
+from ticker.read import tasks as reading
+from ticker.tasks import many, operations
+
+NAME = "django-celery-beat"
+OWN = "celery.backend_cleanup"
+FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+MAX_INTERVAL = 5.0  # seconds, beat's own
+LOOKS = 3
+CHANGE_OVER = timedelta(minutes=1)
+"""How far ahead the first run of a task lies at least: by then, what beat has run during the change-over is known."""
+
+TABLES = """
+SELECT n.nspname AS schema FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'django_celery_beat_periodictask' AND c.relkind IN ('r', 'p') ORDER BY 1
+"""
+ENTRIES = """
+SELECT to_jsonb(t) AS task, to_jsonb(i) AS interval, to_jsonb(c) AS crontab, to_jsonb(o) AS clocked, to_jsonb(s) AS solar
+FROM {schema}.django_celery_beat_periodictask t
+LEFT JOIN {schema}.django_celery_beat_intervalschedule i ON i.id = t.interval_id
+LEFT JOIN {schema}.django_celery_beat_crontabschedule c ON c.id = t.crontab_id
+LEFT JOIN {schema}.django_celery_beat_clockedschedule o ON o.id = t.clocked_id
+LEFT JOIN {schema}.django_celery_beat_solarschedule s ON s.id = t.solar_id
+ORDER BY t.name
+"""
+
+
+STATES = """
+SELECT name, enabled, total_run_count, last_run_at FROM {schema}.django_celery_beat_periodictask
+WHERE name = ANY (%s) ORDER BY id FOR NO KEY UPDATE
+"""
+COUNTS = "SELECT name, total_run_count, last_run_at FROM {schema}.django_celery_beat_periodictask WHERE name = ANY (%s)"
+DISABLE = "UPDATE {schema}.django_celery_beat_periodictask SET enabled = false WHERE name = ANY (%s) AND enabled"
+ENABLE = """
+UPDATE {schema}.django_celery_beat_periodictask t SET enabled = true, last_run_at = g.last_run_at
+FROM unnest(%s::text[], %s::timestamptz[]) AS g (name, last_run_at) WHERE t.name = g.name
+"""
+LOOK_AGAIN = """
+INSERT INTO {schema}.django_celery_beat_periodictasks (ident, last_update) VALUES (1, clock_timestamp())
+ON CONFLICT (ident) DO UPDATE SET last_update = excluded.last_update
+"""
+TAKEN = """
+SELECT t.name, t.metadata -> '{key}' ->> 'id' FROM "{schema}".tasks t WHERE t.metadata -> '{key}' ->> 'source' = %s ORDER BY 1
+"""
+
+
+def opened(where: Where) -> "DjangoCeleryBeat":
+    return DjangoCeleryBeat(where)
+
+
+class DjangoCeleryBeat(Source):
+    """The entries in the database that --from names, or in DATABASE_URL. Each cron entry has its own zone.
+
+    They can be taken over if both tables are in one database: an entry is disabled in the transaction that inserts its task.
+    """
+
+    name = NAME
+
+    def __init__(self, where: Where) -> None:
+        self._url, self._is_held, self._is_fresh = where.text, False, False
+        self._disabled: dict[str, tuple[Found, int]] = {}
+
+    def read(self, now: datetime) -> list[Found]:
+        """Returns the entries but for those that are disabled because they were taken. Their first times under `held` are
+        after the change-over.
+        """
+        if self._is_held and not self._is_fresh:
+            self._make_fresh()
+        taken = {one.id for one in self.taken()}
+        with connected(self._url) as connection, connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY")
+            names = ("task", "interval", "crontab", "clocked", "solar")
+            rows = connection.execute(ENTRIES.format(schema=schema_of(connection))).fetchall()
+        founds = [_found(dict(zip(names, row, strict=True)), now) for row in rows]
+        return [self._later(one, now + CHANGE_OVER) for one in founds if one.enabled or one.id not in taken]
+
+    def _later(self, found: Found, earliest: datetime) -> Found:
+        if not self._is_held or not found.next_there or found.next_there >= earliest:
+            return found
+        return replace(found, wanted={**found.wanted, "at" if "at" in found.wanted else "first": earliest})
+
+    def _make_fresh(self) -> None:
+        """Lets a living beat write the last runs to its rows."""
+        with connected(self._url) as connection:
+            connection.execute(LOOK_AGAIN.format(schema=schema_of(connection)))
+        pause()
+        self._is_fresh = True
+
+    def sampler(self, founds: Sequence[Found]) -> Sampler:
+        names = [one.id for one in founds]
+
+        def rows() -> list[tuple[str, int, datetime | None]]:
+            with connected(self._url) as db:
+                text = COUNTS.format(schema=schema_of(db))
+                return db.execute(text, [names]).fetchall()
+
+        return RowSampler(rows)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing keeps beat from working. Afterwards, waits until it has seen what was disabled, and looks again."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = self._is_fresh = False
+            if self._disabled:
+                self._settle()
+
+    def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        try:
+            schema = schema_of(db)
+        except ConfigurationError:
+            raise ConfigurationError(
+                "--take-over disables beat's entries in the transaction that inserts their tasks, so the tables of django-celery-beat "
+                "have to be in the database of DATABASE_URL"
+            ) from None
+        states = _states(db, schema, [one.id for one in founds])
+        if changed := [one.id for one in founds if states.get(one.id) != one.stored["state"]]:
+            return changed
+        db.execute(DISABLE.format(schema=schema), [[*states]])
+        db.execute(LOOK_AGAIN.format(schema=schema))
+        self._disabled |= {one.id: (one, states[one.id][1]) for one in founds if one.enabled}
+        return []
+
+    def _settle(self) -> None:
+        """Disables again what beat has written back, and moves the first times of what it has run meanwhile."""
+        for _ in range(LOOKS):
+            pause()
+            with connected("") as db, db.transaction():
+                schema = schema_of(db)
+                states = _states(db, schema, [*self._disabled])
+                ran = [name for name, (_, count, _) in states.items() if count > self._disabled[name][1]]
+                back = [name for name, (is_enabled, _, _) in states.items() if is_enabled]
+                if not ran and not back:
+                    return
+                db.execute(DISABLE.format(schema=schema), [back])
+                db.execute(LOOK_AGAIN.format(schema=schema))
+                self._move(db, ran)
+                self._disabled |= {name: (self._disabled[name][0], states[name][1]) for name in ran}
+        names = ", ".join(map(escaped, [*ran, *back][:3]))
+        raise ConfigurationError(
+            f"celery beat still runs what was taken over ({names}): stop it, and look at these tasks"
+        )
+
+    def _move(self, db: Any, ids: Sequence[str]) -> None:
+        """Makes the tasks of these entries again, with a later first time: beat has just run them. Those that have run here stay."""
+        now = entries.instant(db)
+        for found in (self._disabled[id_][0] for id_ in ids):
+            wanted = {field: value for field, value in found.wanted.items() if field != "first"}
+            wanted |= {"first": now + timedelta(seconds=wanted["every"])} if "every" in wanted else {}
+            if reading.get(db, wanted["name"]).last_run is None:
+                operations.unregister(db, wanted["name"], by=BY)
+                many.register_many(db, [task_of(replace(found, wanted=wanted), NAME)], by=BY)
+
+    def taken(self) -> list[LeftOver]:
+        if not settings.current().database_url:
+            return []
+        with connected("") as db:
+            schema = settings.current().schema
+            if db.execute("SELECT to_regclass(%s)", [f'"{schema}".tasks']).fetchone() == (None,):
+                return []
+            rows = db.execute(TAKEN.format(schema=schema, key=TAKEN_FROM), [NAME]).fetchall()
+        return [LeftOver(id_, name, id_, is_parked=False) for name, id_ in rows]
+
+    def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
+        """Enables the entries in the transaction that deletes their tasks. Beat counts an interval from the last run."""
+        schema = schema_of(db)
+        rows = db.execute(ENTRIES.format(schema=schema)).fetchall()
+        every = {task["name"]: timedelta(**{kind["period"]: kind["every"]}) for task, kind, *_ in rows if kind}
+        last = [at - every[name] if name in every else entries.instant(db) for name, at in times.items()]
+        db.execute(ENABLE.format(schema=schema), [[*times], last])
+        db.execute(LOOK_AGAIN.format(schema=schema))
+
+
+def pause() -> None:
+    """Waits until a living beat has seen `last_update`."""
+    threading.Event().wait(2 * MAX_INTERVAL)
+
+
+def _states(db: Any, schema: str, names: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    """Locks the rows, and returns whether each is enabled, how often it has run, and when last."""
+    return {name: tuple(state) for name, *state in db.execute(STATES.format(schema=schema), [[*names]]).fetchall()}
+
+
+@contextmanager
+def connected(where: str) -> Iterator[connections.Connection]:
+    """Opens a connection to a database that --from names, or to DATABASE_URL."""
+    variable = "--from" if where else "DATABASE_URL"
+    url = settings.psycopg_url(where, variable) if where else settings.current().require_database()
+    with (
+        connections.translated(variable),
+        closing(connections.connect(url, name="ticker-import", variable=variable)) as connection,
+    ):
+        yield connection
+
+
+def schema_of(connection: Any) -> str:
+    """Returns the schema of beat's tables, quoted. Raises ConfigurationError if there is not exactly one."""
+    schemas = [schema for (schema,) in connection.execute(TABLES)]
+    if len(schemas) == 1:
+        return '"{}"'.format(schemas[0].replace('"', '""'))
+    where = (
+        f"in the schemas {', '.join(schemas)}; leave it in one of them"
+        if schemas
+        else "not in this database; pass its URL: --from"
+    )
+    raise ConfigurationError(f"the table django_celery_beat_periodictask is {where}")
+
+
+def _found(row: Mapping[str, Any], now: datetime) -> Found:
+    task = row["task"]
+    state = task["enabled"], task["total_run_count"], _instant(task["last_run_at"])
+    fields, faults = _arguments(task)
+    timing, times = _schedule(row)
+    refusals = [*_refusals(row, now), *faults, *([timing] if isinstance(timing, str) else [])]
+    wanted: dict[str, Any] = {"function": function_name(task["task"]), "name": task["name"], **fields}
+    wanted |= {field: task[field] for field in ("queue", "description") if task[field]}
+    due, decisions = None, [Decision("box", "beat stores no time limit; how long may a run last?")]
+    if not isinstance(timing, str):
+        wanted |= {**timing, **_bounds(task, timing)}
+        due = _next(task, wanted, times, now) if task["enabled"] else None
+        if due and "every" in wanted:
+            wanted["first"] = due
+        if due and due <= now and "at" in wanted:
+            wanted["at"] = now + CHANGE_OVER  # until it is decided
+            decisions.append(
+                Decision("at", f"its time {due.isoformat()} has passed, and beat has not run it; when is it to run?")
+            )
+    return Found(
+        NAME, task["name"], wanted, None if refusals else due, enabled=task["enabled"], times=times,
+        decisions=() if refusals else tuple(decisions), refusals=tuple(refusals), notes=tuple(_notes(task)),
+        stored={"identity": task["name"], "state": state},
+    )  # fmt: skip
+
+
+def _arguments(task: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns args and kwargs, and why they cannot be brought over."""
+    fields, faults = dict[str, Any](), list[str]()
+    empty: tuple[tuple[str, Any, str], ...] = (("args", [], "array"), ("kwargs", {}, "object"))
+    for field, nothing, kind in empty:
+        try:
+            value = json.loads(task[field] or "null") or nothing
+        except ValueError:
+            faults.append(f"{field} are not JSON; beat cannot run the entry either")
+            continue
+        faults += [
+            f"{path} is a {of} in Celery's JSON; pass a text, a number, or an id" for path, of in encoded(value, field)
+        ]
+        if not isinstance(value, type(nothing)):
+            faults.append(f"{field} are not a JSON {kind}")
+        elif value:
+            fields[field] = value
+    return fields, faults
+
+
+def _bounds(task: Mapping[str, Any], timing: Mapping[str, Any]) -> Mapping[str, Any]:
+    starts, ends = _instant(task["start_time"]), _instant(task["expires"])
+    is_once = task["one_off"] and "at" not in timing
+    given = {"starts": starts, "ends": ends, "max_runs": 1 if is_once else None}
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def _notes(task: Mapping[str, Any]) -> Iterator[str]:
+    if task["priority"] is not None:
+        yield f"priority {task['priority']} orders messages of Celery; in RQ, the order of a worker's queues does"
+    if task["expire_seconds"] is not None:
+        yield f"expire_seconds {task['expire_seconds']}: a job here expires by its task's schedule"
+
+
+def _refusals(row: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    """Yields one sentence for each thing that has no counterpart, or nothing left to run."""
+    task, expires, clocked = row["task"], _instant(row["task"]["expires"]), row["clocked"]
+    if task["name"] == OWN:
+        yield "it deletes Celery's own results, and beat makes it again; leave it to Celery"
+    for field in ("exchange", "routing_key"):
+        if task[field]:
+            yield f"{field} {quoted(task[field])} routes messages of Celery; write the RQ queue in queue, and empty it"
+    if task["headers"] not in (None, "", "{}"):
+        yield "headers are of Celery's messages; pass what they carry as arguments, and empty them"
+    if expires and expires <= now:
+        yield f"it expired at {expires.isoformat()}; nothing is left to run"
+    if task["one_off"] and (task["total_run_count"] or (clocked and not task["enabled"])):
+        yield "it was to run once, and has run; nothing is left to run"
+
+
+def _schedule(row: Mapping[str, Any]) -> tuple[Mapping[str, Any] | str, dialects.Times | None]:
+    """Returns the fields of the schedule, or why there are none, and its times by beat's rule."""
+    given = [name for name in ("interval", "crontab", "clocked", "solar") if row[name]]
+    if len(given) != 1:
+        return f"it has {' and '.join(given) or 'no schedule'}, and beat runs an entry with exactly one schedule", None
+    schedule = row[given[0]]
+    if given == ["interval"]:
+        return {"every": timedelta(**{schedule["period"]: schedule["every"]}).total_seconds()}, None
+    if given == ["clocked"]:
+        return {"at": _instant(schedule["clocked_time"])}, None
+    if given == ["solar"]:
+        return (
+            f"{schedule['event']} follows the sun; write a time of day, or let the function look whether it is time",
+            None,
+        )
+    text = " ".join(schedule[field].replace(" ", "") for field in FIELDS)
+    translated = dialects.translate(NAME, text, schedule["timezone"])
+    return translated.refusal or translated.wanted, translated.times
+
+
+def _next(
+    task: Mapping[str, Any], wanted: Mapping[str, Any], times: dialects.Times | None, now: datetime
+) -> datetime | None:
+    """Returns when beat runs the entry next: by its last run, or by its last change if it never ran."""
+    last, starts = _instant(task["last_run_at"]), _instant(task["start_time"])
+    if "at" in wanted:
+        at: datetime = wanted["at"]
+        return at
+    since = last or _instant(task["date_changed"]) or now
+    if times is not None:
+        after = max(since, now, starts or now)
+        return next(iter(times(after, 1)), None)
+    due = since + timedelta(seconds=wanted["every"])
+    return max(due if last or not starts else starts, starts or due)
+
+
+def encoded(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Yields the place and the kind of each value that Celery's JSON encodes, such as a datetime."""
+    if isinstance(value, dict) and "__type__" in value:
+        yield path, str(value["__type__"])
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from encoded(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from encoded(item, f"{path}[{place}]")
+
+
+def _instant(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None

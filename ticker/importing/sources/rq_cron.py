@@ -1,0 +1,349 @@
+"""Reads the entries of rq cron: from the record that it keeps in Redis, or from its configuration module.
+
+The record is a hash with a TTL of 120 s, in which arguments that are no JSON are missing. The module is imported in a process
+of its own, in which a collector replaces `rq.cron.register`.
+"""
+
+import importlib
+import inspect
+import json
+import logging
+import os
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import chain, count
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from ticker import clock, settings
+from ticker.errors import ConfigurationError, escaped
+from ticker.importing import dialects
+from ticker.importing.found import Decision, Found, Where, function_name
+from ticker.importing.sources.pickles import misfits
+from ticker.importing.sources.samplers import HistorySampler, Sampler
+from ticker.importing.take_over import LeftOver, Source, Waiting
+from ticker.queue import rq
+from ticker.queue.bulk import PREFIX
+
+log = logging.getLogger("ticker.importing")
+
+NAME = "rq-cron"
+MODULE = "module:"
+"""How `--from` begins if it names the configuration module."""
+SCHEDULERS, RECORD, HISTORY = (
+    f"{PREFIX}:cron_schedulers",
+    f"{PREFIX}:cron_scheduler:{{}}",
+    f"{PREFIX}:cron_job:{{}}:jobs",
+)
+TAKEN = "ticker:taken:rq-cron"
+QUEUED, STARTED = "queued", "started"
+NO_JSON = "<not JSON serializable>"
+ALIVE = timedelta(minutes=2)  # rq cron shows a sign of life each minute, and its record lasts as long
+USUAL_TIMEOUT = 180  # seconds, RQ's own
+IMPORT_TIMEOUT = 60  # seconds
+
+Entry = Mapping[str, Any]
+"""An entry as `CronJob.to_dict` stores it. That of a collected one has `refusals`, too."""
+
+
+def opened(where: Where) -> "RqCron":
+    return RqCron(where)
+
+
+class RqCron(Source):
+    """rq cron's entries: those of the records in Redis, whose URL is --from, or those of a module (`module:myapp.cron`).
+
+    rq cron reads cron texts in the zone of its host, which no record names: --zone does. Nothing leaves rq cron when it is taken
+    over, because its entries are code: it has to be stopped.
+    """
+
+    name = NAME
+
+    def __init__(self, where: Where) -> None:
+        self._module = where.text.removeprefix(MODULE) if where.text.startswith(MODULE) else ""
+        url = "" if self._module else where.text
+        self._redis: Any = rq.connect(url or settings.current().require_redis(), retries=0)
+        self._zone, self._names, self._taking = where.zone, dict[str, str](), dict[str, str]()
+
+    def read(self, now: datetime) -> list[Found]:
+        with rq.translated():
+            recorded = self.records()
+            entries = collected(self._module) if self._module else recorded
+            names, known = Counter(map(_name, entries)), {_identity(entry): entry for entry in recorded}
+            last = {name: self._last(name) for name in names}
+        if not entries and not self._module:
+            raise ConfigurationError(
+                "Redis holds no record of rq cron, which keeps one while it runs and for two minutes after it was stopped: "
+                "start it and stop it, or read its module: --from module:NAME"
+            )
+        self._names = dict(zip(unique(map(_name, entries)), map(_name, entries), strict=True))
+        founds = []
+        for entry, id_ in zip(entries, self._names, strict=True):
+            of_record = known.get(_identity(entry), {})
+            newest, by_record = last[_name(entry)], _instant(of_record.get("latest_enqueue_time"))
+            if by_record and (newest is None or names[_name(entry)] > 1):
+                newest = by_record  # the history is that of all entries with the name
+            founds.append(_found(entry, id_, self._zone, of_record.get("next_enqueue_time"), newest))
+        return founds
+
+    def records(self) -> list[Entry]:
+        """Returns the entries of the newest record of each configuration. A record outlives its process by two minutes."""
+        newest: dict[str, tuple[str, list[Entry]]] = {}
+        for key in sorted(self._redis.scan_iter(RECORD.format("*"))):
+            record = {name.decode(): value.decode(errors="replace") for name, value in self._redis.hgetall(key).items()}
+            config, created = record.get("config_file", ""), record.get("created_at", "")
+            if created >= newest.get(config, ("", []))[0]:
+                newest[config] = created, json.loads(record.get("cron_jobs") or "[]")
+        return [entry for config in sorted(newest) for entry in newest[config][1]]
+
+    def alive(self) -> str:
+        """Returns a sentence if rq cron has shown a sign of life in the last two minutes."""
+        with rq.translated():
+            for name, beat in self._redis.zrevrange(SCHEDULERS, 0, 0, withscores=True):
+                age = clock.python_utc() - datetime.fromtimestamp(beat, UTC)
+                if age < ALIVE:
+                    host, pid = self._redis.hmget(RECORD.format(name.decode()), "hostname", "pid")
+                    process = f"host {(host or b'?').decode()}, pid {(pid or b'?').decode()}"
+                    return escaped(f"rq cron is alive ({process}, {max(age.seconds, 0)} s ago): stop it first")
+        return ""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        if sentence := self.alive():
+            raise ConfigurationError(sentence)
+        yield
+
+    def waiting(self, ids: Collection[str]) -> Waiting:
+        with rq.translated():
+            jobs = {id_: self._jobs(self._names.get(id_, id_)) for id_ in ids}
+            queues = {job["origin"] for of in jobs.values() for job in of}
+            workers = sum(self._redis.scard(f"{PREFIX}:workers:{queue}") for queue in queues)
+        counts = {
+            status: {id_: n for id_, of in jobs.items() if (n := sum(job["status"] == status for job in of))}
+            for status in (QUEUED, STARTED)
+        }
+        return Waiting(counts[QUEUED], counts[STARTED], workers)
+
+    def remove_waiting(self, ids: Collection[str]) -> None:
+        with rq.translated():
+            for name in {self._names.get(id_, id_) for id_ in ids}:
+                for job in self._jobs(name):
+                    if job["status"] == QUEUED:
+                        self._redis.lrem(f"{PREFIX}:queue:{job['origin']}", 0, job["id"])
+                        self._redis.hset(f"{PREFIX}:job:{job['id']}", "status", "canceled")
+
+    def _jobs(self, name: str) -> list[dict[str, str]]:
+        """Returns the jobs of entries with this name that wait or run in RQ."""
+        ids = self._redis.zrange(HISTORY.format(name), 0, -1)
+        with self._redis.pipeline(transaction=False) as calls:
+            for id_ in ids:
+                calls.hmget(f"{PREFIX}:job:{id_.decode()}", "status", "origin")
+            found = zip(ids, calls.execute(), strict=True)
+        return [
+            {"id": id_.decode(), "status": status.decode(), "origin": origin.decode()}
+            for id_, (status, origin) in found if status and status.decode() in (QUEUED, STARTED)
+        ]  # fmt: skip
+
+    def _last(self, name: str) -> datetime | None:
+        """Returns when the last job of entries with this name was enqueued, or started if that is known. RQ keeps the former
+        for a year.
+        """
+        for id_, score in self._redis.zrevrange(HISTORY.format(name), 0, 0, withscores=True):
+            started = self._redis.hget(f"{PREFIX}:job:{id_.decode()}", "started_at")
+            enqueued = datetime.fromtimestamp(score, UTC)
+            return max(enqueued, _instant(started.decode()) or enqueued) if started else enqueued
+        return None
+
+    def sampler(self, founds: Sequence[Found]) -> Sampler:
+        calls = {one.id: (one.wanted.get("args", []), one.wanted.get("kwargs", {})) for one in founds}
+        return HistorySampler(self._redis, {one.id: self._names[one.id] for one in founds}, calls)
+
+    def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        self._taking |= {one.id: json.dumps([one.wanted["name"], one.stored["identity"]]) for one in founds}
+        return []
+
+    def note(self, ids: Sequence[str]) -> None:
+        if ids:
+            with rq.translated():
+                self._redis.hset(TAKEN, mapping={id_: self._taking[id_] for id_ in ids})
+
+    def taken(self) -> list[LeftOver]:
+        with rq.translated():
+            stored = {id_.decode(): json.loads(value) for id_, value in self._redis.hgetall(TAKEN).items()}
+        return [LeftOver(id_, name, identity, is_parked=False) for id_, (name, identity) in stored.items()]
+
+    def give_back(self, ids: Sequence[str]) -> None:
+        """Forgets them: rq cron has them in its module, and runs each interval at once when it is started."""
+        self.forget(ids)
+
+    def forget(self, ids: Sequence[str]) -> None:
+        if ids:
+            with rq.translated():
+                self._redis.hdel(TAKEN, *ids)
+
+    def again(self, now: datetime) -> list[str]:
+        return super().again(now) if self.alive() else []
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """Returns the names, the second of two equal ones as `name-2`."""
+    taken: dict[str, None] = {}
+    for name in names:
+        candidates = chain([name], (f"{name}-{number}" for number in count(2)))
+        taken[next(free for free in candidates if free not in taken)] = None
+    return [*taken]
+
+
+def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: datetime | None) -> Found:
+    wanted: dict[str, Any] = {"function": function_name(entry["func_name"]), "name": id_, "queue": entry["queue_name"]}
+    refusals, changes, decisions, times = [*_refusals(entry)], list[str](), list[Decision](), None
+    for field, ours in (("args", "args"), ("kwargs", "kwargs"), ("meta", "metadata")):
+        if entry.get(field) not in (None, NO_JSON):
+            wanted[ours] = json.loads(entry[field])
+    if (timeout := entry.get("job_timeout") or USUAL_TIMEOUT) == -1:
+        decisions.append(Decision("box", "its jobs have no time limit (job_timeout -1); how long may a run last?"))
+    else:
+        wanted["box"] = timeout
+    if entry.get("cron"):
+        translated = dialects.translate(NAME, entry["cron"], zone or "UTC")
+        times, due = translated.times, _instant(next_there)
+        wanted |= translated.wanted
+        refusals += [translated.refusal] if translated.refusal else []
+        if not zone:
+            decisions.append(
+                Decision("zone", "rq cron reads it in the time zone of its host, which is not stored; which one?")
+            )
+        elif due and times and times(due - timedelta(seconds=1), 1) != [due]:
+            decisions.append(
+                Decision(
+                    "zone",
+                    f"its next time there is not one of {entry['cron']!r} in {zone}; which zone has the host of rq cron?",
+                )
+            )
+    else:
+        wanted["every"] = entry["interval"]
+        due = latest + timedelta(seconds=entry["interval"]) if latest else None
+        wanted |= {"first": due} if due else {}
+    if id_ != _name(entry):
+        changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
+    return Found(
+        NAME, id_, wanted, due, times=times, changes=tuple(changes), decisions=() if refusals else tuple(decisions),
+        refusals=tuple(refusals), stored={"identity": json.dumps(_identity(entry))},
+    )  # fmt: skip
+
+
+def _refusals(entry: Entry) -> Iterator[str]:
+    yield from entry.get("refusals", ())
+    if str(entry["func_name"]).endswith(".<lambda>"):
+        yield f"{entry['func_name']} is a lambda, which no worker can find by its name; give the function a name"
+    for field in ("args", "kwargs", "meta"):
+        if entry.get(field) == NO_JSON:
+            yield (
+                f"a value in {field} is no JSON, and the record of rq cron does not say which; "
+                "read the module that registers it: --from module:NAME"
+            )
+    if entry.get("webhooks"):
+        yield "webhooks have no counterpart; let the function call the address, or use notifications"
+
+
+IDENTITY = ("name", "func_name", "queue_name", "args", "kwargs", "interval", "cron", "job_timeout")
+
+
+def _identity(entry: Entry) -> tuple[Any, ...]:
+    return (_name(entry), *(entry.get(field) for field in IDENTITY[1:]))
+
+
+def _name(entry: Entry) -> str:
+    return str(entry.get("name") or entry["func_name"])
+
+
+def _instant(text: str | None) -> datetime | None:
+    """Returns a time as RQ stores it, or None for that of an interval that has never run (year 9999)."""
+    instant = datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+    return instant if instant and instant.year < 9999 else None
+
+
+# ------------------------------------------------------------------------------------------- the configuration module
+
+
+@cache
+def collected(module: str) -> list[Entry]:
+    """Imports the module in a process of its own, and returns what it registers."""
+    log.warning("imports %s, which runs its code, in a process of its own", module, extra={"event": "module_imported"})
+    command = [sys.executable, "-m", __name__, module]
+    try:
+        child = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=IMPORT_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(f"--from: the import of {module} took longer than {IMPORT_TIMEOUT} s") from None
+    answer = json.loads(child.stdout or b"{}")
+    if "entries" not in answer:
+        why = answer.get("error", f"its process ended with the code {child.returncode}")
+        raise ConfigurationError(f"--from: {module} cannot be imported: {why}")
+    return list(answer["entries"])
+
+
+def main(module: str) -> None:
+    """Imports the module, and prints what it registers as JSON. What the module prints goes to standard error."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    from rq import cron
+
+    entries = list[Entry]()
+    signature = inspect.signature(cron.register)
+
+    def register(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        given = signature.bind(*args, **kwargs).arguments
+        entries.append(_entry(**given))
+        return given
+
+    cron.register = register
+    try:
+        if Path(module).is_absolute():
+            runpy.run_path(module, run_name="rq_cron_config")
+        else:
+            importlib.import_module(module.removesuffix(".py").replace("/", "."))
+        written: dict[str, Any] = {"entries": entries}
+    except BaseException as error:  # also SystemExit: what the module does at its import
+        line = (str(error).strip() or "no message").splitlines()[0]
+        written = {"error": f"{type(error).__name__}: {line}"}
+    json.dump(written, answer)
+    answer.flush()
+    os._exit(0)  # threads that the module may have started do not matter
+
+
+def _entry(func: Callable[..., Any], queue_name: str, **given: Any) -> Entry:
+    """Returns the entry as rq cron stores it, with sentences on what cannot be brought over."""
+    module, name = getattr(func, "__module__", "?"), getattr(func, "__name__", "?")
+    refusals = [*_faults(func, module, name)]
+    entry = {key: value for key, value in given.items() if key not in ("args", "kwargs", "meta", "webhooks") and value}
+    for field in ("args", "kwargs", "meta"):
+        faults = [*misfits(given.get(field), field)]
+        refusals += [f"{fault}, which is no JSON; pass a text, a number, or an id" for fault in faults]
+        if given.get(field) and not faults:
+            entry[field] = json.dumps(given[field])
+    return {
+        **entry, "func_name": f"{module}.{name}", "name": given.get("name") or f"{module}.{name}", "queue_name": queue_name,
+        "webhooks": bool(given.get("webhooks")), "refusals": refusals,
+    }  # fmt: skip
+
+
+def _faults(func: Callable[..., Any], module: str, name: str) -> Iterator[str]:
+    """Yields why a worker cannot find the function by its name, unless the name itself shows it."""
+    qualified = getattr(func, "__qualname__", name)
+    if inspect.ismethod(func) or (qualified != name and "<locals>" not in qualified):
+        yield f"{module}.{qualified} is a method; write a function that calls it"
+    elif not isinstance(func, FunctionType):
+        yield f"{module}.{qualified} is a {type(func).__name__}, not a function; write a function that calls it"
+    elif qualified != name and name != "<lambda>":
+        yield f"{module}.{qualified} is defined in a function; define it at the module's top"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

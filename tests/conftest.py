@@ -340,7 +340,7 @@ def mark(connection: psycopg.Connection[Any]) -> bool:
     """These tables belong here, as if they had been created here. Returns False where a test has deleted the mark."""
     marked = connection.execute(
         "UPDATE ticker.installation SET id = %s, environment = '', system_identifier = ticker.cluster_identifier(),"
-        " marker_oid = tableoid, adopted_at = NULL, traced_until = NULL,"
+        " marker_oid = tableoid, adopted_at = NULL, traced_until = NULL, taken_from = DEFAULT,"
         " counted_until = NULL, counted_twice_until = NULL,"
         " database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())",
         [INSTALLATION],

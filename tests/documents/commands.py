@@ -48,11 +48,13 @@ PAGES = {
 }
 """The pages that describe a command in more detail."""
 WORKER = """
-    ticker worker --tasks MODULE[,MODULE...] [--hardened] [--health-port PORT]
+    ticker worker --tasks MODULE[,MODULE...] [--functions MODULE[.FUNCTION],...]
+                  [--hardened] [--health-port PORT]
                   [options of rq worker] QUEUE...
 
-`--tasks` names the modules with the functions; it defaults to `TICKER_TASKS`. `--hardened` runs only jobs that the ticker signed.
-`python -m wrappers` is the same command.
+`--tasks` names the modules with the functions; it defaults to `TICKER_TASKS`. `--functions` names modules, or functions in them,
+[without `@task`](../guides/coming-from.md#your-functions-unedited); it defaults to `TICKER_FUNCTIONS`. `--hardened` runs only jobs
+that the ticker signed. `python -m wrappers` is the same command.
 """
 
 

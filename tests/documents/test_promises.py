@@ -10,7 +10,7 @@ import pytest
 TESTS = Path(__file__).parent.parent
 PROMISES = [*(f"S{number}" for number in range(1, 15)), *(f"L{number}" for number in range(1, 6))]
 AT_MOST = 30  # tests that are in the default suite although they are slow
-NOT_DEFAULT = {f"pytest.mark.{name}" for name in ("slow", "long", "netns", "browser", "pooler", "docs")}
+NOT_DEFAULT = {f"pytest.mark.{name}" for name in ("slow", "long", "netns", "browser", "pooler", "docs", "sources")}
 
 
 @cache

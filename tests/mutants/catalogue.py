@@ -4,6 +4,7 @@ from tests.mutants.applications import APPLICATIONS
 from tests.mutants.causes import CAUSES
 from tests.mutants.crowds import CROWDS
 from tests.mutants.groups import GROUPS
+from tests.mutants.imports import IMPORTS
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.limited_starts import LIMITED_STARTS
 from tests.mutants.minutes import MINUTES
@@ -19,6 +20,7 @@ from tests.mutants.silence import SILENCE
 from tests.mutants.starts import STARTS
 from tests.mutants.stops import STOPS
 from tests.mutants.sweeps import SWEEPS
+from tests.mutants.translations import TRANSLATIONS
 
 CATALOGUE = (
     *APPLICATIONS,
@@ -40,4 +42,6 @@ CATALOGUE = (
     *INSTALLATIONS,
     *SESSIONS,
     *PAGES,
+    *IMPORTS,
+    *TRANSLATIONS,
 )

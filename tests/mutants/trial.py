@@ -25,7 +25,7 @@ LEFT_OUT = (
     "dist",
     "test_catalogue.py",
 )
-SUITE = "not long and not netns and not browser and not pooler"  # the slow ones, too
+SUITE = "not long and not netns and not browser and not pooler and not sources"  # the slow ones, too
 QUIET = ("-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "300", "-m", SUITE)
 LOADED_BY = {".sql": "ticker.db.sql", ".lua": "ticker.queue.bulk"}
 LONGEST = 1800  # seconds, for the tests of all mutants on a loaded machine

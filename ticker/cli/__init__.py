@@ -47,6 +47,8 @@ GROUPS = {
         "workers": ("health:workers", "Show how many workers each queue needs, and why."),
         "notify": ("notify:notify", "List undelivered notices, or send a test notice."),
         "prune": ("db:prune", "Delete old records of runs, drops and events."),
+        "import": ("importing:import_", "Plan the import of SOURCE, or carry the plan out."),
+        "export": ("importing:export", "Print all tasks for another program."),
         "db": ("db:db", "Create, upgrade, check or adopt the tables, or print SQL."),
     },
 }

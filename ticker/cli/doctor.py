@@ -12,7 +12,8 @@ import click
 from ticker import migrations
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
-from ticker.db import checks, listener, sql
+from ticker.cli.run import scheduled_again
+from ticker.db import checks, installation, listener, sql
 from ticker.engine.follow_up import unknown
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import inspect
@@ -91,6 +92,7 @@ def working(diagnosis: Diagnosis, config: Settings) -> tuple[str, ...]:
 def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
     with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
         execute = sql.on(db, config.schema)
+        sources = installation.read(execute).taken_from
         announced = [function.name for function in overview.functions(db)]
         for row in execute("missing_functions"):
             cause = unknown(row["function"], announced)
@@ -113,6 +115,8 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             )
         for row in execute("failing_pushes"):
             yield f"pushing {counted(row['count'], 'task')} failed; the first is {row['id']} ({row['name']}): {row['error']}"
+    with diagnosis.servers.asking(health.REDIS):
+        yield from scheduled_again(sources)
 
 
 def failing(counts: Counts, causes: Sequence[Cause]) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -51,6 +51,7 @@ def run(
     settings = configured(tick=tick, batch=batch)
     from ticker import logs
     from ticker.daemon import loop, signs
+    from ticker.db import installation, sql
     from ticker.queue import inspect
     from wrappers import shadowing
 
@@ -61,9 +62,20 @@ def run(
         raise
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
+    with database() as db:
+        taken_from = installation.read(sql.on(db, settings.schema)).taken_from
+    render.warn([*scheduled_again(taken_from)])
     logs.to_stdout(settings.log)
     with observed(settings, metrics_host, metrics_port) as observer:
         loop.run(settings, observer, (health_host, health_port))
+
+
+def scheduled_again(sources: Sequence[str]) -> "Iterator[str]":
+    """Yields warnings about entries that were taken over, and that are scheduled there again."""
+    if sources:
+        from ticker.importing import take_over
+
+        yield from take_over.warnings(sources)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 class Verdict(StrEnum):
@@ -14,6 +14,12 @@ class Verdict(StrEnum):
     CHANGED = "changed"
     DECIDE = "decide"
     REFUSED = "refused"
+
+
+def function_name(path: str) -> str:
+    """Returns the name of a plain function in a task: `ticker worker --functions` offers `myapp.jobs.poll` as `myapp.jobs:poll`."""
+    module, _, name = path.rpartition(".")
+    return f"{module}:{name}" if module else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +61,23 @@ class Found:
         if self.decisions:
             return Verdict.DECIDE
         return Verdict.CHANGED if self.changes else Verdict.SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the command says of a source. An empty text was not said: the source then uses our own settings."""
+
+    text: str = ""  # --from
+    zone: str = ""
+    command_task: str = ""
+
+
+class Source(Protocol):
+    """A source that a module of `ticker.importing.sources` opens: each has a function `opened(where: Where) -> Source`.
+
+    `ticker.importing.take_over.Source` says what can be taken over, too. A source whose entries are text has a method
+    `take_over(db, founds)` instead, which registers them in the caller's transaction and returns sentences to print.
+    """
+
+    def read(self, now: datetime) -> list[Found]:
+        """Returns the entries. `now` is Python's clock."""

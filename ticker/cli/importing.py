@@ -1,0 +1,243 @@
+"""`ticker import | export`: brings the schedules of other schedulers over, and writes tasks for other programs."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker import clock, settings
+from ticker.cli import options, render
+from ticker.cli.connection import connected, database
+from ticker.cli.exits import NOT_SO
+from ticker.cli.fit import row
+from ticker.errors import BadInput, TickerError
+from ticker.importing import export as exporting
+from ticker.importing import plan as planning
+from ticker.importing.found import Verdict, Where
+from ticker.read.formatting import moment
+from ticker.schedules.duration import milliseconds
+
+if TYPE_CHECKING:
+    from ticker.importing.plan import Entry, Plan, Promised
+
+EXAMPLES = 3
+STYLES = {Verdict.CHANGED: "yellow", Verdict.DECIDE: "yellow", Verdict.REFUSED: "red"}
+PLANS = ("where", "zone", "only", "queues", "decide", "command_task")
+"""The options of a plan: its file holds them for the later steps."""
+
+
+@click.command("import")
+@click.argument("source", type=click.Choice([*planning.SOURCES]))
+@click.option(
+    "--from",
+    "where",
+    metavar="WHERE",
+    help="Its Redis or database URL, or a file. Defaults to REDIS_URL or DATABASE_URL.",
+)
+@click.option("--zone", metavar="ZONE", help="The zone of its host, where its entries do not name one.")
+@click.option("--only", metavar="GLOB", help="Only entries whose ids match, such as 'mail.*'.")
+@click.option(
+    "--queue", "queues", metavar="OLD=NEW", multiple=True, help="Use another queue for those of OLD. Repeatable."
+)
+@click.option(
+    "--decide", metavar="ENTRY:FIELD=VALUE", multiple=True,
+    help="Decide a field of an entry, or of all that ask for it: '*:box=30s'. Repeatable.",
+)  # fmt: skip
+@click.option("--command-task", metavar="FUNCTION", help="crontab: the function that gets each command as an argument.")
+@click.option(
+    "--plan-file", metavar="FILE", default=planning.FILE, show_default=True, help="Where the plan is written and read."
+)
+@click.option("--take-over", "step", flag_value="take-over", help="Take over what the plan file says.")
+@click.option("--give-back", "step", flag_value="give-back", help="Give back what was taken over.")
+@click.option(
+    "--old-jobs", type=click.Choice(["wait", "remove"]), help="Jobs of the old scheduler that still wait in RQ."
+)
+@click.option(
+    "--shadow", metavar="DURATION", help="Push nothing, and compare for this long what would be pushed with what is."
+)
+@options.as_json
+@click.pass_context
+def import_(
+    context: click.Context,
+    /,
+    source: str,
+    plan_file: str,
+    step: str | None,
+    old_jobs: str | None,
+    shadow: str | None,
+    **given: Any,
+) -> None:
+    """Plan the import of SOURCE, or carry the plan out.
+
+    Planning writes only the plan file. Prints for each entry its schedule here, its next times there and here, and a
+    verdict: same, changed, decide or refused. Exits with 0 if all are the same, otherwise with 1.
+    """
+    path = Path(plan_file)
+    if step is not None and shadow is not None:
+        raise click.UsageError(f"--shadow cannot be combined with --{step}")
+    if old_jobs is not None and step != "take-over":
+        raise click.UsageError("--old-jobs applies only to --take-over")
+    if step is None and shadow is None:
+        plan = planning.make(_options(source, **given), clock.python_utc())
+        plan.write(path)
+        code = _print_plan(plan, path)
+    else:
+        if named := [name for name in PLANS if given[name]]:
+            raise click.UsageError(f"the plan file holds --{_option(named[0])}; plan again to change it")
+        promised = planning.load(path)
+        if promised.options.source != source:
+            raise BadInput(
+                "source", source, f"is not that of {path}, which plans {promised.options.source}; plan again"
+            )
+        code = _shadow(promised, shadow) if shadow else _carry_out(promised, path, str(step), old_jobs or "")
+    context.exit(code)
+
+
+def _option(name: str) -> str:
+    return {"where": "from", "queues": "queue"}.get(name, name.replace("_", "-"))
+
+
+def _options(
+    source: str, *, where: str | None, zone: str | None, only: str | None, queues: Sequence[str], decide: Sequence[str],
+    command_task: str | None,
+) -> planning.Options:  # fmt: skip
+    pairs = [text.partition("=") for text in queues]
+    for old, sign, new in pairs:
+        if not (old and sign and new):
+            raise BadInput("--queue", f"{old}{sign}{new}", "is not OLD=NEW, such as default=polling")
+    return planning.Options(
+        source,
+        Where(where or "", zone or "", command_task or ""),
+        only or "*",
+        {old: new for old, _, new in pairs},
+        tuple(decide),
+    )
+
+
+def _print_plan(plan: "Plan", path: Path) -> int:
+    counts = plan.counts
+    if render.is_json():
+        render.print_json(plan.data)
+    else:
+        _print_entries(plan.entries)
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        render.say(f"{_entries(len(plan.entries))}: {said}; the plan is in {path}")
+        if plan.outlook:
+            render.say(plan.outlook)
+    return 0 if counts[Verdict.SAME] == len(plan.entries) else NOT_SO
+
+
+def _print_entries(entries: "Sequence[Entry]") -> None:
+    """Prints a line for each entry, and then each reason with the number of its entries, and examples."""
+    lines, whys = [], defaultdict[tuple[str, str], list[str]](list)
+    for entry in entries:
+        found, verdict = entry.found, entry.verdict
+        times = moment(found.next_there), moment(entry.next_here)
+        lines.append(row(verdict, found.id, *times, entry.schedule, style=STYLES.get(verdict, "")))
+        for reason in entry.reasons:
+            whys[verdict, reason].append(found.id)
+    if lines:
+        there = "next there (UTC)" if any(entry.found.next_there for entry in entries) else ""
+        render.print_table(("verdict", "entry", there, "next here (UTC)", "schedule here"), lines)
+    if whys:
+        groups = (row(verdict, len(ids), ", ".join(ids[:EXAMPLES]), why) for (verdict, why), ids in whys.items())
+        render.print_table(("verdict", "entries", "such as", "why"), groups)
+
+
+def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> int:
+    """Takes entries over or gives them back, and prints what was done. Nothing changes if the source does not fit the plan."""
+    source: Any = promised.options.opened()
+    schema = settings.current().schema
+    if step == "give-back":
+        with connected() as db:
+            return _print_moved("gave back", _take_over().give_back(source, db, schema))
+    if promised.undecided:
+        raise BadInput(
+            "--plan-file",
+            str(path),
+            f"leaves {_entries(len(promised.undecided))} to decide; plan again with --decide",
+        )
+    founds = source.read(clock.python_utc())
+    if changed := promised.changed(founds):
+        raise NotAsPlanned(f"{_entries(len(changed))} changed since the plan, such as {changed[0]!r}; plan again")
+    if hasattr(source, "take_over"):
+        with database() as db:
+            sentences = source.take_over(db, promised.chosen(founds))
+        render.answer({"done": sentences}, *sentences)
+        return 0
+    with connected() as db:
+        moved = _take_over().take_over(
+            source, db, schema, promised.chosen, old_jobs=old_jobs, tell=lambda text: render.say(text, err=True)
+        )
+    return _print_moved("took over", moved)
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
+class NotAsPlanned(TickerError):
+    """The source is not as the plan has it. Nothing was written."""
+
+
+def _take_over() -> Any:
+    """Returns the module, which sources that are texts do not need."""
+    return import_module("ticker.importing.take_over")
+
+
+def _print_moved(verb: str, moved: Any) -> int:
+    left = [f"left {id_}: {why}" for id_, why in moved.left.items()]
+    render.answer(moved, f"{verb} {_entries(len(moved.moved))}", *left)
+    return NOT_SO if moved.left else 0
+
+
+def _shadow(promised: "Promised", duration: str) -> int:
+    """Compares what would be pushed with what is, and prints a line for each entry."""
+    module, source = import_module("ticker.importing.shadow"), promised.options.opened()
+    founds = [one for one in promised.chosen(source.read(clock.python_utc())) if one.enabled]
+    if not founds:
+        raise NotAsPlanned("no enabled entry of the source is as the plan has it; plan again")
+    compared = module.shadow(
+        source, founds, milliseconds("--shadow", duration), lambda text: render.say(text, err=True)
+    )
+    if render.is_json():
+        render.print_json([{**asdict(one), "verdict": one.verdict} for one in compared])
+    else:
+        names, lines = module.table(compared)
+        render.print_table(names, [row(*line) for line in lines])
+        differ, late = sum(one.verdict == "differs" for one in compared), sum(one.missed for one in compared)
+        render.say(f"{_entries(len(compared))}: {differ} differ; looks that came too late: {late}")
+    return NOT_SO if any(one.verdict == "differs" for one in compared) else 0
+
+
+@click.command()
+@click.argument("format_", metavar="json|crontab", type=click.Choice(["json", "crontab"]))
+@click.option("--only", metavar="GLOB", default="*", help="Only tasks whose names match, such as 'mail.*'.")
+@click.option(
+    "--command", metavar="TEXT", default="ticker run-now {id}", show_default=True,
+    help="crontab: the command, with {id}, {name}, {function}, {queue}, {args} and {kwargs}.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Exit with 1 if anything is lost.")
+@click.pass_context
+def export(context: click.Context, format_: str, only: str, command: str, strict: bool) -> None:
+    """Print all tasks for another program.
+
+    json: a line for each task, which `ticker import json` reads back. crontab: a line for each task, after a comment
+    with what cron does not have.
+    """
+    loses = False
+    with database() as db:
+        for task in exporting.tasks(db, only):
+            if format_ == "json":
+                click.echo(exporting.as_json(task))
+                continue
+            line, lost = exporting.as_crontab(task, command)
+            loses = loses or bool(lost)
+            name = re.sub(r"\s+", " ", f"{task.name} of {task.owner}" if task.owner else task.name)
+            click.echo("\n".join([f"# {name}: {sentence}" for sentence in lost] + [line] * bool(line)))
+    context.exit(NOT_SO if strict and loses else 0)

@@ -1,0 +1,109 @@
+"""Reads a crontab. Its commands are for a shell, so that one function of yours, `--command-task`, gets each as an argument.
+
+The dialect is ours. What cron itself still runs afterwards is printed, and not changed.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+from ticker.importing import dialects
+from ticker.importing.found import Decision, Found, Where
+from ticker.importing.sources import json_lines
+
+SYSTEM = ("/etc/crontab", "/etc/cron.d/")  # files whose lines name a user before the command
+NAME_AT_MOST = 60
+_VARIABLE = re.compile(r"""\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*?)\s*""")
+_PERCENT = re.compile(r"(?<!\\)%")
+
+
+class Line(NamedTuple):
+    number: int
+    schedule: str
+    user: str
+    command: str
+    zone: str
+    mailto: str
+
+
+def opened(where: Where) -> "Crontab":
+    return Crontab(where)
+
+
+class Crontab:
+    """The lines of a file, or of standard input."""
+
+    def __init__(self, where: Where) -> None:
+        self.where = where
+
+    def read(self, now: datetime) -> list[Found]:
+        lines = [*entries(json_lines.lines_of(self.where.text), self.where.text.startswith(SYSTEM))]
+        return [self._found(line, name) for line, name in zip(lines, names(lines), strict=True)]
+
+    def take_over(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        sentences = json_lines.registered(db, founds)
+        numbers = ", ".join(str(found.stored["line"]) for found in founds)
+        return (
+            [*sentences, f"cron still runs these lines of {self.where.text} until you remove them: {numbers}"]
+            if founds
+            else sentences
+        )
+
+    def _found(self, line: Line, name: str) -> Found:
+        zone, task = line.zone or self.where.zone, self.where.command_task
+        read = dialects.translate("crontab", line.schedule, zone or "UTC")
+        refusals = [] if read.refusal is None else [read.refusal]
+        if not line.command:
+            refusals = [f"line {line.number} has no command after its five fields"]
+        elif not task:
+            refusals.append(
+                "its command is for a shell; name a function of yours that runs it: --command-task FUNCTION"
+            )
+        if _PERCENT.search(line.command):
+            refusals.append("its command has %, after which cron passes input to it; put the input into a script")
+        decisions = [Decision("box", "cron sets no time limit; how long may a run last?")]
+        if not zone:
+            decisions.append(
+                Decision("zone", "cron reads it in the zone of its host, which no crontab names; which one?")
+            )
+        notes = [f"cron runs it as {line.user}, and a worker as its own user"] if line.user else []
+        if line.mailto:
+            notes.append("cron mails its output (MAILTO), and the ticker only notifies of failures")
+        wanted = {
+            **read.wanted,
+            "function": task,
+            "name": name,
+            "kwargs": {"command": line.command.replace("\\%", "%")},
+        }
+        return Found(
+            "crontab", name, wanted, decisions=() if refusals else tuple(decisions), refusals=tuple(refusals),
+            notes=tuple(notes), stored={"line": line.number},
+        )  # fmt: skip
+
+
+def entries(lines: Sequence[str], has_users: bool) -> Iterator[Line]:
+    """Yields the lines that name a command, with the variables that were set before them."""
+    variables: dict[str, str] = {}
+    for number, text in enumerate(lines, 1):
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        if variable := _VARIABLE.fullmatch(text):
+            variables[variable[1]] = variable[2].strip("\"'")
+            continue
+        fields = 1 if text.lstrip().startswith("@") else 5
+        parts = text.split(None, fields + has_users)
+        schedule, rest = " ".join(parts[:fields]), parts[fields:]
+        user = rest.pop(0) if has_users and rest else ""
+        zone, mailto = (variables.get(name, "") for name in ("CRON_TZ", "MAILTO"))
+        yield Line(number, schedule, user, rest[0].strip() if rest else "", zone, mailto)
+
+
+def names(lines: Sequence[Line]) -> list[str]:
+    """Returns a name for each command: its words, and a number if another line has the same."""
+    taken: dict[str, None] = {}
+    for line in lines:
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", line.command)[:NAME_AT_MOST].strip("-.") or f"line-{line.number}"
+        taken[next(free for free in chain([name], (f"{name}-{n}" for n in count(2))) if free not in taken)] = None
+    return [*taken]

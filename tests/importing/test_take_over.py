@@ -159,7 +159,8 @@ def test_jobs_that_wait_can_be_removed(redis, db, taken):
     assert redis.lrange("rq:queue:polling", 0, -1) == [b"another"]
 
 
-def test_an_entry_is_taken_when_its_last_job_has_run_and_the_others_at_once(redis, db, taken):
+def test_an_entry_is_taken_when_its_last_job_has_run_and_the_others_at_once(redis, db, taken, monkeypatch):
+    monkeypatch.setattr(take_over, "LOOK_EVERY", 0.0)
     job = schedule(redis, "late", interval=60)
     schedule(redis, "free", interval=60)
     redis.rpush("rq:queue:polling", "late")
@@ -328,6 +329,7 @@ def test_a_new_plan_has_what_an_interrupted_call_has_left_parked(redis, redis_ur
     assert places(redis, db) == (set(), {"poll-5", "poll-6"}, set())
 
 
+@pytest.mark.slow
 def test_doctor_and_the_start_of_a_ticker_warn_of_what_is_scheduled_again(redis, db, environ, taken):
     schedule(redis, "poll-5", interval=60)
     taken()
@@ -340,6 +342,7 @@ def test_doctor_and_the_start_of_a_ticker_warn_of_what_is_scheduled_again(redis,
         ticking.says("warning: rq-scheduler schedules again what became tasks")
 
 
+@pytest.mark.slow
 def test_a_ticker_starts_although_it_may_not_read_the_old_schedule(redis, db, environ, taken):
     schedule(redis, "poll-5", interval=60)
     taken()
@@ -349,6 +352,7 @@ def test_a_ticker_starts_although_it_may_not_read_the_old_schedule(redis, db, en
         ticking.says("ticker started")
 
 
+@pytest.mark.slow
 def test_the_room_of_imports_is_loaded_only_after_an_import(environ):
     program = """
 import sys

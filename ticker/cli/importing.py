@@ -166,8 +166,9 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> in
     if changed := promised.changed(founds):
         raise NotAsPlanned(f"{_entries(len(changed))} changed since the plan, such as {changed[0]!r}; plan again")
     if hasattr(source, "take_over"):
+        chosen = promised.chosen(founds)
         with database() as db:
-            sentences = source.take_over(db, promised.chosen(founds))
+            sentences = source.take_over(db, chosen)
         render.answer({"done": sentences}, *sentences)
         return 0
     with connected() as db:

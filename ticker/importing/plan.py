@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +25,7 @@ from ticker.importing.found import Decision, Found, Source, Verdict, Where
 from ticker.model import Kind
 from ticker.schedules import once
 from ticker.schedules.duration import is_plain
-from ticker.tasks import checks, definition, fields, identity, operations, sync
+from ticker.tasks import checks, definition, fields, identity, operations, rows, sync
 
 SOURCES = {
     "rq-scheduler": "rq_scheduler",
@@ -113,10 +114,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """A plan as its file has it: what may be taken over."""
+    """A plan as its file has it: what may be taken over. `now` is when the file was read."""
 
     options: Options
     entries: Mapping[str, tuple[str, str]]
+    now: datetime
 
     @property
     def undecided(self) -> list[str]:
@@ -128,14 +130,14 @@ class Promised:
         What is gone may have been taken.
         """
         return [
-            entry.found.id for entry in _planned(self.options, founds, clock.python_utc())
+            entry.found.id for entry in _planned(self.options, founds, self.now)
             if entry.verdict == Verdict.DECIDE or not self._has(entry)
         ]  # fmt: skip
 
     def chosen(self, founds: list[Found]) -> list[Found]:
         """Returns those that fit the plan and are to be taken, with what was decided."""
         return [
-            entry.found for entry in _planned(self.options, founds, clock.python_utc())
+            entry.found for entry in _planned(self.options, founds, self.now)
             if entry.verdict in (Verdict.SAME, Verdict.CHANGED) and self._has(entry)
         ]  # fmt: skip
 
@@ -170,7 +172,7 @@ def load(path: Path) -> Promised:
         fits = False
     if not fits:
         raise ConfigurationError(f"--plan-file: {path} is not a plan of this version; plan again")
-    return Promised(options, entries)
+    return Promised(options, entries, clock.python_utc())
 
 
 def decision(text: str) -> tuple[str, str, str]:
@@ -266,7 +268,7 @@ def _answer(field: str) -> str:
     return "--zone ZONE" if field == "zone" else f"--decide ENTRY:{field}=VALUE"
 
 
-def _values(wanted: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _values(wanted: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:
     """Returns the columns of the task that `register` would make. Raises BadInput."""
     said = {name: value for name, value in wanted.items() if value is not None}
     identity.identify(said.pop("owner", None))
@@ -275,10 +277,18 @@ def _values(wanted: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         raise BadInput("function", None, "is missing")
     task = definition.Wanted(**said)
     task.task_name()
-    values = definition.applied(task.given(), None, now=now)
-    definition.first_run(values, now)
+    given = {column: value for column, value in task.given().items() if column not in rows.OWN}
+    values = _columns(json.dumps(given, sort_keys=True), now)
     if first is not None:
         definition.check_first(first, values)
+    return values
+
+
+@lru_cache(maxsize=10_000)  # most entries of a source differ in a few columns only
+def _columns(given: str, now: datetime) -> Mapping[str, Any]:
+    """Returns the columns of a task with these checked fields. Raises BadInput, also if it is never due."""
+    values = definition.applied(json.loads(given), None, now=now)
+    definition.first_run(values, now)
     return values
 
 
@@ -291,4 +301,4 @@ def _changes(found: Found, values: Mapping[str, Any], now: datetime) -> Iterator
         if found.next_there and "first" not in found.wanted:
             yield "it is due at once here; decide first for another time"
     elif found.times is not None and not any(one.field == "zone" for one in found.decisions):
-        yield proof.difference(found.times, values["kind"], values["expression"], values["zone"], now)
+        yield proof.difference(found.times, Kind(values["kind"]), values["expression"], values["zone"], now)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.browser.conftest import DESKTOP, PHONE, opened
+from tests.sentences import sentence
 
 pytestmark = pytest.mark.browser
 
@@ -27,12 +28,12 @@ def test_tasks_that_are_due_at_once_are_spread_after_a_plan_and_a_question(page,
     asked = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.goto("/")
-    page.click("text=when tasks fall due")
+    page.click("a[href='/tasks/due']")
     page.wait_for_selector("svg.due")
     page.click("text=Spread them …")
     page.click("button:has-text('Spread 4 tasks')")
     page.wait_for_selector("#said:has-text('4 tasks got a phase')")
-    assert asked == ["Give 4 tasks a phase? The next run of each may move."]
+    assert asked == [sentence("page.spread_question", tasks=4)]
     assert page.url.endswith("/tasks/due")
 
 

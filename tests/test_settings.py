@@ -39,6 +39,7 @@ def test_every_setting_has_its_variable():
         "TICKER_TICK": "10s", "TICKER_BATCH": "3000", "TICKER_RESULT_TTL": "60",
         "TICKER_QUEUE_DEPTH": "polling=10000, reports=5",
         "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
+        "TICKER_FUNCTIONS": "app.jobs,app.daily:poll",
         "TICKER_SIGNING_KEY": "a key of enough length",
         "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass", "TICKER_LOG": "json",
         "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d",
@@ -52,7 +53,7 @@ def test_every_setting_has_its_variable():
     found = from_environment(environ)
     assert found == Settings(
         "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 3000, {"polling": 10_000, "reports": 5}, 60, 86_400, "watchdog",
-        ("app.polls", "app.reports"), ("a key of enough length",), True, "pass", "json",
+        ("app.polls", "app.reports"), ("app.jobs", "app.daily:poll"), ("a key of enough length",), True, "pass", "json",
         604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "https://h/beat", "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"), ("a third key of length",), True, True, True, "production",
         "postgres://direct/app", "on", True, 4, True, ("mail", "webhook"), "https://h/page",

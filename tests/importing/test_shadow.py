@@ -1,11 +1,13 @@
 """A shadow sees what MONITOR sees, pushes nothing, and needs no right to write to Redis."""
 
+import os
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,33 @@ def test_rq_scheduler_is_seen_as_monitor_sees_it(own_servers: tuple[Postgres, Va
         seen = watched(source, founds, 30, run)
     assert {id_: one.there for id_, one in seen.items()} == pushes()
     assert seen["twice"].here == pushes()["twice"], "a push counts as a start"
+
+
+@pytest.mark.long
+@pytest.mark.sources
+@pytest.mark.timeout(900)
+def test_twenty_entries_of_rq_scheduler_are_seen_as_monitor_sees_them_for_minutes(
+    own_servers: tuple[Postgres, Valkey], reader: str
+) -> None:
+    url, seconds = own_servers[1].url, int(os.environ.get("TICKER_TEST_SHADOW", "600"))
+    with Redis.from_url(url) as redis:
+        for every in range(5, 45, 2):
+            schedule(redis, f"every-{every}", datetime.now(UTC) + timedelta(seconds=every), interval=every, timeout=1)
+    source = RqScheduler(reader)
+    founds = [replace(one, decisions=()) for one in source.read(datetime.now(UTC))]
+    with monitored(url) as commands:
+
+        def pushes() -> Counter[str]:
+            return Counter(words.split()[2] for _, words in commands if words.startswith("RPUSH rq:queue:polling "))
+
+        def run() -> None:
+            command = [sys.executable, "-m", "rq_scheduler.scripts.rqscheduler", "-i", "5", "--url", url]
+            with subprocess.Popen(command, cwd=ROOT) as scheduler:
+                until(lambda: pushes()["every-43"] >= seconds // 50, "the slowest entry", patience=seconds)
+                scheduler.terminate()
+
+        seen = watched(source, founds, seconds + 30, run)
+    assert {id_: one.there for id_, one in seen.items()} == pushes()
 
 
 def test_a_shadow_leaves_nothing_behind_and_touches_none_of_our_tables(

@@ -23,7 +23,7 @@ CAUSE_AT_MOST, CAUSE_READS_AT_MOST = 200, 500  # characters
 _QUOTED_OR_URL = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)|\b\w{1,20}://[^\s,;()<>"']+""")
 _WORD = re.compile(r"""[^\s,;()\[\]{}<>"'=|]+""")
 _VARIABLE = re.compile(r"\d|[@/\\]|\w\.\w")
-_ASTERISKS = re.compile(r"\*(?:\W*\*)+")
+_ASTERISKS = re.compile(r"\*(?:[^\w()\[\]{}]*\*)+")
 
 FRAMEWORK_NAMES: dict[str, str] = {}
 """The names of variables in the settings of a framework. Errors show these instead."""

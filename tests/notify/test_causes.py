@@ -90,6 +90,7 @@ def whats(kept: Kept) -> list[tuple[str, int]]:
     [
         ("TimeoutError: timed out", "TimeoutError: timed out"),
         ("ConnectionRefusedError: [Errno 111] Connection refused", "ConnectionRefusedError: [Errno *] Connection refused"),
+        ("OSError: [Errno 111] imap.acme.example:993 refused uid 7", "OSError: [Errno *] * refused uid *"),
         ("gaierror: cannot resolve imap.example.org:993 for a@b.org", "gaierror: cannot resolve * for *"),
         ("Http404: no message 'a b' in /var/mail/7 (uid 4711, 4712, 4713)", "Http404: no message * in * (uid *)"),
         ("KeyError: 550e8400-e29b-41d4-a716-446655440000", "KeyError: *"),

@@ -114,7 +114,7 @@ def test_if_postgresql_takes_no_writes_all_begin_with_what_the_ticker_has_publis
     breaks(db)
     beat()
     met = failing(
-        re.compile("PostgreSQL .DATABASE_URL. .*(read_only is on|No space left on device; free some on its disk)")
+        re.compile("PostgreSQL .DATABASE_URL. .*(read_only is on|No space left on device; free \\w+ on its disk)")
     )
     assert beginnings() == [met] * 4
     assert 0 < redis.pttl(KEY) <= 15_000

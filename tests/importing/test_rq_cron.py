@@ -19,6 +19,7 @@ from rq.cron import CronScheduler
 import ticker
 from tests.harness import command
 from tests.importing.golden import check_refusals
+from tests.sentences import sentence
 from ticker.errors import ConfigurationError
 from ticker.importing import plan, take_over
 from ticker.importing.found import Found, Where
@@ -94,7 +95,7 @@ def test_an_entry_keeps_its_function_arguments_queue_time_out_and_next_time(
 def test_entries_with_one_name_get_names_of_their_own(way: str, request: pytest.FixtureRequest) -> None:
     founds = request.getfixturevalue(way)
     assert [founds[name].wanted["args"] for name in ("fetch", "fetch-2", "fetch-3")] == [[1], [2], [3]]
-    assert founds["fetch-2"].changes == ("another entry has the name fetch, so this one becomes fetch-2",)
+    assert founds["fetch-2"].changes == (sentence("imports.renamed", name="fetch", new="fetch-2"),)
 
 
 def test_a_cron_text_keeps_its_meaning_and_its_next_time(recorded: dict[str, Found]) -> None:
@@ -110,12 +111,13 @@ def test_without_its_zone_a_cron_entry_waits_for_a_decision(scheduler: CronSched
 
 def test_a_zone_in_which_its_next_time_is_none_of_its_times_is_asked_for_again(scheduler: CronScheduler) -> None:
     founds = {found.id: found for found in read(zone="Asia/Kathmandu")}
-    assert "is not one of '0 6 * * 1-5' in Asia/Kathmandu" in founds["weekdays"].decisions[0].question
+    wrong_zone = sentence("imports.no_time_in_zone", text="'0 6 * * 1-5'", zone="Asia/Kathmandu")
+    assert wrong_zone.within(founds["weekdays"].decisions[0].question)
 
 
 def test_the_last_run_is_known_when_the_record_is_gone(scheduler: CronScheduler, redis: Redis) -> None:
     redis.delete("rq:cron_scheduler:here")
-    with pytest.raises(ConfigurationError, match="Redis holds no record of rq cron"):
+    with pytest.raises(ConfigurationError, check=sentence("imports.no_rq_cron").within):
         read()
     [found] = [found for found in read(f"module:{CONFIG}") if found.id == "mail-5"]
     [(_, enqueued)] = redis.zrange("rq:cron_job:mail-5:jobs", 0, -1, withscores=True)
@@ -123,9 +125,8 @@ def test_the_last_run_is_known_when_the_record_is_gone(scheduler: CronScheduler,
 
 
 def test_nothing_may_be_taken_over_while_rq_cron_lives(scheduler: CronScheduler, redis: Redis) -> None:
-    assert (
-        rq_cron.opened(Where()).alive().startswith(f"rq cron is alive (host {scheduler.hostname}, pid {os.getpid()}, ")
-    )
+    lives = sentence("imports.rq_cron_lives", host=scheduler.hostname, pid=os.getpid())
+    assert lives.begins(rq_cron.opened(Where()).alive())
     redis.zadd("rq:cron_schedulers", {"here": datetime.now(UTC).timestamp() - 121})
     assert rq_cron.opened(Where()).alive() == ""
 
@@ -149,10 +150,10 @@ def test_entries_are_taken_over_when_rq_cron_has_stopped_and_can_be_given_back(
     planned: str, scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any]
 ) -> None:
     _, error = command("import", "rq-cron", "--take-over", code=78)
-    assert error.startswith("error: rq cron is alive (host ")
+    assert sentence("imports.rq_cron_lives", host=scheduler.hostname, pid=os.getpid()).within(error)
     scheduler.register_death()
     _, error = command("import", "rq-cron", "--take-over", code=2)
-    assert "2 jobs that the old scheduler has pushed wait in RQ" in error
+    assert sentence("imports.old_jobs", jobs="2 jobs", wait="wait").within(error)
     [(_, enqueued)] = redis.zrange("rq:cron_job:mail-5:jobs", 0, -1, withscores=True)
     command("import", "rq-cron", "--take-over", "--old-jobs", "remove")
     assert redis.llen("rq:queue:mail") == 0

@@ -20,6 +20,7 @@ from tests.harness import command
 from tests.importing.rq_schedule import schedule
 from tests.importing.witness import monitored
 from tests.running import ROOT, until
+from tests.sentences import sentence
 from ticker.embedded import Postgres, Valkey
 from ticker.errors import BadInput, ConfigurationError
 from ticker.importing import shadow
@@ -164,10 +165,8 @@ def test_what_a_killed_shadow_has_left_is_dropped_and_what_others_made_is_not(
     with shadow.own_tables(), pytest.raises(ConfigurationError, match="another shadow works"), shadow.own_tables():
         pass
     db.execute("CREATE SCHEMA ticker_shadow")
-    with (
-        pytest.raises(ConfigurationError, match="ticker_shadow exists, and no shadow has made it"),
-        shadow.own_tables(),
-    ):
+    foreign = sentence("imports.foreign_schema", schema="ticker_shadow")
+    with pytest.raises(ConfigurationError, check=foreign.within), shadow.own_tables():
         pass
 
 
@@ -181,15 +180,15 @@ def times(*seconds: float) -> list[datetime]:
         (times(0, 60, 120), times(5, 65, 125), 1, ()),
         (times(0, 60, 120), times(5, 65), 1, ()),
         (times(0, 60, 120, 180), times(0, 120), 1, ("enqueued 4 times there and 2 times here",)),
-        (times(0), times(200), 1, ("times are up to 200 s apart",)),
-        (times(0, 60), times(0, 60), 40, ("a run took 40.0 s; its box here is 30 s, so it would be stopped",)),
+        (times(0), times(200), 1, (sentence("imports.apart", seconds=200),)),
+        (times(0, 60), times(0, 60), 40, (sentence("imports.too_long", took="40.0 s", box="30 s"),)),
     ],
 )
 def test_an_entry_differs_by_count_time_or_a_run_that_takes_too_long(
-    there: list[datetime], here: list[datetime], longest: float, why: tuple[str, ...]
+    there: list[datetime], here: list[datetime], longest: float, why: tuple[object, ...]
 ) -> None:
     seen = Seen(there, longest=longest)
-    assert shadow.compared("poll", seen, here, 30.0, 0, 30.0, NOW).differences == why
+    assert [*shadow.compared("poll", seen, here, 30.0, 0, 30.0, NOW).differences] == [*why]
 
 
 def test_the_warm_up_is_not_counted() -> None:
@@ -198,7 +197,7 @@ def test_the_warm_up_is_not_counted() -> None:
 
 
 def test_a_source_without_a_record_of_its_runs_is_refused(environ: dict[str, str]) -> None:
-    with pytest.raises(BadInput, match="this source keeps no record of its runs"):
+    with pytest.raises(BadInput, check=sentence("imports.keeps_no_record").within):
         shadow.shadow(crontab.opened(Where("-")), [], 1000, lambda _: None)
 
 

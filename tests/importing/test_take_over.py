@@ -10,6 +10,7 @@ import ticker
 from tests.harness import command
 from tests.importing.rq_schedule import NOON, schedule
 from tests.running import ROOT, Ticking
+from tests.sentences import sentence
 from ticker.errors import BadInput, ConfigurationError
 from ticker.importing import take_over
 from ticker.importing.sources import rq_scheduler
@@ -138,16 +139,14 @@ def test_an_entry_that_an_application_changes_meanwhile_is_read_again(redis, db,
 def test_a_task_of_the_same_name_is_left_alone(redis, db, taken):
     ticker.register(db, "reports", name="poll-5", every="1h")
     schedule(redis, "poll-5", interval=60)
-    assert "a task of this name exists" in taken().left["poll-5"]
+    assert sentence("imports.name_is_taken").within(taken().left["poll-5"])
     assert places(redis, db) == ({"poll-5"}, {"poll-5"}, set())
 
 
 def test_jobs_that_wait_in_rq_need_a_word_of_the_operator(redis, db, taken):
     schedule(redis, "poll-5", interval=60)
     redis.rpush("rq:queue:polling", "poll-5", "poll-5")
-    with pytest.raises(
-        BadInput, match="2 jobs that the old scheduler has pushed wait in RQ, and 0 run; say wait or remove"
-    ):
+    with pytest.raises(BadInput, check=sentence("imports.say_how", jobs="2 jobs", wait="wait", runs=0).within):
         taken()
     assert places(redis, db) == ({"poll-5"}, set(), set())
 
@@ -176,7 +175,7 @@ def test_an_entry_is_taken_when_its_last_job_has_run_and_the_others_at_once(redi
 
     assert sorted(taken(old_jobs="wait", tell=runs).moved) == ["free", "late"]
     assert [names for _, names in seen] == [{"free"}, {"free"}]
-    assert "1 job that the old scheduler has pushed wait" in seen[0][0]
+    assert sentence("imports.old_jobs", jobs="1 job", wait="wait").within(seen[0][0])
     assert task(db, "late").next_run == NOON + timedelta(seconds=110)
 
 
@@ -230,7 +229,7 @@ def test_tasks_that_are_paused_or_done_are_not_given_back(redis, db, taken, sour
     result = take_over.give_back(source, db, "ticker")
     assert result.moved == ["poll-5"]
     assert "disabled or paused" in result.left["paused"]
-    assert "its task is gone" in result.left["removed"]
+    assert sentence("imports.task_is_gone").within(result.left["removed"])
     assert redis.hkeys(TAKEN) == [b"paused"]
 
 
@@ -301,10 +300,10 @@ def test_the_commands_plan_take_over_and_give_back(redis, db, environ, tmp_path)
     schedule(redis, "asks", interval=60, timeout=180)
     redis.rpush("rq:queue:polling", "poll-5")
     out, _ = imported(code=1, folder=tmp_path)
-    assert "1 job that the old scheduler has pushed wait in RQ, and 0 run: --old-jobs wait needs a worker" in out
+    assert sentence("imports.needs_a_worker", jobs="1 job", wait="wait", runs=0).within(out)
     out, _ = imported("--decide", "*:box=30s", folder=tmp_path)
     _, err = imported("--take-over", code=2, folder=tmp_path)
-    assert "say wait or remove" in err
+    assert sentence("imports.say_how", jobs="1 job", wait="wait", runs=0).within(err)
     imported("--take-over", "--old-jobs", "remove", folder=tmp_path)
     assert places(redis, db) == (set(), {"poll-5", "asks"}, set())
     imported("--give-back", folder=tmp_path)
@@ -337,9 +336,9 @@ def test_doctor_and_the_start_of_a_ticker_warn_of_what_is_scheduled_again(redis,
     assert "ok: tasks" in out
     schedule(redis, "poll-5", interval=60)
     out, _ = command("doctor", code=1)
-    assert "problem: tasks: rq-scheduler schedules again what became tasks (poll-5)" in out
+    assert sentence("imports.problem_again", entry="poll-5").within(out)
     with Ticking() as ticking:
-        ticking.says("warning: rq-scheduler schedules again what became tasks")
+        ticking.says(repr(sentence("imports.warning_again")))
 
 
 @pytest.mark.slow
@@ -348,7 +347,7 @@ def test_a_ticker_starts_although_it_may_not_read_the_old_schedule(redis, db, en
     taken()
     redis.set(SCHEDULE, "no right to read this")
     with Ticking() as ticking:
-        ticking.says("warning: whether rq-scheduler schedules again what became tasks is not known: Redis")
+        ticking.says(repr(sentence("imports.warning_unknown")))
         ticking.says("ticker started")
 
 

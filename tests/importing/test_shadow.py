@@ -162,7 +162,7 @@ def test_what_a_killed_shadow_has_left_is_dropped_and_what_others_made_is_not(
     environ: dict[str, str], db: psycopg.Connection[Any]
 ) -> None:
     db.execute(f"CREATE SCHEMA ticker_shadow; COMMENT ON SCHEMA ticker_shadow IS '{shadow.MADE_BY}'")
-    with shadow.own_tables(), pytest.raises(ConfigurationError, match="another shadow works"), shadow.own_tables():
+    with shadow.own_tables(), pytest.raises(ConfigurationError, match="another shadow uses"), shadow.own_tables():
         pass
     db.execute("CREATE SCHEMA ticker_shadow")
     foreign = sentence("imports.foreign_schema", schema="ticker_shadow")

@@ -37,28 +37,28 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task")
     "--from",
     "where",
     metavar="WHERE",
-    help="Its Redis or database URL, or a file. Defaults to REDIS_URL or DATABASE_URL.",
+    help="The source's Redis or database URL, or a file. Defaults to REDIS_URL or DATABASE_URL.",
 )
-@click.option("--zone", metavar="ZONE", help="The zone of its host, where its entries do not name one.")
+@click.option("--zone", metavar="ZONE", help="The time zone of the source's host, for entries that do not name one.")
 @click.option("--only", metavar="GLOB", help="Only entries whose ids match, such as 'mail.*'.")
 @click.option(
-    "--queue", "queues", metavar="OLD=NEW", multiple=True, help="Use another queue for those of OLD. Repeatable."
+    "--queue", "queues", metavar="OLD=NEW", multiple=True, help="Use queue NEW for entries of queue OLD. Repeatable."
 )
 @click.option(
     "--decide", metavar="ENTRY:FIELD=VALUE", multiple=True,
-    help="Decide a field of an entry, or of all that ask for it: '*:box=30s'. Repeatable.",
+    help="Decide a field of an entry, or of all entries that ask for it: '*:box=30s'. Repeatable.",
 )  # fmt: skip
 @click.option("--command-task", metavar="FUNCTION", help="crontab: the function that gets each command as an argument.")
 @click.option(
     "--plan-file", metavar="FILE", default=planning.FILE, show_default=True, help="Where the plan is written and read."
 )
-@click.option("--take-over", "step", flag_value="take-over", help="Take over what the plan file says.")
-@click.option("--give-back", "step", flag_value="give-back", help="Give back what was taken over.")
+@click.option("--take-over", "step", flag_value="take-over", help="Take over the entries of the plan file.")
+@click.option("--give-back", "step", flag_value="give-back", help="Give back the entries that were taken over.")
 @click.option(
-    "--old-jobs", type=click.Choice(["wait", "remove"]), help="Jobs of the old scheduler that still wait in RQ."
+    "--old-jobs", type=click.Choice(["wait", "remove"]), help="Wait for the old scheduler's jobs in RQ, or remove them."
 )
 @click.option(
-    "--shadow", metavar="DURATION", help="Push nothing, and compare for this long what would be pushed with what is."
+    "--shadow", metavar="DURATION", help="Push nothing. For this long, compare what is enqueued with what would be pushed."
 )
 @options.as_json
 @click.pass_context
@@ -74,8 +74,9 @@ def import_(
 ) -> None:
     """Plan the import of SOURCE, or carry the plan out.
 
-    Planning writes only the plan file. Prints for each entry its schedule here, its next times there and here, and a
-    verdict: same, changed, decide or refused. Exits with 0 if all are the same, otherwise with 1.
+    Planning writes only the plan file. It prints each entry's schedule in rq-ticker, its next times in SOURCE ("there")
+    and in rq-ticker ("here"), and a verdict: same, changed, decide or refused. Exits with 0 if all entries are the same,
+    otherwise with 1.
     """
     path = Path(plan_file)
     if step is not None and shadow is not None:
@@ -88,11 +89,11 @@ def import_(
         code = _print_plan(plan, path)
     else:
         if named := [name for name in PLANS if given[name]]:
-            raise click.UsageError(f"the plan file holds --{_option(named[0])}; plan again to change it")
+            raise click.UsageError(f"--{_option(named[0])} is stored in the plan file; plan again to change it")
         promised = planning.load(path)
         if promised.options.source != source:
             raise BadInput(
-                "source", source, f"is not that of {path}, which plans {promised.options.source}; plan again"
+                "source", source, f"is not the source of {path}, which is {promised.options.source}; plan again"
             )
         code = _shadow(promised, shadow) if shadow else _carry_out(promised, path, str(step), old_jobs or "")
     context.exit(code)
@@ -150,7 +151,7 @@ def _print_entries(entries: "Sequence[Entry]") -> None:
 
 
 def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> int:
-    """Takes entries over or gives them back, and prints what was done. Nothing changes if the source does not fit the plan."""
+    """Takes entries over or gives them back, and prints what was done. Nothing changes if the source does not match the plan."""
     source: Any = promised.options.opened()
     schema = settings.current().schema
     if step == "give-back":
@@ -183,7 +184,7 @@ def _entries(count: int) -> str:
 
 
 class NotAsPlanned(TickerError):
-    """The source is not as the plan has it. Nothing was written."""
+    """The source does not match the plan. Nothing was written."""
 
 
 def _take_over() -> Any:
@@ -202,7 +203,7 @@ def _shadow(promised: "Promised", duration: str) -> int:
     module, source = import_module("ticker.importing.shadow"), promised.options.opened()
     founds = [one for one in promised.chosen(source.read(clock.python_utc())) if one.enabled]
     if not founds:
-        raise NotAsPlanned("no enabled entry of the source is as the plan has it; plan again")
+        raise NotAsPlanned("no enabled entry of the source matches the plan; plan again")
     compared = module.shadow(
         source, founds, milliseconds("--shadow", duration), lambda text: render.say(text, err=True)
     )
@@ -228,8 +229,8 @@ def _shadow(promised: "Promised", duration: str) -> int:
 def export(context: click.Context, format_: str, only: str, command: str, strict: bool) -> None:
     """Print all tasks for another program.
 
-    json: a line for each task, which `ticker import json` reads back. crontab: a line for each task, after a comment
-    with what cron does not have.
+    json: one line per task, which `ticker import json` can read. crontab: one line per task, after a comment that names
+    what cron cannot express.
     """
     loses = False
     with database() as db:

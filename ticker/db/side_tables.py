@@ -71,7 +71,7 @@ installation = Table(
     column("counted_twice_until", "moment"),
     # The traces of runs that ended before this instant are exported.
     column("traced_until", "moment"),
-    # The schedulers whose entries were taken over: `ticker run` looks whether they are scheduled there again.
+    # The schedulers whose entries were taken over: `ticker run` checks whether they are scheduled there again.
     column("taken_from", "queues", "{}"),
     check("installation_single", "single"),
     check("installation_id", "id ~ '^[a-z0-9]{8}$'"),
@@ -211,6 +211,6 @@ minutes = _counts(
     column("demand", "registered"),
     index("minutes_of_queues", "at", "queue", where="outcome = ''"),
 )
-# The same for hours, with the largest `needed` and without `demand`. The rows of the function `(all)` are the sums of all others,
-# for charts of many days, without what charts do not show.
+# The same for hours, with the largest `needed` and without `demand`. The rows of the function `(all)` contain the sums of all
+# functions, for charts of many days; they omit what charts do not show.
 hours = _counts("hours", index("hours_of_all", "at", where="function = '(all)'"))

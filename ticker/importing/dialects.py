@@ -284,7 +284,7 @@ class _Reader:
 
     def _unread(self, number: int, term: str) -> BadInput:
         return self.refusal(
-            f"has {quoted(term)} in the {FIELDS[number]}, which its source refuses, or which its versions read differently; "
+            f"has {quoted(term)} in the {FIELDS[number]}, which its source refuses, or whose meaning depends on the source's version; "
             "write numbers, *, lists (1,3), ranges (1-5) or steps (*/5)"
         )
 
@@ -307,7 +307,7 @@ def _read(dialect: Dialect, text: str, zone: ZoneInfo) -> Rule:
     reader = _Reader(dialect, text)
     parts = dialect.shorthands.get(text, text).lower().split()
     if len(parts) not in dialect.fields:
-        raise reader.refusal(f"has {len(parts)} fields; its source reads {', '.join(map(str, dialect.fields))}")
+        raise reader.refusal(f"has {len(parts)} fields; its source accepts {', '.join(map(str, dialect.fields))}")
     texts = dict(zip(dialect.fields[len(parts)], parts, strict=True))
     read = {number: reader.values(number, part) for number, part in texts.items()}
     values: dict[int, tuple[int, ...]] = {SECOND: (0,), YEAR: YEARS}
@@ -324,7 +324,7 @@ def _read(dialect: Dialect, text: str, zone: ZoneInfo) -> Rule:
     if (reader.weeks and (not any_day or len(reader.weeks) < len(weeks) * len(weekdays) or -1 in weeks[:-1])) or (
         reader.is_last_day and dialect.either_day and not any_weekday
     ):
-        raise reader.refusal("means days that one task cannot have; register a task for each")
+        raise reader.refusal("means days that one task cannot express; register several tasks")
     return Rule(
         zone, values[SECOND], values[MINUTE], values[HOUR], values[MONTH], values[YEAR],
         days=None if any_day or reader.is_last_day else values[DAY],

@@ -73,7 +73,7 @@ def as_crontab(task: Task, command: str) -> tuple[str, list[str]]:
     """Returns a line of a crontab, and sentences on what it loses. The line is empty if cron cannot express the schedule."""
     schedule, lost = _cron(task)
     if task.zone != "UTC" and schedule:
-        lost.append(f"its zone {task.zone}: the host's, or that of a CRON_TZ line, applies")
+        lost.append(f"cron does not use its zone {task.zone}, but that of the host or of a CRON_TZ line")
     named = (
         field for field in fields.SETTINGS.values() if not field.is_schedule and field.name not in ("zone", "queue")
     )
@@ -81,8 +81,8 @@ def as_crontab(task: Task, command: str) -> tuple[str, list[str]]:
     if task.owner:
         more.append("owner")
     if task.paused_by is not None or not task.enabled:
-        more.append("its pause" if task.enabled else "that it is disabled")
-    lost += [f"cron knows no {', '.join(more)}"] if more else []
+        more.append("pause" if task.enabled else "disabled state")
+    lost += [f"cron has no {', '.join(more)}"] if more else []
     values = {
         "id": task.id,
         "name": task.name,
@@ -105,8 +105,8 @@ def _is_set(task: Task, column: str, default: object) -> bool:
 def _cron(task: Task) -> tuple[str, list[str]]:
     if task.kind is Kind.INTERVAL:
         if (text := _STEPS.get(task.every_ms)) is None:
-            return "", [f"its interval of {words(task.every_ms)} is not one that cron has"]
-        return text, ["its spacing: cron counts from the clock, not from the last run"]
+            return "", [f"cron cannot express its interval of {words(task.every_ms)}"]
+        return text, ["cron counts its interval from the clock, not from the last run"]
     if task.kind is Kind.CRON and len(task.expression.split()) == CRON_FIELDS:
         return task.expression, []
-    return "", [f"its schedule {task.expression} is not one of five fields"]
+    return "", [f"its schedule {task.expression} is not a cron expression of five fields"]

@@ -182,7 +182,7 @@ def decision(text: str) -> tuple[str, str, str]:
         raise BadInput("--decide", text, "is not a decision; write ENTRY:FIELD=VALUE, such as nightly:box=10m")
     pattern, field, value = match.groups()
     if field == "zone":
-        raise BadInput("--decide", text, "decides a zone, which all entries of a source share; write --zone")
+        raise BadInput("--decide", text, "decides a zone, which all entries of a source share; use --zone")
     fields.check_names("--decide", [field], DECIDABLE)
     return pattern, field, value
 
@@ -257,7 +257,7 @@ def _judged(found: Found, fingerprint: str, now: datetime, *, proves: bool, is_t
         if proves:
             found = replace(found, changes=tuple(filter(None, _changes(found, values, now))))
         if is_twice:
-            taken = Decision("name", f"another entry has the name {_key(found)[1]}, too; which one has this?")
+            taken = Decision("name", f"another entry has the name {_key(found)[1]}, too; which name does this one get?")
             found = replace(found, decisions=(*found.decisions, taken))
     asked = [f"{one.question} ({_answer(one.field)})" for one in found.decisions]
     reasons = found.refusals or (*asked, *found.changes, *(f"note: {note}" for note in found.notes))
@@ -299,6 +299,6 @@ def _changes(found: Found, values: Mapping[str, Any], now: datetime) -> Iterator
         if found.source != "json":  # ours, which had a tick as well
             yield definition.rounded_up(values["every_ms"], settings.current().tick_ms)
         if found.next_there and "first" not in found.wanted:
-            yield "it is due at once here; decide first for another time"
+            yield "it is due at once here; for another time, decide the field first"
     elif found.times is not None and not any(one.field == "zone" for one in found.decisions):
         yield proof.difference(found.times, Kind(values["kind"]), values["expression"], values["zone"], now)

@@ -103,7 +103,7 @@ def shadow(source: Any, founds: Sequence[Found], lasts_ms: int, tell: Callable[[
         )
     if lasts_ms <= WARM_UP * SECOND:
         raise BadInput(
-            "--shadow", words(lasts_ms), f"is not over {words(int(WARM_UP * SECOND))}, which are not counted"
+            "--shadow", words(lasts_ms), f"is too short: the first {words(int(WARM_UP * SECOND))} are not counted"
         )
     with (
         own_tables() as given,
@@ -227,12 +227,12 @@ def own_tables() -> Iterator[settings.Settings]:
     with closing(connections.connect(url, name="ticker-shadow")) as db, connections.translated():
         [(is_ours,)] = db.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [MADE_BY + name]).fetchall()
         if not is_ours:
-            raise ConfigurationError(f"another shadow works in the schema {given.schema}: wait until it ends")
+            raise ConfigurationError(f"another shadow uses the schema {given.schema}: wait until it ends")
         [(exists, comment)] = db.execute(
             "SELECT s IS NOT NULL, obj_description(s, 'pg_namespace') FROM to_regnamespace(%s) AS s", [name]
         ).fetchall()
         if exists and comment != MADE_BY:
-            raise ConfigurationError(f"the schema {given.schema} exists, and no shadow has made it: rename or drop it")
+            raise ConfigurationError(f"the schema {given.schema} exists, but no shadow created it: rename or drop it")
         drop = f"DROP SCHEMA IF EXISTS {name} CASCADE"
         db.execute(f"{drop}; CREATE SCHEMA {name}; COMMENT ON SCHEMA {name} IS '{MADE_BY}'")
         try:

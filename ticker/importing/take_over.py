@@ -35,7 +35,7 @@ ATTEMPTS = 5  # to take entries that an application changes meanwhile
 BY = "ticker import"
 TAKEN_FROM = "taken_from"
 OLD_JOBS = ("wait", "remove")
-GONE = "its task is gone: it ran for the last time, or was removed"
+GONE = "its task no longer exists: it had its last run, or was deleted"
 EXAMPLES = 3
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ def take_over(
         pending = {one.id for one in chosen(source.read(entries.instant(db)))}
         waiting = source.waiting(pending)
         if waiting.waiting and old_jobs not in OLD_JOBS:
-            raise BadInput("--old-jobs", None, f"is missing: {waiting.in_words()}; say wait or remove")
+            raise BadInput("--old-jobs", None, f"is missing: {waiting.in_words()}; pass wait or remove")
         taking.complete(chosen(source.parked(entries.instant(db))))
         if old_jobs == "remove":
             source.remove_waiting(waiting.waiting)
@@ -206,7 +206,7 @@ class _Taking:
 
     def take(self, ids: set[str], founds: Sequence[Found]) -> None:
         """Takes these entries, 500 in a transaction. Leaves those that an application changes meanwhile for the next call."""
-        self.leave(ids - {one.id for one in founds}, "it is no longer in the source, or no longer fits the plan")
+        self.leave(ids - {one.id for one in founds}, "it is no longer in the source, or no longer matches the plan")
         for part in _parts([self.named(one) for one in founds]):
             try:
                 with self.db.transaction():
@@ -216,7 +216,7 @@ class _Taking:
             except _Changed:
                 self.tries.update(changed)
                 self.leave(
-                    [id_ for id_ in changed if self.tries[id_] == ATTEMPTS], "it changes again and again; run it later"
+                    [id_ for id_ in changed if self.tries[id_] == ATTEMPTS], "it changed at each attempt; try again later"
                 )
             else:
                 self.note(ours)
@@ -238,7 +238,7 @@ class _Taking:
         foreign = {name for name, row in known.items() if row["source"] != self.source.name}
         self.leave(
             [one.id for one in part if one.wanted["name"] in foreign],
-            "a task of this name exists, and was not taken from this source; decide another name",
+            "a task with this name exists, and was not taken over from this source; decide another name",
         )
         return [one for one in part if one.wanted["name"] not in foreign]
 
@@ -298,10 +298,10 @@ def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "" if entry.is_parked else GONE
     if row["source"] is None:
-        return "its task was not taken from this source"
+        return "its task was not taken over from this source"
     if row["is_done"]:
-        return "its last run was pushed, and is here"
-    return "" if row["runs"] else "its task is disabled or paused, which its source cannot express; resume it first"
+        return "rq-ticker has already pushed its last run"
+    return "" if row["runs"] else "its task is disabled or paused, which its source cannot express; enable or resume it first"
 
 
 def _whole_second(at: datetime) -> datetime:
@@ -314,7 +314,7 @@ def warnings(names: Iterable[str]) -> Iterator[str]:
         try:
             yield from remains(plan.Options(name).opened(), clock.python_utc())
         except TickerError as error:  # such as a right that the user of Redis has not: the ticker works without
-            yield f"whether {name} schedules again what became tasks is not known: {error}"
+            yield f"cannot check whether {name} schedules entries again that were taken over: {error}"
 
 
 def remains(source: Any, now: datetime) -> Iterator[str]:

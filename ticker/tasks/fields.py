@@ -86,7 +86,7 @@ class TaskFields(TypedDict, total=False):
     queue: Annotated[str | None, Field(sorts.NAME, "Queue", HOW, "The RQ queue; defaults to polling.", default="polling")]
     args: Annotated[Sequence[Any] | None, Field(
         sorts.POSITIONAL, "Positional arguments", "",
-        "The function's positional arguments: a JSON array. With kwargs, up to 64 kB.", '["imap.example.org", 5]', default=[])]
+        "The function's positional arguments: a JSON array. Together with kwargs, up to 64 kB.", '["imap.example.org", 5]', default=[])]
     kwargs: Annotated[Mapping[str, Any] | None, Field(
         sorts.ARGUMENTS, "Arguments", "",
         "The function's arguments by name: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]

@@ -106,7 +106,7 @@ def kinds(wanted: Chosen) -> Steps[list[Row]]:
     found = yield listing._replace(text=counted)
     if sum(row["tasks"] for row in found) > COUNTED:
         raise BadInput(
-            "filter", None, f"matches over {COUNTED:,} tasks, and no more are counted; narrow it, or call ticker.bulk"
+            "filter", None, f"matches over {COUNTED:,} tasks, the limit of a plan; narrow it, or call ticker.bulk"
         )
     return found
 

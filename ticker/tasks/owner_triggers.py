@@ -74,9 +74,10 @@ def triggers(
     passed. `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to
     "public"; if it is passed, the name is not split at its dot. A table that `per_schema` declares needs
     `table_schema`. `schema` is the schema of our tables, and defaults to TICKER_SCHEMA. `active_when` is a condition
-    over the owner's columns; NULL counts as false. `subject_from` is a column or an expression of them, such as `host`: the
-    subject of all tasks of the owner, which nothing else changes then. Either is refused if it depends on the session's
-    search_path, because triggers do not have it. The error shows the spelling that names each schema.
+    over the owner's columns; NULL counts as false. `subject_from` is one of these columns, such as `host`, or an SQL
+    expression over them; it sets the subject of all tasks of the owner, and any other subject is refused. A condition
+    or expression that depends on the session's search_path is refused, because triggers do not have it. The error
+    shows the spelling that names each schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     condition, subject = (

@@ -363,7 +363,7 @@ def registered(row: Row) -> dict[str, Any]:
 
 
 def keeps_subject(owner_type: str) -> Steps[bool]:
-    """Returns whether the triggers of the owners' table keep the subject of their tasks (`subject_from`)."""
+    """Returns whether the triggers of the owners' table set the subject of their tasks (`subject_from`)."""
     return bool(owner_type and (yield query("keeps_subject", type=owner_type)))
 
 
@@ -371,7 +371,7 @@ def check_subject(owner_type: str, subject: str | None) -> Steps[None]:
     """Raises BadInput for a subject that the triggers would replace."""
     if subject is not None and (yield from keeps_subject(owner_type)):
         raise BadInput(
-            "subject", subject, f"would be replaced: the triggers of {owner_type} keep it (subject_from); leave it out"
+            "subject", subject, f"would be replaced: the triggers of {owner_type} set it (subject_from); leave it out"
         )
 
 

@@ -85,7 +85,7 @@ class Viewer:
             return
         named = [identity.identify(one) for one in self.owners]
         if len(named) > OWNERS or identity.NOBODY in named:
-            problem = f"has {len(named)} owners" if len(named) > OWNERS else "has None, which is no owner"
+            problem = f"has {len(named)} owners" if len(named) > OWNERS else "contains None, which is not an owner"
             raise BadInput("owners", None, f"{problem}; pass up to {OWNERS:,} owners, such as mail_channels:5")
         object.__setattr__(self, "owners", tuple(named))
 

@@ -59,18 +59,18 @@ class Crontab:
             refusals = [f"line {line.number} has no command after its five fields"]
         elif not task:
             refusals.append(
-                "its command is for a shell; name a function of yours that runs it: --command-task FUNCTION"
+                "its command is for a shell; name your function that runs it: --command-task FUNCTION"
             )
         if _PERCENT.search(line.command):
             refusals.append("its command has %, after which cron passes input to it; put the input into a script")
         decisions = [Decision("box", "cron sets no time limit; how long may a run last?")]
         if not zone:
             decisions.append(
-                Decision("zone", "cron reads it in the zone of its host, which no crontab names; which one?")
+                Decision("zone", "cron uses the time zone of its host, which no crontab names; which zone is it?")
             )
         notes = [f"cron runs it as {line.user}, and a worker as its own user"] if line.user else []
         if line.mailto:
-            notes.append("cron mails its output (MAILTO), and the ticker only notifies of failures")
+            notes.append("cron sends its output by mail (MAILTO); the ticker only notifies of failures")
         wanted = {
             **read.wanted,
             "function": task,

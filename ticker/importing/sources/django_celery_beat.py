@@ -134,7 +134,7 @@ class DjangoCeleryBeat(Source):
         except ConfigurationError:
             raise ConfigurationError(
                 "--take-over disables beat's entries in the transaction that inserts their tasks, so the tables of django-celery-beat "
-                "have to be in the database of DATABASE_URL"
+                "must be in the database of DATABASE_URL"
             ) from None
         states = _states(db, schema, [one.id for one in founds])
         if changed := [one.id for one in founds if states.get(one.id) != one.stored["state"]]:
@@ -161,7 +161,7 @@ class DjangoCeleryBeat(Source):
                 self._disabled |= {name: (self._disabled[name][0], states[name][1]) for name in ran}
         names = ", ".join(map(escaped, [*ran, *back][:3]))
         raise ConfigurationError(
-            f"celery beat still runs what was taken over ({names}): stop it, and look at these tasks"
+            f"celery beat still runs entries that were taken over ({names}): stop it, and check these tasks"
         )
 
     def _move(self, db: Any, ids: Sequence[str]) -> None:
@@ -222,7 +222,7 @@ def schema_of(connection: Any) -> str:
     if len(schemas) == 1:
         return '"{}"'.format(schemas[0].replace('"', '""'))
     where = (
-        f"in the schemas {', '.join(schemas)}; leave it in one of them"
+        f"in the schemas {', '.join(schemas)}; keep it in only one of them"
         if schemas
         else "not in this database; pass its URL: --from"
     )
@@ -246,7 +246,7 @@ def _found(row: Mapping[str, Any], now: datetime) -> Found:
         if due and due <= now and "at" in wanted:
             wanted["at"] = now + CHANGE_OVER  # until it is decided
             decisions.append(
-                Decision("at", f"its time {due.isoformat()} has passed, and beat has not run it; when is it to run?")
+                Decision("at", f"its time {due.isoformat()} has passed, and beat has not run it; when should it run?")
             )
     return Found(
         NAME, task["name"], wanted, None if refusals else due, enabled=task["enabled"], times=times,
@@ -284,32 +284,32 @@ def _bounds(task: Mapping[str, Any], timing: Mapping[str, Any]) -> Mapping[str, 
 
 def _notes(task: Mapping[str, Any]) -> Iterator[str]:
     if task["priority"] is not None:
-        yield f"priority {task['priority']} orders messages of Celery; in RQ, the order of a worker's queues does"
+        yield f"priority {task['priority']} orders messages of Celery; in RQ, the order of a worker's queues decides"
     if task["expire_seconds"] is not None:
-        yield f"expire_seconds {task['expire_seconds']}: a job here expires by its task's schedule"
+        yield f"expire_seconds {task['expire_seconds']} has no counterpart; a job expires by its task's schedule"
 
 
 def _refusals(row: Mapping[str, Any], now: datetime) -> Iterator[str]:
     """Yields one sentence for each thing that has no counterpart, or nothing left to run."""
     task, expires, clocked = row["task"], _instant(row["task"]["expires"]), row["clocked"]
     if task["name"] == OWN:
-        yield "it deletes Celery's own results, and beat makes it again; leave it to Celery"
+        yield "it deletes Celery's own results, and beat creates it again; leave it to Celery"
     for field in ("exchange", "routing_key"):
         if task[field]:
-            yield f"{field} {quoted(task[field])} routes messages of Celery; write the RQ queue in queue, and empty it"
+            yield f"{field} {quoted(task[field])} routes messages of Celery; set queue to the RQ queue, and clear this field"
     if task["headers"] not in (None, "", "{}"):
-        yield "headers are of Celery's messages; pass what they carry as arguments, and empty them"
+        yield "headers belong to messages of Celery; pass their values as arguments, and clear them"
     if expires and expires <= now:
         yield f"it expired at {expires.isoformat()}; nothing is left to run"
     if task["one_off"] and (task["total_run_count"] or (clocked and not task["enabled"])):
-        yield "it was to run once, and has run; nothing is left to run"
+        yield "it should run only once, and has run; nothing is left to run"
 
 
 def _schedule(row: Mapping[str, Any]) -> tuple[Mapping[str, Any] | str, dialects.Times | None]:
     """Returns the fields of the schedule, or why there are none, and its times by beat's rule."""
     given = [name for name in ("interval", "crontab", "clocked", "solar") if row[name]]
     if len(given) != 1:
-        return f"it has {' and '.join(given) or 'no schedule'}, and beat runs an entry with exactly one schedule", None
+        return f"it has {' and '.join(given) or 'no schedule'}, but beat runs only entries with exactly one schedule", None
     schedule = row[given[0]]
     if given == ["interval"]:
         return {"every": timedelta(**{schedule["period"]: schedule["every"]}).total_seconds()}, None

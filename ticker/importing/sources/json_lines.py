@@ -49,7 +49,7 @@ class JsonLines:
 def lines_of(path: str) -> list[str]:
     """Returns the lines of a file, or of standard input if the path is `-`. Raises ConfigurationError."""
     if not path:
-        raise BadInput("--from", None, "is missing; write a file, or - for standard input")
+        raise BadInput("--from", None, "is missing; pass a file, or - for standard input")
     try:
         return (sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")).splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -57,9 +57,9 @@ def unpacked(data: bytes) -> bytes:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(data, UNPACKED_AT_MOST)
     except zlib.error:
-        raise ValueError("is not packed with zlib") from None
+        raise ValueError("it is not compressed with zlib") from None
     if not unpacker.eof:
-        raise ValueError(f"is longer than {UNPACKED_AT_MOST:,} bytes")
+        raise ValueError(f"it is longer than {UNPACKED_AT_MOST:,} bytes")
     return text
 
 
@@ -70,7 +70,7 @@ def misfits(value: Any, place: str) -> Iterator[str]:
         one, where, depth = waiting.pop()
         seen += 1
         if seen > VALUES_AT_MOST or depth > NESTED_AT_MOST:
-            yield f"{place} holds more than {VALUES_AT_MOST:,} values, or more than {NESTED_AT_MOST} in one another"
+            yield f"{place} contains over {VALUES_AT_MOST:,} values, or is nested over {NESTED_AT_MOST} levels deep"
             return
         if isinstance(one, dict):
             if any(not isinstance(key, str) for key in one):

@@ -218,13 +218,13 @@ def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: da
         refusals += [translated.refusal] if translated.refusal else []
         if not zone:
             decisions.append(
-                Decision("zone", "rq cron reads it in the time zone of its host, which is not stored; which one?")
+                Decision("zone", "rq cron uses the time zone of its host, which it does not store; which zone is it?")
             )
         elif due and times and times(due - timedelta(seconds=1), 1) != [due]:
             decisions.append(
                 Decision(
                     "zone",
-                    f"its next time there is not one of {entry['cron']!r} in {zone}; which zone has the host of rq cron?",
+                    f"its next time there is not one of {entry['cron']!r} in {zone}; which is the time zone of rq cron's host?",
                 )
             )
     else:
@@ -246,7 +246,7 @@ def _refusals(entry: Entry) -> Iterator[str]:
     for field in ("args", "kwargs", "meta"):
         if entry.get(field) == NO_JSON:
             yield (
-                f"a value in {field} is no JSON, and the record of rq cron does not say which; "
+                f"a value in {field} is not JSON, and the record of rq cron does not name it; "
                 "read the module that registers it: --from module:NAME"
             )
     if entry.get("webhooks"):
@@ -284,7 +284,7 @@ def collected(module: str) -> list[Entry]:
         raise ConfigurationError(f"--from: the import of {module} took longer than {IMPORT_TIMEOUT} s") from None
     answer = json.loads(child.stdout or b"{}")
     if "entries" not in answer:
-        why = answer.get("error", f"its process ended with the code {child.returncode}")
+        why = answer.get("error", f"its process ended with exit code {child.returncode}")
         raise ConfigurationError(f"--from: {module} cannot be imported: {why}")
     return list(answer["entries"])
 

@@ -51,7 +51,7 @@ def found(id_: str, score: float, job: Job, now: datetime, zone: str, zones: Col
     entry, times = Entry({"name": id_}), None
     if not job.get("data"):
         entry.refusals.append(
-            "its job is gone from Redis: rq-scheduler forgets it at its next pass, so there is nothing to import"
+            "its job no longer exists in Redis, so there is nothing to import; rq-scheduler removes the entry at its next pass"
         )
         return _found(id_, next_there, entry, None, "")
     meta = _meta(entry, job)
@@ -116,11 +116,11 @@ def _not_taken(entry: Entry, job: Job, meta: Mapping[str, Any]) -> None:
         )
     if job.get("dependency_ids"):
         entry.refusals.append(
-            "it depends on another job (depends_on), and a task cannot; call one function from the other"
+            "it depends on another job (depends_on), which a task cannot do; call one function from the other"
         )
     if "queue_class_name" in meta:
         entry.refusals.append(
-            "its queue has a class of its own (queue_class), and tasks run in RQ's queues; use one of those"
+            "its queue has its own class (queue_class), but tasks use RQ's own queues; use one of those"
         )
     entry.wanted["queue"] = _text(job, "origin") or "default"
     own = {
@@ -170,8 +170,8 @@ def _schedule(
         entry.wanted |= {"every": every, "first": first}
         if every < USUAL_PASS:
             entry.decisions.append(Decision(
-                "every", f"rqscheduler looks every {USUAL_PASS} s unless its --interval says otherwise, and runs nothing more often; "
-                f"is it {every}s, or longer?",
+                "every", f"rqscheduler runs nothing more often than its --interval, {USUAL_PASS} s by default; "
+                f"is the real interval {every}s, or longer?",
             ))  # fmt: skip
         elif every % USUAL_PASS:
             entry.notes.append(
@@ -182,7 +182,7 @@ def _schedule(
         return _cron(entry, str(text), next_there, zone, zones)
     entry.wanted |= {"at": max(next_there, now + SOON), "remove": True}
     if next_there < now:
-        entry.changes.append("its time has passed: it runs once at once, as it would there")
+        entry.changes.append("its time has passed: it runs once, immediately, as in rq-scheduler")
     return None
 
 

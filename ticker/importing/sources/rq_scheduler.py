@@ -112,7 +112,7 @@ class RqScheduler(Source):
             while not self._redis.set(LOCK, self._token, nx=True, px=LOCK_MS):
                 if clock.monotonic() - began > patience:
                     raise ConfigurationError(
-                        f"{LOCK} was held for {patience:.0f} s, by a pass of rqscheduler that takes so long, or by another import: "
+                        f"{LOCK} has been held for {patience:.0f} s by a pass of rqscheduler, or by another import: "
                         "try again when it has ended"
                     )
                 pause.wait(0.05)
@@ -176,7 +176,7 @@ class RqScheduler(Source):
         with translated():
             changed = self._park([LOCK, SCHEDULE, PARKED], [self._token, *values])
         if changed == b"no lock":
-            raise QueueUnavailable(f"Redis (REDIS_URL) has lost {LOCK}, as after a pause of this process: run it again")
+            raise QueueUnavailable(f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again")
         return [id_.decode() for id_ in changed]
 
     def taken(self) -> list[LeftOver]:
@@ -211,7 +211,7 @@ class RqScheduler(Source):
         with translated():
             if self._give_back([LOCK, SCHEDULE, PARKED], [self._token, *ids]) == b"no lock":
                 raise QueueUnavailable(
-                    f"Redis (REDIS_URL) has lost {LOCK}, as after a pause of this process: run it again"
+                    f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again"
                 )
 
     def forget(self, ids: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ JSON = "application/json"
 TAGS = {
     "tasks": "Tasks, and changes of one or of many.", "schedules": "What a schedule means.",
     "owners": "Owners, and all tasks of one.", "runs": "Runs, drops and events.", "limits": "Limits of keys.",
-    "pauses": "Pauses of many tasks.", "server": "The state of the whole, and this description.",
+    "pauses": "Pauses of many tasks.", "server": "The state of the server, and this description.",
 }  # fmt: skip
 PARTS = {"bulk": "tasks", "journal": "runs", "drops": "runs", "closures": "limits"}
 """The tags of paths that do not begin with one. All others are of the server."""

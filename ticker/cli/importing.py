@@ -58,7 +58,9 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task")
     "--old-jobs", type=click.Choice(["wait", "remove"]), help="Wait for the old scheduler's jobs in RQ, or remove them."
 )
 @click.option(
-    "--shadow", metavar="DURATION", help="Push nothing. For this long, compare what is enqueued with what would be pushed."
+    "--shadow",
+    metavar="DURATION",
+    help="Push nothing. For this long, compare what is enqueued with what would be pushed.",
 )
 @options.as_json
 @click.pass_context

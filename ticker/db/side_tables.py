@@ -212,5 +212,5 @@ minutes = _counts(
     index("minutes_of_queues", "at", "queue", where="outcome = ''"),
 )
 # The same for hours, with the largest `needed` and without `demand`. The rows of the function `(all)` contain the sums of all
-# functions, for charts of many days; they omit what charts do not show.
+# functions, for charts of many days; they omit values that charts do not show.
 hours = _counts("hours", index("hours_of_all", "at", where="function = '(all)'"))

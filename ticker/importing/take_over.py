@@ -216,7 +216,8 @@ class _Taking:
             except _Changed:
                 self.tries.update(changed)
                 self.leave(
-                    [id_ for id_ in changed if self.tries[id_] == ATTEMPTS], "it changed at each attempt; try again later"
+                    [id_ for id_ in changed if self.tries[id_] == ATTEMPTS],
+                    "it changed at each attempt; try again later",
                 )
             else:
                 self.note(ours)
@@ -301,7 +302,11 @@ def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:
         return "its task was not taken over from this source"
     if row["is_done"]:
         return "rq-ticker has already pushed its last run"
-    return "" if row["runs"] else "its task is disabled or paused, which its source cannot express; enable or resume it first"
+    return (
+        ""
+        if row["runs"]
+        else "its task is disabled or paused, which its source cannot express; enable or resume it first"
+    )
 
 
 def _whole_second(at: datetime) -> datetime:

@@ -107,7 +107,9 @@ def arguments(field: str, value: object) -> dict[str, Any]:
             field, "run", "cannot be an argument of a task: the worker passes the run itself; use another name"
         )
     if POSITIONAL in checked:
-        raise BadInput(field, POSITIONAL, "cannot be the name of an argument: it is reserved for positional arguments; use args")
+        raise BadInput(
+            field, POSITIONAL, "cannot be the name of an argument: it is reserved for positional arguments; use args"
+        )
     return checked
 
 

@@ -58,9 +58,7 @@ class Crontab:
         if not line.command:
             refusals = [f"line {line.number} has no command after its five fields"]
         elif not task:
-            refusals.append(
-                "its command is for a shell; name your function that runs it: --command-task FUNCTION"
-            )
+            refusals.append("its command is for a shell; name your function that runs it: --command-task FUNCTION")
         if _PERCENT.search(line.command):
             refusals.append("its command has %, after which cron passes input to it; put the input into a script")
         decisions = [Decision("box", "cron sets no time limit; how long may a run last?")]

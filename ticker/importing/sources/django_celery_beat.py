@@ -309,7 +309,10 @@ def _schedule(row: Mapping[str, Any]) -> tuple[Mapping[str, Any] | str, dialects
     """Returns the fields of the schedule, or why there are none, and its times by beat's rule."""
     given = [name for name in ("interval", "crontab", "clocked", "solar") if row[name]]
     if len(given) != 1:
-        return f"it has {' and '.join(given) or 'no schedule'}, but beat runs only entries with exactly one schedule", None
+        return (
+            f"it has {' and '.join(given) or 'no schedule'}, but beat runs only entries with exactly one schedule",
+            None,
+        )
     schedule = row[given[0]]
     if given == ["interval"]:
         return {"every": timedelta(**{schedule["period"]: schedule["every"]}).total_seconds()}, None

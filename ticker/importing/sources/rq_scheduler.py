@@ -176,7 +176,9 @@ class RqScheduler(Source):
         with translated():
             changed = self._park([LOCK, SCHEDULE, PARKED], [self._token, *values])
         if changed == b"no lock":
-            raise QueueUnavailable(f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again")
+            raise QueueUnavailable(
+                f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again"
+            )
         return [id_.decode() for id_ in changed]
 
     def taken(self) -> list[LeftOver]:

@@ -1,4 +1,4 @@
-"""Reads the cron texts of other schedulers, and translates what they mean, not what they say, to fields of `register`.
+"""Reads the cron expressions of other schedulers, and translates their meaning, not their text, to fields of `register`.
 
 source               fields                         both days given   clocks forward, 02:30       others
 rq-scheduler         5; 6: year last; 7: as here    AND               01:30 before Python 3.12    L, L5
@@ -40,7 +40,7 @@ _WHOLE_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What a cron text of a source means: fields of `register`, or one sentence that refuses it.
+    """The meaning of a source's cron expression: fields of `register`, or one sentence that refuses it.
 
     `times` returns the next times by the source's own rule; None means that the rule is ours.
     """
@@ -52,7 +52,7 @@ class Translated:
 
 @lru_cache(maxsize=10_000)
 def translate(source: str, text: str, zone: str) -> Translated:
-    """Translates a cron text of a source, whose clocks show the times of `zone`."""
+    """Translates a cron expression of a source, whose clocks show the times of `zone`."""
     try:
         place = zones.zone("zone", zone)
         if source == "crontab":
@@ -96,7 +96,7 @@ DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a cron text means. `days` and `weekdays` are None if any day will do."""
+    """The meaning of a cron expression. `days` and `weekdays` are None if any day matches."""
 
     zone: ZoneInfo
     seconds: tuple[int, ...]

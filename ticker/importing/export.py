@@ -70,7 +70,7 @@ def _given(task: Task) -> dict[str, Any]:
 
 
 def as_crontab(task: Task, command: str) -> tuple[str, list[str]]:
-    """Returns a line of a crontab, and sentences on what it loses. The line is empty if cron cannot express the schedule."""
+    """Returns a line of a crontab, and sentences on the properties that it loses. The line is empty if cron has no such schedule."""
     schedule, lost = _cron(task)
     if task.zone != "UTC" and schedule:
         lost.append(f"cron does not use its zone {task.zone}, but that of the host or of a CRON_TZ line")

@@ -1,4 +1,4 @@
-"""What a source's reader finds: one entry of another scheduler, with the task that it would become."""
+"""The result of a source's reader: one entry of another scheduler, with the task that it would become."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Verdict(StrEnum):
-    """What the plan says of an entry."""
+    """The plan's judgement of an entry."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -55,7 +55,7 @@ class Found:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns the worst that is known of the entry before the proof."""
+        """Returns the worst verdict that is known before the proof."""
         if self.refusals:
             return Verdict.REFUSED
         if self.decisions:
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What the command says of a source. An empty text was not said: the source then uses our own settings."""
+    """The command's options of a source. An empty text means that the option was not passed: our own settings apply."""
 
     text: str = ""  # --from
     zone: str = ""

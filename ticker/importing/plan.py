@@ -42,7 +42,7 @@ _DECISION = re.compile(r"(.+):([a-z_]+)=(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the operator says of an import. `decide` holds texts such as `nightly:box=10m`, or `*:box=10m`."""
+    """The operator's options of an import. `decide` holds texts such as `nightly:box=10m`, or `*:box=10m`."""
 
     source: str
     where: Where = field(default_factory=Where)
@@ -59,7 +59,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry with its verdict. `found` holds what was decided."""
+    """An entry with its verdict. `found` includes the decisions."""
 
     found: Found
     verdict: Verdict
@@ -114,7 +114,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """A plan as its file has it: what may be taken over. `now` is when the file was read."""
+    """A plan as it is stored in its file: the entries that may be taken over. `now` is when the file was read."""
 
     options: Options
     entries: Mapping[str, tuple[str, str]]
@@ -127,7 +127,7 @@ class Promised:
     def changed(self, founds: Iterable[Found]) -> list[str]:
         """Returns the entries that are new, differ from those in the plan, or ask for a decision that the plan does not have.
 
-        What is gone may have been taken.
+        Entries that no longer exist may have been taken over.
         """
         return [
             entry.found.id for entry in _planned(self.options, founds, self.now)
@@ -135,7 +135,7 @@ class Promised:
         ]  # fmt: skip
 
     def chosen(self, founds: list[Found]) -> list[Found]:
-        """Returns those that fit the plan and are to be taken, with what was decided."""
+        """Returns the entries that match the plan and are to be taken over, with their decisions."""
         return [
             entry.found for entry in _planned(self.options, founds, self.now)
             if entry.verdict in (Verdict.SAME, Verdict.CHANGED) and self._has(entry)
@@ -197,7 +197,7 @@ def _planned(options: Options, founds: Iterable[Found], now: datetime, *, proves
 
 
 def _fingerprint(found: Found) -> str:
-    """Returns what changes if somebody edits the entry, and not as time passes."""
+    """Returns a hash that changes if the entry is edited, but not as time passes."""
     stays = {name: value for name, value in found.wanted.items() if name not in ("first", "at", "max_runs")}
     at = found.next_there if "at" in found.wanted else None
     parts = stays, at, found.enabled
@@ -293,7 +293,7 @@ def _columns(given: str, now: datetime) -> Mapping[str, Any]:
 
 
 def _changes(found: Found, values: Mapping[str, Any], now: datetime) -> Iterator[str]:
-    """Yields what the source has said, and what differs in the schedule."""
+    """Yields the changes that the source names, and the differences in the schedule."""
     yield from found.changes
     if values["kind"] == Kind.INTERVAL:
         if found.source != "json":  # ours, which had a tick as well

@@ -92,7 +92,7 @@ class Nowhere:
 
 
 def shadow(source: Any, founds: Sequence[Found], lasts_ms: int, tell: Callable[[str], None]) -> list[Compared]:
-    """Runs for this long, or until it is interrupted, and returns what was seen of each entry. `tell` gets a sentence if a server
+    """Runs for this long, or until it is interrupted, and returns a comparison for each entry. `tell` gets a sentence if a server
     does not answer. Raises BadInput if the source keeps no record of its runs.
     """
     if not hasattr(source, "sampler"):
@@ -129,7 +129,7 @@ def shadow(source: Any, founds: Sequence[Found], lasts_ms: int, tell: Callable[[
 
 
 class Half:
-    """Our half of a shadow, and the looks at the other one."""
+    """Our half of a shadow, and the samples of the other half."""
 
     def __init__(self, store: PostgresStore, given: settings.Settings, ids: Mapping[int, str]) -> None:
         self._store, self._settings, self._ids = store, given, ids
@@ -140,7 +140,7 @@ class Half:
     def watch(
         self, sampler: Sampler, lasts: float, tell: Callable[[str], None]
     ) -> tuple[Mapping[str, Seen], Mapping[str, int]]:
-        """Ticks and looks. Returns what the old scheduler did, and how many looks came too late, by the ids of the entries."""
+        """Ticks, and samples the old scheduler. Returns its actions, and how many samples came too late, by entry id."""
         seen, missed = defaultdict[str, Seen](Seen), defaultdict[str, int](int)
         every = min([LOOK_AT_MOST, *(seconds / 4 for seconds in sampler.within.values())])
         began = looked = clock.monotonic()
@@ -186,7 +186,7 @@ class Half:
 def compared(
     id_: str, seen: Seen, here: Sequence[datetime], box: float, missed: int, tick: float, since: datetime
 ) -> Compared:
-    """Judges an entry: what differs, each in a sentence."""
+    """Compares an entry. Each difference is a sentence."""
     there: Sequence[datetime] = sorted(at for at in seen.times if at >= since)
     count, differences = len(there) + seen.more, list[str]()
     fewer, more = sorted((there, here), key=len)  # at the edges, a time may lack its counterpart
@@ -221,7 +221,7 @@ def _rhythm(times: Sequence[datetime]) -> float | None:
 
 @contextmanager
 def own_tables() -> Iterator[settings.Settings]:
-    """Creates the shadow's tables, and drops them afterwards, also those that a killed shadow has left. Yields settings for them."""
+    """Creates the shadow's tables, and drops them afterwards. Also drops those of a killed shadow. Yields settings for them."""
     given = replace(settings.current(), schema=f"{settings.current().schema}_shadow")
     url, name = given.require_database(), f'"{given.schema}"'
     with closing(connections.connect(url, name="ticker-shadow")) as db, connections.translated():

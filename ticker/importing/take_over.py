@@ -41,7 +41,7 @@ EXAMPLES = 3
 T = TypeVar("T")
 
 Chosen = Callable[[list[Found]], list[Found]]
-"""Returns those of a source's entries that are to be taken, with the operator's decisions in their fields."""
+"""Returns the entries of a source that are to be taken over, with the operator's decisions in their fields."""
 
 
 class Waiting(NamedTuple):
@@ -94,7 +94,7 @@ class Source:
     name: ClassVar[str]
 
     def read(self, now: datetime) -> list[Found]:
-        """Returns the entries, also those that are parked."""
+        """Returns the entries, including those that are parked."""
         raise NotImplementedError
 
     def held(self) -> AbstractContextManager[None]:
@@ -149,7 +149,7 @@ class Source:
 
 @dataclass(slots=True)
 class Moved:
-    """What a call has moved, by the ids of the entries, and why it has left the others."""
+    """The ids of the entries that a call has moved, and the reasons why it has left the others."""
 
     moved: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def take_over(
     An entry whose jobs wait or run in RQ is taken when they have ended. Until then, its scheduler pushes nothing. The first run
     of its task is not before the last one there plus its interval.
 
-    Completes what a crash has left. Raises BadInput if jobs wait, and `old_jobs` does not say whether to `wait` for them or to
+    Completes an interrupted call. Raises BadInput if jobs wait, and `old_jobs` does not say whether to `wait` for them or to
     `remove` them: nothing is written then.
     """
     taking, told = _Taking(source, db, schema), ""
@@ -302,11 +302,7 @@ def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:
         return "its task was not taken over from this source"
     if row["is_done"]:
         return "rq-ticker has already pushed its last run"
-    return (
-        ""
-        if row["runs"]
-        else "its task is disabled or paused, which its source cannot express; enable or resume it first"
-    )
+    return "" if row["runs"] else "its task is disabled or paused, which its source cannot express; enable or resume it"
 
 
 def _whole_second(at: datetime) -> datetime:
@@ -314,7 +310,7 @@ def _whole_second(at: datetime) -> datetime:
 
 
 def warnings(names: Iterable[str]) -> Iterator[str]:
-    """Yields the warnings about these sources, which are where our own settings say."""
+    """Yields the warnings about these sources. Our own settings say where they are."""
     for name in names:
         try:
             yield from remains(plan.Options(name).opened(), clock.python_utc())

@@ -54,7 +54,7 @@ class Client(Redis):
 
 
 def parts(address: str) -> tuple[str, str, str, str]:
-    """Splits what stands between :// and ? into the user with its @, the hosts, the service and the database."""
+    """Splits the text between :// and ? into the user with its @, the hosts, the service and the database."""
     place, _, path = address.partition("/")
     user, at, hosts = place.rpartition("@")
     service, _, database = path.partition("/")
@@ -62,7 +62,7 @@ def parts(address: str) -> tuple[str, str, str, str]:
 
 
 def addresses(hosts: str) -> Iterator[tuple[str, int]]:
-    """Yields each host with its port. An IPv6 address stands in brackets. Raises ValueError."""
+    """Yields each host with its port. An IPv6 address is written in brackets. Raises ValueError."""
     for one in hosts.split(","):
         host, _, port = one.rpartition(":") if ":" in one.rpartition("]")[2] else (one, "", "")
         yield host.strip("[]"), int(port or PORT)

@@ -1,4 +1,4 @@
-"""Draws what became of many tasks over time: a row for each task, the worst first, and a mark for each occurrence."""
+"""Draws the outcomes of many tasks over time: a row for each task, the worst first, and a mark for each occurrence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Grid:
 
 @reads
 def grid(*, span: str = "1h", after: int = 0, limit: int = 50, **wanted: Any) -> Steps[Grid]:
-    """Returns one page of the tasks that match: those that fail first, with most failures in a row first.
+    """Returns one page of the tasks that match: failing tasks first, those with the most consecutive failures first.
 
     `wanted` has the filters of `list_tasks`. With a state, tasks are in the order of their ids. A cursor below 0 skips so
     many failing tasks; one over 0 is the id after which the other tasks go on. If more than 300 tasks fail, the worst 300

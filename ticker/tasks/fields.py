@@ -177,7 +177,7 @@ DEFAULTS: Mapping[str, Any] = {
 """The values of a new task for which no field was passed."""
 
 COLUMNS: Mapping[str, Any] = {column: value for column, value in DEFAULTS.items() if column != "args"}
-"""The same by the columns of the table: `args` stands in `kwargs`, under `*`."""
+"""The same by the columns of the table: `args` is stored in `kwargs`, under `*`."""
 
 OF_NEW = (
     Field(sorts.NAME, "Name", "", "The name, unique per owner; defaults to the function's name.", name="name"),

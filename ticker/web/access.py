@@ -72,8 +72,8 @@ _FRAMER = re.compile(r"'self'|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?", re.ASCII)
 class Viewer:
     """The sender of a request, as the application around the page knows them.
 
-    `name` is the author of the changes. Without `may_change`, nothing can be changed. With `owners`, up to 1,000 of them
-    as in `register(owner=...)`, there are only the tasks and runs of these owners, and the actions on them.
+    `name` is the author of the changes. Without `may_change`, nothing can be changed. `owners` limits the viewer
+    to the tasks and runs of up to 1,000 owners, as in `register(owner=...)`, and to the actions on them.
     """
 
     name: str

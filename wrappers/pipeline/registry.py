@@ -230,7 +230,7 @@ def _place(name: str) -> tuple[str, str | None]:
 
 
 def _defined_in(module: str) -> dict[str, Callable[..., Any]]:
-    """Returns the public functions that a module defines, by name. Classes and imported functions are none of them."""
+    """Returns the public functions that a module defines, by name. Leaves out classes and imported functions."""
     return {
         name: value
         for name, value in vars(sys.modules[module]).items()

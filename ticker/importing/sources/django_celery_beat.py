@@ -82,7 +82,7 @@ class DjangoCeleryBeat(Source):
         self._disabled: dict[str, tuple[Found, int]] = {}
 
     def read(self, now: datetime) -> list[Found]:
-        """Returns the entries but for those that are disabled because they were taken. Their first times under `held` are
+        """Returns the entries, except those that are disabled because they were taken over. Their first times under `held` are
         after the change-over.
         """
         if self._is_held and not self._is_fresh:
@@ -119,7 +119,7 @@ class DjangoCeleryBeat(Source):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing keeps beat from working. Afterwards, waits until it has seen what was disabled, and looks again."""
+        """Does not stop beat. Afterwards, waits until beat has seen the disabled entries, and checks them again."""
         self._is_held = True
         try:
             yield
@@ -145,7 +145,7 @@ class DjangoCeleryBeat(Source):
         return []
 
     def _settle(self) -> None:
-        """Disables again what beat has written back, and moves the first times of what it has run meanwhile."""
+        """Disables entries that beat has written back, and moves the first times of those that it has run meanwhile."""
         for _ in range(LOOKS):
             pause()
             with connected("") as db, db.transaction():

@@ -52,7 +52,7 @@ def load(data: bytes) -> Any:
 
 
 def unpacked(data: bytes) -> bytes:
-    """Returns what zlib has packed, up to 10 MB. Raises ValueError."""
+    """Decompresses data with zlib, up to 10 MB. Raises ValueError."""
     try:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(data, UNPACKED_AT_MOST)

@@ -1,7 +1,7 @@
 """Reads the entries of rq cron: from the record that it keeps in Redis, or from its configuration module.
 
-The record is a hash with a TTL of 120 s, in which arguments that are no JSON are missing. The module is imported in a process
-of its own, in which a collector replaces `rq.cron.register`.
+The record is a hash with a TTL of 120 s, in which arguments that are not JSON are missing. The module is imported in a
+separate process, in which a collector replaces `rq.cron.register`.
 """
 
 import importlib
@@ -193,7 +193,7 @@ class RqCron(Source):
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """Returns the names, the second of two equal ones as `name-2`."""
+    """Returns the names. If two are equal, the second becomes `name-2`."""
     taken: dict[str, None] = {}
     for name in names:
         candidates = chain([name], (f"{name}-{number}" for number in count(2)))
@@ -275,7 +275,7 @@ def _instant(text: str | None) -> datetime | None:
 
 @cache
 def collected(module: str) -> list[Entry]:
-    """Imports the module in a process of its own, and returns what it registers."""
+    """Imports the module in a separate process, and returns the entries that it registers."""
     log.warning("imports %s, which runs its code, in a process of its own", module, extra={"event": "module_imported"})
     command = [sys.executable, "-m", __name__, module]
     try:
@@ -290,7 +290,7 @@ def collected(module: str) -> list[Entry]:
 
 
 def main(module: str) -> None:
-    """Imports the module, and prints what it registers as JSON. What the module prints goes to standard error."""
+    """Imports the module, and prints the entries that it registers as JSON. The module's own output goes to standard error."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     from rq import cron

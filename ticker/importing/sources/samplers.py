@@ -1,4 +1,4 @@
-"""Sees what the scheduler of a source enqueues while a shadow runs. Only reads."""
+"""Samples what the scheduler of a source enqueues while a shadow runs. Only reads."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Shows what became of the tasks of a filter, or of one owner, over time. Runs, pauses and resumes the tasks of an owner."""
+"""Shows the outcomes of the tasks of a filter, or of one owner, over time. Runs, pauses and resumes the tasks of an owner."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

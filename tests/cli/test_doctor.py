@@ -141,7 +141,7 @@ def test_a_queue_without_a_worker_and_the_queues_to_which_workers_listen(ticking
 
 
 def test_a_ticker_that_pushes_to_another_redis(db: Db, redis: Redis) -> None:
-    here = RedisQueue(redis).places()[0][0]
+    here = RedisQueue(redis).place()
     ticked(db, redis=here)
     assert examined(code=0) == (WELL, {})
     a_need(db, "polling", 5.2, 9)

@@ -128,9 +128,9 @@ def test_a_tick_says_to_which_redis_it_pushes_and_is_recorded_if_that_is_unknown
 
     report = "SELECT last_report->>'redis', last_tick_at IS NOT NULL FROM ticker.tickers"
     beat()
-    assert db.execute(report).fetchall() == [(queue.places()[0][0], True)]
+    assert db.execute(report).fetchall() == [(queue.place(), True)]
     db.execute("DELETE FROM ticker.tickers")
-    monkeypatch.setattr(queue, "places", away)
+    monkeypatch.setattr(queue, "place", away)
     beat()
     assert db.execute(report).fetchall() == [(None, True)]
 

@@ -23,8 +23,11 @@ UNEXPECTED = "an internal error, {}; the traceback is in the log of the ticker"
 
 def show_refusal(settings: Settings, error: Exception) -> None:
     """Shows in the tables, if they are ours, why this ticker does not start. Raises nothing."""
-    url = settings.require_database()
-    with suppress(TickerError), connections.translated(), closing(connections.connect(url)) as db:
+    with (
+        suppress(TickerError),
+        connections.translated(),
+        closing(connections.connect(settings.require_database())) as db,
+    ):
         checks.check_ours(db, checks.read_facts(db, settings.schema), settings)
         why = escaped(str(error))[:FAILURE_AT_MOST]
         sql.on(db, settings.schema)("show_refusal", host=socket.gethostname(), pid=os.getpid(), why=why)

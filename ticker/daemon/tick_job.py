@@ -229,7 +229,7 @@ class TickJob:
         report = tick(self._store, self._queue, clock.now(), options)
         done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
         with suppress(TickerError):  # without Redis, what the tick did is recorded all the same
-            done["redis"] = self._queue.places()[0][0]
+            done["redis"] = self._queue.place()
         self._store.heartbeat(self._signs.id, self._signs.host, self._signs.pid, report.now, done, settings.tick_ms)
         if self.alarm is not None:
             took = clock.monotonic() - self.began

@@ -346,18 +346,23 @@ class RedisQueue:
         with translated():
             return check_server(self._connection.info())
 
-    def places(self) -> tuple[tuple[str, ...], float]:
-        """Returns what tells this database of Redis from all others, and for how many seconds the server has run.
+    def place(self) -> str:
+        """Returns what tells this database of Redis from all others. It changes when a replica is promoted."""
+        return self._places()[0]
 
-        A promoted replica also returns the name of the primary that it followed.
+    def places(self) -> tuple[list[str], float]:
+        """Returns the place, also that of the primary that a promoted replica followed, and the seconds for which the server
+        has run.
         """
-        with translated(), self._connection.pipeline(transaction=False) as calls:
-            calls.info("replication")
-            calls.info("server")
-            replication, server = calls.execute()
+        with translated():
+            server = self._connection.info("server")
+        return self._places(), float(server.get("uptime_in_seconds", 0))
+
+    def _places(self) -> list[str]:
+        with translated():
+            info = self._connection.info("replication")
         database = self._connection.connection_pool.connection_kwargs.get("db") or 0
-        names = (replication.get("master_replid"), replication.get("master_replid2"))
-        return tuple(f"{name}/{database}" for name in names if name), float(server.get("uptime_in_seconds", 0))
+        return [f"{info.get(name, '')}/{database}" for name in ("master_replid", "master_replid2")]
 
     def refused(self, queues: Collection[str]) -> list[str]:
         """Returns the calls that a ticker needs but its Redis user may not make. Empty before Redis 7.0, which cannot

@@ -1,6 +1,7 @@
 """`ticker doctor`: each finding with its remedy, what could not be checked, and that it writes nothing."""
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -392,11 +393,12 @@ def test_owners_that_a_ticker_may_not_read_are_not_checked(
 @pytest.mark.slow
 def test_clocks_that_differ(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "python_utc", lambda: datetime.now(UTC) + timedelta(minutes=10))
-    lag = sentence("doctor.lag", setting="DATABASE_URL", span=re.compile("10m|9m5.s"), remedy="NTP")
+    host = socket.gethostname()
+    lag = sentence("doctor.lag", host=host, setting="DATABASE_URL", span=re.compile("10m|9m5.s"), remedy="NTP")
     assert examined() == ({"postgresql": [lag]}, {})
     monkeypatch.setattr(clock, "python_utc", lambda: datetime.now(UTC) + timedelta(hours=2))
     [told] = examined()[0]["postgresql"]
-    assert sentence("errors.clocks_differ", span=re.compile(r"\w+"), limit="1h") == told
+    assert sentence("errors.clocks_differ", host=host, span=re.compile(r"\w+"), way="ahead of", limit="1h") == told
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from wrappers.rq import compatibility
 
 WELL, FINDING, WARNING, UNCHECKED = "well", "finding", "warning", "not checked"
 NEARLY_FULL = 0.9
+FIRST = {"tables": 0, "health": 1}  # where the cause of the others is found
 CAUSES = 2  # of failing tasks that are named
 UPGRADE = "run: ticker db upgrade"
 
@@ -71,7 +72,7 @@ class Diagnosis:
         """Judges what the checks have read, unless they have found something. What could not be read is a problem, too."""
         findings = [note for note in self.notes if note[0] == FINDING]
         if findings or self.look is None or self.seen is None:
-            chosen = sorted(findings, key=lambda note: note[1] != "health") or [
+            chosen = sorted(findings, key=lambda note: FIRST.get(note[1], len(FIRST))) or [
                 note for note in self.notes if note[0] == UNCHECKED
             ]
             return of_problems([sentence for _, _, sentence in chosen])

@@ -1,5 +1,6 @@
 """Checks PostgreSQL before a process starts work: version, encoding, role, clock, tables, revision and installation."""
 
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from hashlib import sha256
@@ -113,8 +114,8 @@ def check_clock(ahead: timedelta, took: timedelta) -> str:
     if difference < WORTH_A_WARNING:
         return ""
     sentence = (
-        f"the clock of this host differs from that of PostgreSQL (DATABASE_URL) by"
-        f" {words(round(difference.total_seconds()) * SECOND)}"
+        f"the clock of the host {socket.gethostname()} is {words(round(difference.total_seconds()) * SECOND)}"
+        f" {'behind' if ahead > timedelta() else 'ahead of'} that of PostgreSQL (DATABASE_URL)"
     )
     if difference > REFUSED:
         limit = words(REFUSED // timedelta(milliseconds=1))

@@ -151,7 +151,7 @@ def test_each_tenant_gets_its_triggers_and_loses_them_alone(followed, db):
     with engines[A].begin() as connection:
         owners.uninstall(operations(connection), model)
     rest = leftovers(db)
-    assert (len(both), len(rest), {A in text for _, text in rest}) == (26, 13, {False})
+    assert (len(both), len(rest), {A in text for _, text in rest}) == (28, 14, {False})
     put(db, owners.drop_triggers(model, table_schema=B))
     assert leftovers(db) == []
 

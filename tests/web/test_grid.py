@@ -89,8 +89,8 @@ def test_its_pages_go_on_where_the_last_one_ended(fleet: None, client: TestClien
 
 def test_more_failing_tasks_than_are_sorted_are_shown_by_id_and_none_is_lost(fleet: None, client: TestClient, monkeypatch: Any) -> None:  # fmt: skip
     monkeypatch.setattr("ticker.read.grid.SORTED", 1)
-    assert order(client.get("/tasks/grid")) == [4, 1, 2, 3, 5, 6]
-    assert order(client.get("/tasks/grid?owner_type=mail")) == [2, 1, 3, 4, 5, 6]
+    for address in ("/tasks/grid", "/tasks/grid?owner_type=mail"):  # also with a filter, the worst of all that match
+        assert order(client.get(address)) == [4, 1, 2, 3, 5, 6]
 
 
 def test_an_owner_has_a_head_a_grid_and_its_last_runs(fleet: None, client: TestClient, db: Db) -> None:

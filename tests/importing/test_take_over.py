@@ -312,6 +312,13 @@ def test_the_commands_plan_take_over_and_give_back(redis, db, environ, tmp_path)
     assert places(redis, db) == ({"poll-5", "asks"}, set(), set())
 
 
+def test_an_owner_cannot_be_decided_for_an_entry_that_can_go_back(redis, db, environ, tmp_path):
+    schedule(redis, "poll-5", interval=60)
+    _, err = imported("--decide", "poll-5:owner=mail_channels:5", code=2, folder=tmp_path)
+    assert sentence("imports.owner", text="'poll-5:owner=mail_channels:5'", source="rq-scheduler").within(err)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_an_entry_that_was_pushed_since_the_plan_still_fits_it(redis, db, environ, tmp_path):
     schedule(redis, "poll-5", interval=60, repeat=5)
     imported(folder=tmp_path)

@@ -37,6 +37,8 @@ SOURCES = {
 FILE = "ticker-import.json"
 FORMAT = 1
 DECIDABLE = (*fields.SETTINGS, "function", "name", "owner", "first")
+TEXTS = ("crontab", "json")
+"""The sources whose entries are registered. Those of the others move, and are found again by the names of their tasks."""
 _DECISION = re.compile(r"(.+):([a-z_]+)=(.*)", re.DOTALL)
 
 
@@ -150,7 +152,7 @@ def make(options: Options, now: datetime) -> Plan:
     source = options.opened()
     founds = source.read(now)
     for text in options.decide:
-        pattern, _, _ = decision(text)
+        pattern, _, _ = decision(text, options.source)
         if not any(fnmatchcase(found.id, pattern) for found in founds):
             near = did_you_mean(pattern, (found.id for found in founds))
             raise BadInput("--decide", text, f"names no entry of {options.source}{near}")
@@ -175,7 +177,7 @@ def load(path: Path) -> Promised:
     return Promised(options, entries, clock.python_utc())
 
 
-def decision(text: str) -> tuple[str, str, str]:
+def decision(text: str, source: str) -> tuple[str, str, str]:
     """Splits `ENTRY:FIELD=VALUE`. Raises BadInput."""
     match = _DECISION.fullmatch(text)
     if match is None:
@@ -183,6 +185,11 @@ def decision(text: str) -> tuple[str, str, str]:
     pattern, field, value = match.groups()
     if field == "zone":
         raise BadInput("--decide", text, "decides a zone, which all entries of a source share; use --zone")
+    if field == "owner" and source not in TEXTS:
+        raise BadInput(
+            "--decide", text,
+            f"decides an owner, which no task has that can go back to {source}; take it over, and register it for its owner then",
+        )  # fmt: skip
     fields.check_names("--decide", [field], DECIDABLE)
     return pattern, field, value
 
@@ -214,7 +221,7 @@ def _decided(found: Found, options: Options) -> Found:
     if (queue := options.queues.get(wanted.get("queue", ""))) is not None:
         wanted["queue"] = queue
     for text in options.decide:
-        pattern, field, value = decision(text)
+        pattern, field, value = decision(text, options.source)
         is_open = any(one.field == field for one in decisions)
         if pattern == found.id or (is_open and fnmatchcase(found.id, pattern)):
             if field in checks.NAMES.values():

@@ -119,6 +119,28 @@ def test_what_beat_has_run_meanwhile_runs_an_interval_later(
     assert tasks(beat_db)["each hour"].metadata == {"taken_from": {"source": "django-celery-beat", "id": "each hour"}}
 
 
+ONCE = """
+UPDATE public.django_celery_beat_periodictask SET enabled = false, total_run_count = %s, last_run_at = now() WHERE name = %s
+"""
+
+
+@pytest.mark.parametrize("name", ["one off", "once later"])
+@pytest.mark.parametrize("counts", [(1,), (0,), (1, 0)], ids=["ran", "ran-and-disabled", "ran-then-disabled"])
+def test_what_beat_has_run_meanwhile_and_runs_once_does_not_run_again(
+    beat_db: Connection, pauses: list[Callable[[], None]], name: str, counts: tuple[int, ...]
+) -> None:
+    def runs(count: int) -> Callable[[], None]:
+        def run() -> None:
+            with connect(os.environ["DATABASE_URL"]) as beat:
+                beat.execute(ONCE, [count, name])
+
+        return run
+
+    pauses += [lambda: None, *map(runs, counts)]
+    assert {*taken(beat_db).moved} == GOOD | {"at night"}
+    assert (tasks(beat_db).keys(), pauses) == (GOOD - {name} | {"at night"}, [])
+
+
 def test_what_beat_runs_before_it_is_disabled_is_read_again(
     beat_db: Connection, pauses: list[Callable[[], None]]
 ) -> None:

@@ -22,6 +22,7 @@ from ticker.importing.take_over import BY, TAKEN_FROM, LeftOver, Source, task_of
 from ticker.read import entries
 from ticker.read import tasks as reading
 from ticker.tasks import many, operations
+from ticker.tasks.identity import NOBODY
 
 NAME = "django-celery-beat"
 OWN = "celery.backend_cleanup"
@@ -79,7 +80,7 @@ class DjangoCeleryBeat(Source):
 
     def __init__(self, where: Where) -> None:
         self._url, self._is_held, self._is_fresh = where.text, False, False
-        self._disabled: dict[str, tuple[Found, int]] = {}
+        self._disabled: dict[str, tuple[Found, int, datetime | None]] = {}
 
     def read(self, now: datetime) -> list[Found]:
         """Returns the entries, except those that are disabled because they were taken over. Their first times under `held` are
@@ -141,7 +142,7 @@ class DjangoCeleryBeat(Source):
             return changed
         db.execute(DISABLE.format(schema=schema), [[*states]])
         db.execute(LOOK_AGAIN.format(schema=schema))
-        self._disabled |= {one.id: (one, states[one.id][1]) for one in founds if one.enabled}
+        self._disabled |= {one.id: (one, *states[one.id][1:]) for one in founds if one.enabled}
         return []
 
     def _settle(self) -> None:
@@ -151,28 +152,31 @@ class DjangoCeleryBeat(Source):
             with connected("") as db, db.transaction():
                 schema = schema_of(db)
                 states = _states(db, schema, [*self._disabled])
-                ran = [name for name, (_, count, _) in states.items() if count > self._disabled[name][1]]
+                ran = [name for name, (_, *state) in states.items() if _has_run(*self._disabled[name], *state)]
                 back = [name for name, (is_enabled, _, _) in states.items() if is_enabled]
                 if not ran and not back:
                     return
                 db.execute(DISABLE.format(schema=schema), [back])
                 db.execute(LOOK_AGAIN.format(schema=schema))
                 self._move(db, ran)
-                self._disabled |= {name: (self._disabled[name][0], states[name][1]) for name in ran}
+                self._disabled |= {name: (self._disabled[name][0], *states[name][1:]) for name in ran}
         names = ", ".join(map(escaped, [*ran, *back][:3]))
         raise ConfigurationError(
             f"celery beat still runs entries that were taken over ({names}): stop it, and check these tasks"
         )
 
     def _move(self, db: Any, ids: Sequence[str]) -> None:
-        """Makes the tasks of these entries again, with a later first time: beat has just run them. Those that have run here stay."""
+        """Makes the tasks of these entries again, with a later first time: beat has just run them. Deletes those that run only
+        once. Those that have run here stay.
+        """
         now = entries.instant(db)
         for found in (self._disabled[id_][0] for id_ in ids):
             wanted = {field: value for field, value in found.wanted.items() if field != "first"}
             wanted |= {"first": now + timedelta(seconds=wanted["every"])} if "every" in wanted else {}
-            if reading.get(db, wanted["name"]).last_run is None:
+            if any(task.last_run is None for task in reading.list_tasks(db, name=wanted["name"], owner=NOBODY)):
                 operations.unregister(db, wanted["name"], by=BY)
-                many.register_many(db, [task_of(replace(found, wanted=wanted), NAME)], by=BY)
+                if not _is_once(found):
+                    many.register_many(db, [task_of(replace(found, wanted=wanted), NAME)], by=BY)
 
     def taken(self) -> list[LeftOver]:
         if not settings.current().database_url:
@@ -197,6 +201,15 @@ class DjangoCeleryBeat(Source):
 def pause() -> None:
     """Waits until a living beat has seen `last_update`."""
     threading.Event().wait(2 * MAX_INTERVAL)
+
+
+def _is_once(found: Found) -> bool:
+    return "at" in found.wanted or found.wanted.get("max_runs") == 1
+
+
+def _has_run(found: Found, before: int, last_before: datetime | None, count: int, last: datetime | None) -> bool:
+    """Returns whether beat has run the entry. Beat sets the count of an entry that runs only once back to 0 when it disables it."""
+    return count > before or (_is_once(found) and last != last_before)
 
 
 def _states(db: Any, schema: str, names: Collection[str]) -> dict[str, tuple[Any, ...]]:

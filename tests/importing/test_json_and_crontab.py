@@ -181,10 +181,14 @@ def test_only_what_was_planned_is_taken(db, tmp_path):
     assert sentence("imports.other_source", source="'crontab'").within(
         refused("import", "crontab", *plan_file, "--take-over")
     )
-    (tmp_path / "entries").write_text(json.dumps({**POLL, "every": "6m"}))
+    (tmp_path / "entries").write_text(json.dumps({**POLL, "every": "6m"}) + "\n" + json.dumps({**POLL, "name": "new"}))
     changed = refused("import", "json", *plan_file, "--take-over", code=1)
     assert sentence("imports.changed", entries="1 entry", example="'poll'").within(changed)
     assert ticker.list_tasks(db) == []
+    (tmp_path / "entries").write_text(json.dumps(POLL) + "\n" + json.dumps({**POLL, "name": "new"}))
+    out, _ = command("import", "json", *plan_file, "--take-over", code=1)
+    assert sentence("imports.new", entry="new").within(out)
+    assert [task.name for task in ticker.list_tasks(db)] == ["poll"]
 
 
 @pytest.mark.parametrize(

@@ -327,6 +327,18 @@ def test_an_entry_that_was_pushed_since_the_plan_still_fits_it(redis, db, enviro
     assert task(db, "poll-5").max_runs == 4
 
 
+def test_an_entry_that_is_new_since_the_plan_is_left_and_the_others_are_taken(redis, db, environ, tmp_path):
+    schedule(redis, "poll-5", interval=60)
+    imported(folder=tmp_path)
+    schedule(redis, "enqueued-in", NOON + timedelta(days=40000))
+    out, _ = imported("--take-over", code=1, folder=tmp_path)
+    assert sentence("imports.new", entry="enqueued-in").within(out)
+    assert places(redis, db) == ({"enqueued-in"}, {"poll-5"}, set())
+    schedule(redis, "poll-5", interval=90)
+    _, err = imported("--take-over", code=1, folder=tmp_path)
+    assert sentence("imports.changed", entries="1 entry", example="'poll-5'").within(err)
+
+
 def test_a_new_plan_has_what_an_interrupted_call_has_left_parked(redis, redis_url, db, environ, taken, tmp_path):
     schedule(redis, "poll-5", interval=60)
     with pytest.raises(Killed):

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -168,16 +168,18 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> in
     founds = source.read(clock.python_utc())
     if changed := promised.changed(founds):
         raise NotAsPlanned(f"{_entries(len(changed))} changed since the plan, such as {changed[0]!r}; plan again")
+    new = promised.new(founds)
     if hasattr(source, "take_over"):
         chosen = promised.chosen(founds)
         with database() as db:
             sentences = source.take_over(db, chosen)
-        render.answer({"done": sentences}, *sentences)
-        return 0
+        render.answer({"done": sentences, "left": new}, *sentences, *_left(new))
+        return NOT_SO if new else 0
     with connected() as db:
         moved = _take_over().take_over(
             source, db, schema, promised.chosen, old_jobs=old_jobs, tell=lambda text: render.say(text, err=True)
         )
+    moved.left |= new
     return _print_moved("took over", moved)
 
 
@@ -195,9 +197,12 @@ def _take_over() -> Any:
 
 
 def _print_moved(verb: str, moved: Any) -> int:
-    left = [f"left {id_}: {why}" for id_, why in moved.left.items()]
-    render.answer(moved, f"{verb} {_entries(len(moved.moved))}", *left)
+    render.answer(moved, f"{verb} {_entries(len(moved.moved))}", *_left(moved.left))
     return NOT_SO if moved.left else 0
+
+
+def _left(left: Mapping[str, str]) -> list[str]:
+    return [f"left {id_}: {why}" for id_, why in left.items()]
 
 
 def _shadow(promised: "Promised", duration: str) -> int:

@@ -127,24 +127,33 @@ class Promised:
         return [id_ for id_, (verdict, _) in self.entries.items() if verdict == Verdict.DECIDE]
 
     def changed(self, founds: Iterable[Found]) -> list[str]:
-        """Returns the entries that are new, differ from those in the plan, or ask for a decision that the plan does not have.
+        """Returns the entries that differ from those in the plan, or ask for a decision that the plan does not have.
 
         Entries that no longer exist may have been taken over.
         """
         return [
-            entry.found.id for entry in _planned(self.options, founds, self.now)
-            if entry.verdict == Verdict.DECIDE or not self._has(entry)
-        ]  # fmt: skip
+            entry.found.id for entry in self._known(founds) if entry.verdict == Verdict.DECIDE or not self._has(entry)
+        ]
+
+    def new(self, founds: Iterable[Found]) -> dict[str, str]:
+        """Returns the entries that are not in the plan, and why they are left."""
+        chosen = (one.id for one in founds if fnmatchcase(one.id, self.options.only))
+        return {
+            id_: "it is new since the plan; plan again to take it over" for id_ in chosen if id_ not in self.entries
+        }
 
     def chosen(self, founds: list[Found]) -> list[Found]:
         """Returns the entries that match the plan and are to be taken over, with their decisions."""
         return [
-            entry.found for entry in _planned(self.options, founds, self.now)
+            entry.found for entry in self._known(founds)
             if entry.verdict in (Verdict.SAME, Verdict.CHANGED) and self._has(entry)
         ]  # fmt: skip
 
+    def _known(self, founds: Iterable[Found]) -> list[Entry]:
+        return _planned(self.options, [one for one in founds if one.id in self.entries], self.now)
+
     def _has(self, entry: Entry) -> bool:
-        return self.entries.get(entry.found.id, ("", ""))[1] == entry.fingerprint
+        return self.entries[entry.found.id][1] == entry.fingerprint
 
 
 def make(options: Options, now: datetime) -> Plan:

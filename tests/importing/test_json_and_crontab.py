@@ -96,6 +96,21 @@ def test_the_import_of_an_export_gives_equal_rows(db, tmp_path, seed):
     assert sentence("imports.registered", added=0, changed=0, kept=100).within(command(*plan, "--take-over")[0])
 
 
+def test_a_subject_that_triggers_set_does_not_stop_an_import(db, tmp_path):
+    db.execute("CREATE TABLE public.boxes (id int PRIMARY KEY, host text)")
+    db.execute("INSERT INTO public.boxes VALUES (5, 'imap.example.org')")
+    for statement in ticker.owners.triggers("boxes", key="id", subject_from="host"):
+        db.execute(statement)
+    ticker.register(db, "poll", owner="boxes:5", every="1m")
+    ticker.register(db, "poll", name="own", subject="mine", every="1m")
+    before = rows(db)
+    exported, _ = command("export", "json")
+    db.execute("TRUNCATE ticker.tasks CASCADE")
+    planned(tmp_path, *exported.splitlines())
+    command("import", "json", "--plan-file", str(tmp_path / "plan.json"), "--take-over")
+    assert (rows(db), before["poll", "boxes:5"]["subject"]) == (before, "imap.example.org")
+
+
 def test_every_field_of_a_task_is_exported():
     assert HOW.keys() | OF_INTERVAL.keys() | {"every", "cron", "calendar", "at", "remove", "within"} >= SETTINGS.keys()
     assert FIELDS.keys() - SETTINGS.keys() == {"function", "enabled"}

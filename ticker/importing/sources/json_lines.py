@@ -2,17 +2,18 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ticker.db import steps
 from ticker.errors import BadInput, ConfigurationError
 from ticker.importing.found import Found, Where
 from ticker.read import tasks as read_tasks
 from ticker.schedules import once
-from ticker.tasks import identity, many, operations
+from ticker.tasks import identity, many, operations, rows
 from ticker.tasks.fields import Task
 
 FORMAT = 1
@@ -59,18 +60,28 @@ def lines_of(path: str) -> list[str]:
 
 
 def registered(db: Any, founds: Sequence[Found]) -> list[str]:
-    """Registers all entries in the caller's transaction. New tasks are disabled or paused if they were. Returns sentences."""
+    """Registers all entries in the caller's transaction. New tasks are disabled or paused if they were. Leaves out subjects that the
+    triggers of an owners' table set. Returns sentences.
+    """
+    types = {identity.identify(found.wanted.get("owner")).type for found in founds if "subject" in found.wanted}
+    kept = {type_ for type_ in types if steps.run(db, rows.keeps_subject(type_))}
+    wanted = [_without_subject(found.wanted, kept) for found in founds]
     states = [found for found in founds if (found.stored.get("paused") or not found.enabled) and not _tasks(db, found)]
-    done = many.register_many(db, [found.wanted for found in founds], by=BY)
+    done = many.register_many(db, wanted, by=BY)
     for found in states:
         [task] = _tasks(db, found)
         if not found.enabled:
             operations.edit(db, task, enabled=False, by=BY)
         if paused := found.stored.get("paused"):
             operations.pause(db, task, by=paused["by"], reason=paused["reason"], until=paused["until"])
-    kept = len(founds) - done.added - done.changed
-    counts = f"{done.added} added, {done.changed} changed, {kept} already as they were"
+    same = len(founds) - done.added - done.changed
+    counts = f"{done.added} added, {done.changed} changed, {same} already as they were"
     return [counts, *(f"warning: {warning}" for warning in done.warnings)]
+
+
+def _without_subject(wanted: Line, types: Collection[str]) -> Line:
+    is_kept = identity.identify(wanted.get("owner")).type in types
+    return {name: value for name, value in wanted.items() if not (is_kept and name == "subject")}
 
 
 def _tasks(db: Any, found: Found) -> list[Task]:

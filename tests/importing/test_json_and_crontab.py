@@ -207,10 +207,10 @@ def test_only_what_was_planned_is_taken(db, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [("--take-over", "--shadow", "1h"), ("--old-jobs", "wait"), ("--take-over", "--zone", "UTC")]
+    "words", [("--take-over", "--shadow", "1h"), ("--old-jobs", "wait"), ("--take-over", "--zone", "UTC"), ("--no-user-column", "--take-over")]
 )
 def test_options_of_different_steps_are_refused(words):
-    assert words[0] in (said := refused("import", "json", *words)) or "--zone" in said
+    assert words[0].replace("--no-", "--") in (said := refused("import", "json", *words)) or "--zone" in said
 
 
 ODD = [
@@ -316,6 +316,21 @@ def test_the_commands_of_a_crontab_become_arguments_of_one_function(db, tmp_path
 def test_a_file_of_the_system_names_users():
     lines = [*crontab.entries(["0 6 * * * root /sbin/check -a"], has_users=True)]
     assert [(line.schedule, line.user, line.command) for line in lines] == [("0 6 * * *", "root", "/sbin/check -a")]
+
+
+def test_a_crontab_whose_commands_all_begin_with_a_user_asks_whether_it_is_one(db, tmp_path):
+    lines = "0 6 * * * root /sbin/check -a", "@daily www-data\t/usr/bin/php cron.php"
+    more = ("--command-task", "shell.run", "--zone", "UTC", "--decide", "*:box=1m")
+    plan = planned(tmp_path, *lines, source="crontab", more=more, code=1)
+    assert {verdict for verdict in verdicts(plan).values()} == {"decide"}
+    assert all(sentence("imports.user_column").within(entry["reasons"][0]) for entry in plan["entries"])
+    plan = planned(tmp_path, *lines, source="crontab", more=(*more, "--no-user-column"))
+    assert verdicts(plan) == {"root-sbin-check-a": "same", "www-data-usr-bin-php-cron.php": "same"}
+    plan = planned(tmp_path, *lines, source="crontab", more=(*more, "--user-column"))
+    command("import", "crontab", "--plan-file", str(tmp_path / "plan.json"), "--take-over")
+    assert {task.kwargs["command"] for task in ticker.list_tasks(db)} == {"/sbin/check -a", "/usr/bin/php cron.php"}
+    plan = planned(tmp_path, *lines, "0 7 * * * /bin/other", source="crontab", more=more)
+    assert plan["counts"]["same"] == 3
 
 
 def test_a_crontab_leaves_zone_box_and_function_to_the_operator(tmp_path):

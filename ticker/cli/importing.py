@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 3
 STYLES = {Verdict.CHANGED: "yellow", Verdict.DECIDE: "yellow", Verdict.REFUSED: "red"}
-PLANS = ("where", "zone", "only", "queues", "decide", "command_task")
+PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_column")
 """The options of a plan: its file holds them for the later steps."""
 
 
@@ -49,6 +49,9 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task")
     help="Decide a field of an entry, or of all entries that ask for it: '*:box=30s'. Repeatable.",
 )  # fmt: skip
 @click.option("--command-task", metavar="FUNCTION", help="crontab: the function that gets each command as an argument.")
+@click.option(
+    "--user-column/--no-user-column", default=None, help="crontab: whether a user stands before each command, as in /etc/crontab."
+)
 @click.option(
     "--plan-file", metavar="FILE", default=planning.FILE, show_default=True, help="Where the plan is written and read."
 )
@@ -90,7 +93,7 @@ def import_(
         plan.write(path)
         code = _print_plan(plan, path)
     else:
-        if named := [name for name in PLANS if given[name]]:
+        if named := [name for name in PLANS if given[name] or given[name] is False]:
             raise click.UsageError(f"--{_option(named[0])} is stored in the plan file; plan again to change it")
         promised = planning.load(path)
         if promised.options.source != source:
@@ -107,7 +110,7 @@ def _option(name: str) -> str:
 
 def _options(
     source: str, *, where: str | None, zone: str | None, only: str | None, queues: Sequence[str], decide: Sequence[str],
-    command_task: str | None,
+    command_task: str | None, user_column: bool | None,
 ) -> planning.Options:  # fmt: skip
     pairs = [text.partition("=") for text in queues]
     for old, sign, new in pairs:
@@ -115,7 +118,7 @@ def _options(
             raise BadInput("--queue", f"{old}{sign}{new}", "is not OLD=NEW, such as default=polling")
     return planning.Options(
         source,
-        Where(where or "", zone or "", command_task or ""),
+        Where(where or "", zone or "", command_task or "", user_column),
         only or "*",
         {old: new for old, _, new in pairs},
         tuple(decide),

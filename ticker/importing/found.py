@@ -70,6 +70,7 @@ class Where:
     text: str = ""  # --from
     zone: str = ""
     command_task: str = ""
+    user_column: bool | None = None
 
 
 class Source(Protocol):

@@ -281,7 +281,8 @@ def _judged(found: Found, fingerprint: str, now: datetime, *, proves: bool, is_t
 
 
 def _answer(field: str) -> str:
-    return "--zone ZONE" if field == "zone" else f"--decide ENTRY:{field}=VALUE"
+    of_all = {"zone": "--zone ZONE", "user": "--user-column or --no-user-column"}
+    return of_all.get(field, f"--decide ENTRY:{field}=VALUE")
 
 
 def _values(wanted: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:

@@ -14,6 +14,11 @@ from ticker.importing.found import Decision, Found, Where
 from ticker.importing.sources import json_lines
 
 SYSTEM = ("/etc/crontab", "/etc/cron.d/")  # files whose lines name a user before the command
+USERS = {
+    "root", "nobody", "daemon", "www-data", "apache", "nginx", "http", "postgres", "mysql", "redis", "munin", "logcheck", "list",
+    "debian-spamd", "smmsp", "ubuntu", "admin", "ec2-user", "deploy", "app",
+}  # fmt: skip
+"""Usual users. If each command of another file begins with one, the file is probably meant for /etc/cron.d."""
 NAME_AT_MOST = 60
 _VARIABLE = re.compile(r"""\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*?)\s*""")
 _PERCENT = re.compile(r"(?<!\\)%")
@@ -39,8 +44,11 @@ class Crontab:
         self.where = where
 
     def read(self, now: datetime) -> list[Found]:
-        lines = [*entries(json_lines.lines_of(self.where.text), self.where.text.startswith(SYSTEM))]
-        return [self._found(line, name) for line, name in zip(lines, names(lines), strict=True)]
+        given = self.where.user_column
+        has_users = self.where.text.startswith(SYSTEM) if given is None else given
+        lines = [*entries(json_lines.lines_of(self.where.text), has_users)]
+        asks = given is None and not has_users and all({*line.command.split(None, 1)[:1]} <= USERS for line in lines)
+        return [self._found(line, name, asks) for line, name in zip(lines, names(lines), strict=True)]
 
     def take_over(self, db: Any, founds: Sequence[Found]) -> list[str]:
         sentences = json_lines.registered(db, founds)
@@ -51,7 +59,7 @@ class Crontab:
             else sentences
         )
 
-    def _found(self, line: Line, name: str) -> Found:
+    def _found(self, line: Line, name: str, asks: bool) -> Found:
         zone, task = line.zone or self.where.zone, self.where.command_task
         read = dialects.translate("crontab", line.schedule, zone or "UTC")
         refusals = [] if read.refusal is None else [read.refusal]
@@ -62,6 +70,10 @@ class Crontab:
         if _PERCENT.search(line.command):
             refusals.append("its command has %, after which cron passes input to it; put the input into a script")
         decisions = [Decision("box", "cron sets no time limit; how long may a run last?")]
+        if asks:
+            decisions.append(
+                Decision("user", "each command of the file begins with a user's name, as in /etc/crontab; is it a user?")
+            )
         if not zone:
             decisions.append(
                 Decision("zone", "cron uses the time zone of its host, which no crontab names; which zone is it?")

@@ -111,6 +111,14 @@ def test_a_subject_that_triggers_set_does_not_stop_an_import(db, tmp_path):
     assert (rows(db), before["poll", "boxes:5"]["subject"]) == (before, "imap.example.org")
 
 
+def test_a_single_time_whose_job_waits_has_not_had_its_last_run(db, tmp_path):
+    task = ticker.register(db, "poll", at=LATER)
+    db.execute("UPDATE ticker.tasks SET next_run = NULL, waiting = ARRAY[next_run] WHERE id = %s", [task.id])
+    exported, _ = command("export", "json")
+    assert json.loads(exported)["next_run"] == LATER.isoformat()
+    assert verdicts(planned(tmp_path, exported.strip())) == {"poll": "same"}
+
+
 def test_every_field_of_a_task_is_exported():
     assert HOW.keys() | OF_INTERVAL.keys() | {"every", "cron", "calendar", "at", "remove", "within"} >= SETTINGS.keys()
     assert FIELDS.keys() - SETTINGS.keys() == {"function", "enabled"}
@@ -207,7 +215,13 @@ def test_only_what_was_planned_is_taken(db, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [("--take-over", "--shadow", "1h"), ("--old-jobs", "wait"), ("--take-over", "--zone", "UTC"), ("--no-user-column", "--take-over")]
+    "words",
+    [
+        ("--take-over", "--shadow", "1h"),
+        ("--old-jobs", "wait"),
+        ("--take-over", "--zone", "UTC"),
+        ("--no-user-column", "--take-over"),
+    ],
 )
 def test_options_of_different_steps_are_refused(words):
     assert words[0].replace("--no-", "--") in (said := refused("import", "json", *words)) or "--zone" in said
@@ -322,7 +336,7 @@ def test_a_crontab_whose_commands_all_begin_with_a_user_asks_whether_it_is_one(d
     lines = "0 6 * * * root /sbin/check -a", "@daily www-data\t/usr/bin/php cron.php"
     more = ("--command-task", "shell.run", "--zone", "UTC", "--decide", "*:box=1m")
     plan = planned(tmp_path, *lines, source="crontab", more=more, code=1)
-    assert {verdict for verdict in verdicts(plan).values()} == {"decide"}
+    assert {*verdicts(plan).values()} == {"decide"}
     assert all(sentence("imports.user_column").within(entry["reasons"][0]) for entry in plan["entries"])
     plan = planned(tmp_path, *lines, source="crontab", more=(*more, "--no-user-column"))
     assert verdicts(plan) == {"root-sbin-check-a": "same", "www-data-usr-bin-php-cron.php": "same"}

@@ -127,6 +127,8 @@ def test_the_last_run_is_known_when_the_record_is_gone(scheduler: CronScheduler,
 def test_nothing_may_be_taken_over_while_rq_cron_lives(scheduler: CronScheduler, redis: Redis) -> None:
     lives = sentence("imports.rq_cron_lives", host=scheduler.hostname, pid=os.getpid())
     assert lives.begins(rq_cron.opened(Where()).alive())
+    redis.zadd("rq:cron_schedulers", {"here": datetime.now(UTC).timestamp() + 5})
+    assert sentence("imports.rq_cron_lives_now", pid=os.getpid()).within(rq_cron.opened(Where()).alive())
     redis.zadd("rq:cron_schedulers", {"here": datetime.now(UTC).timestamp() - 121})
     assert rq_cron.opened(Where()).alive() == ""
 

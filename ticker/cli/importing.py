@@ -50,7 +50,9 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_colu
 )  # fmt: skip
 @click.option("--command-task", metavar="FUNCTION", help="crontab: the function that gets each command as an argument.")
 @click.option(
-    "--user-column/--no-user-column", default=None, help="crontab: whether a user stands before each command, as in /etc/crontab."
+    "--user-column/--no-user-column",
+    default=None,
+    help="crontab: whether a user stands before each command, as in /etc/crontab.",
 )
 @click.option(
     "--plan-file", metavar="FILE", default=planning.FILE, show_default=True, help="Where the plan is written and read."

@@ -42,7 +42,7 @@ def as_json(task: Task) -> str:
         line["enabled"] = False
     if task.paused_by is not None:
         line["paused"] = {"by": task.paused_by, "reason": task.paused_reason, "until": task.paused_until}
-    line["next_run"] = task.next_run
+    line["next_run"] = task.next_run or min(task.waiting, default=None)
     return json.dumps(line, ensure_ascii=False, default=datetime.isoformat)
 
 

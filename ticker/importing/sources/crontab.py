@@ -72,7 +72,9 @@ class Crontab:
         decisions = [Decision("box", "cron sets no time limit; how long may a run last?")]
         if asks:
             decisions.append(
-                Decision("user", "each command of the file begins with a user's name, as in /etc/crontab; is it a user?")
+                Decision(
+                    "user", "each command of the file begins with a user's name, as in /etc/crontab; is it a user?"
+                )
             )
         if not zone:
             decisions.append(

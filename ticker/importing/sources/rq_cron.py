@@ -111,7 +111,9 @@ class RqCron(Source):
                 if age < ALIVE:
                     host, pid = self._redis.hmget(RECORD.format(name.decode()), "hostname", "pid")
                     process = f"host {(host or b'?').decode()}, pid {(pid or b'?').decode()}"
-                    return escaped(f"rq cron is alive ({process}, {max(age.seconds, 0)} s ago): stop it first")
+                    return escaped(
+                        f"rq cron is alive ({process}, {max(int(age.total_seconds()), 0)} s ago): stop it first"
+                    )
         return ""
 
     @contextmanager

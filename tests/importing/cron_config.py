@@ -21,7 +21,9 @@ register(poll, "polling", interval=300, kwargs={"channel_id": 4}, job_timeout=20
 register(poll, "mail", interval=300, kwargs={"channel_id": 5}, job_timeout=20, meta={"team": "mail"}, name="mail-5")
 register(poll, "polling", interval=5, job_timeout=1, name="often")
 register(poll, "polling", interval=600, job_timeout=-1, name="endless")
-register(report, "reports", cron="0 6 * * 1-5", args=("eu", "us"), name="weekdays")
+register(
+    report, "reports", cron="0 6 * * 1-5", args=("eu", "us"), result_ttl=80, ttl=60, failure_ttl=70, name="weekdays"
+)
 register(report, "reports", cron="0 6 13 * 5", name="either day")
 register(report, "reports", cron="*/5 * * * * 30", name="second last")
 register(report, "reports", cron="0 6 L * *", name="last day")

@@ -98,6 +98,14 @@ def test_entries_with_one_name_get_names_of_their_own(way: str, request: pytest.
     assert founds["fetch-2"].changes == (sentence("imports.renamed", name="fetch", new="fetch-2"),)
 
 
+@pytest.mark.parametrize("way", ["recorded", "collected"])
+def test_a_note_names_each_time_to_live(way: str, request: pytest.FixtureRequest) -> None:
+    founds = request.getfixturevalue(way)
+    ttls = {"result_ttl": 80, "ttl": 60, "failure_ttl": 70}
+    assert founds["weekdays"].notes == tuple(sentence("imports.ttl", name=name, seconds=ttls[name]) for name in ttls)
+    assert founds["mail-5"].notes == ()
+
+
 def test_a_cron_text_keeps_its_meaning_and_its_next_time(recorded: dict[str, Found]) -> None:
     assert recorded["second last"].wanted["cron"] == "30 */5 * * * *"
     assert recorded["last day"].wanted["calendar"] == "*-*~01 06:00:00"

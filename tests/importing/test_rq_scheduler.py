@@ -70,6 +70,15 @@ def test_a_decision_about_the_box_says_how_long_the_last_run_took(redis, read):
     assert sentence("imports.took_less", took="41 s").within(decision.question)
 
 
+def test_a_note_names_each_time_to_live(redis, read):
+    schedule(redis, "poll-5", interval=60, result_ttl=80, ttl=60, failure_ttl=70)
+    said = [
+        sentence("imports.ttl", name=name, seconds=n)
+        for name, n in (("result_ttl", 80), ("ttl", 60), ("failure_ttl", 70))
+    ]
+    assert [*read().notes] == said
+
+
 def test_positional_arguments_and_those_of_another_serializer_are_read(redis, read):
     schedule(redis, "poll-5", args=(5, ["a", ("b", None)]), interval=60, serializer=JSONSerializer)
     assert read().wanted["args"] == [5, ["a", ["b", None]]]

@@ -1,6 +1,6 @@
 """The result of a source's reader: one entry of another scheduler, with the task that it would become."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -22,13 +22,23 @@ def function_name(path: str) -> str:
     return f"{module}:{name}" if module else path
 
 
+TTLS = ("result_ttl", "ttl", "failure_ttl")
+USUAL_RESULT_TTL = 500  # seconds, RQ's own
+
+
+def notes_of_ttls(ttls: Mapping[str, int | None]) -> Iterator[str]:
+    """Yields a note for each of RQ's times to live that is set, by its name, in seconds."""
+    for name, seconds in ttls.items():
+        if seconds and seconds > 0 and (name, seconds) != ("result_ttl", USUAL_RESULT_TTL):
+            yield f"{name} of {seconds} s is left out: Redis keeps no result of a task"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A question that the operator answers with `--decide ENTRY:FIELD=VALUE`: it has no default."""
 
     field: str
     question: str
-    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

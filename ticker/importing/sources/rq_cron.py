@@ -25,7 +25,7 @@ from typing import Any
 from ticker import clock, settings
 from ticker.errors import ConfigurationError, escaped
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, Where, function_name
+from ticker.importing.found import TTLS, Decision, Found, Where, function_name, notes_of_ttls
 from ticker.importing.sources.pickles import misfits
 from ticker.importing.sources.samplers import HistorySampler, Sampler
 from ticker.importing.take_over import LeftOver, Source, Waiting
@@ -237,7 +237,8 @@ def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: da
         changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
     return Found(
         NAME, id_, wanted, due, times=times, changes=tuple(changes), decisions=() if refusals else tuple(decisions),
-        refusals=tuple(refusals), stored={"identity": json.dumps(_identity(entry))},
+        refusals=tuple(refusals), notes=tuple(notes_of_ttls({name: entry.get(name) for name in TTLS})),
+        stored={"identity": json.dumps(_identity(entry))},
     )  # fmt: skip
 
 

@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from ticker.engine import timing
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, function_name
+from ticker.importing.found import TTLS, Decision, Found, function_name, notes_of_ttls
 from ticker.importing.sources.pickles import load, misfits, named, unpacked
 from ticker.schedules.duration import SECOND, words
 
 SOURCE = "rq-scheduler"
 FIELDS = (
-    "data", "meta", "origin", "timeout", "description", "started_at", "ended_at", "result_ttl", "ttl", "enqueue_at_front",
-    "status", "dependency_ids", "success_callback_name", "failure_callback_name", "stopped_callback_name",
+    "data", "meta", "origin", "timeout", "description", "started_at", "ended_at", *TTLS, "enqueue_at_front", "status",
+    "dependency_ids", "success_callback_name", "failure_callback_name", "stopped_callback_name",
 )  # fmt: skip
 """The fields of RQ's job that an entry consists of."""
 
@@ -140,9 +140,7 @@ def _not_taken(entry: Entry, job: Job, meta: Mapping[str, Any]) -> None:
         entry.wanted["description"] = description
     if _text(job, "enqueue_at_front") == "1":
         entry.notes.append("it goes to the front of its queue there; here, priority orders the tasks of an owner")
-    for name in ("result_ttl", "ttl"):
-        if (seconds := _whole(job, name)) and seconds > 0:
-            entry.notes.append(f"{name} of {seconds} s is left out: Redis keeps no result of a task")
+    entry.notes += notes_of_ttls({name: _whole(job, name) for name in TTLS})
 
 
 def _schedule(

@@ -14,11 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 from redis import Redis
+from rq import Queue
 from rq.cron import CronScheduler
 
 import ticker
 from tests.harness import command
 from tests.importing.golden import check_refusals
+from tests.importing.jobs import poll
 from tests.sentences import sentence
 from ticker.errors import ConfigurationError
 from ticker.importing import plan, take_over
@@ -192,6 +194,19 @@ def test_jobs_of_entries_that_wait_and_run_are_counted(scheduler: CronScheduler,
     redis.hset(f"rq:job:{job.decode()}", "status", "started")
     waiting = source.waiting(["mail-4", "mail-5"])
     assert (waiting.waiting, waiting.running) == ({"mail-5": 1}, {"mail-4": 1})
+
+
+def test_jobs_that_the_history_no_longer_has_wait_and_are_removed_too(scheduler: CronScheduler, redis: Redis) -> None:
+    [mail] = [job for job in scheduler.get_jobs() if job.name == "mail-5"]
+    for _ in range(1001):
+        mail.enqueue(redis)
+    other = Queue("mail", connection=redis).enqueue(poll, channel_id=6)
+    assert redis.zcard("rq:cron_job:mail-5:jobs") == 1000
+    source = rq_cron.opened(Where(zone="UTC"))
+    source.read(datetime.now(UTC))
+    assert source.waiting(["mail-5"]).waiting == {"mail-5": 1002}
+    source.remove_waiting(["mail-5"])
+    assert redis.lrange("rq:queue:mail", 0, -1) == [other.id.encode()]
 
 
 class Attack:

@@ -12,7 +12,7 @@ import os
 import runpy
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,8 +26,8 @@ from ticker import clock, settings
 from ticker.errors import ConfigurationError, escaped
 from ticker.importing import dialects
 from ticker.importing.found import TTLS, Decision, Found, Where, function_name, notes_of_ttls
-from ticker.importing.sources.pickles import misfits
-from ticker.importing.sources.samplers import HistorySampler, Sampler
+from ticker.importing.sources.pickles import load, misfits, unpacked
+from ticker.importing.sources.samplers import HistorySampler, Sampler, hashes
 from ticker.importing.take_over import LeftOver, Source, Waiting
 from ticker.queue import rq
 from ticker.queue.bulk import PREFIX
@@ -43,10 +43,12 @@ SCHEDULERS, RECORD, HISTORY = (
     f"{PREFIX}:cron_job:{{}}:jobs",
 )
 TAKEN = "ticker:taken:rq-cron"
+CALL = "function", "args", "kwargs"
 QUEUED, STARTED = "queued", "started"
 NO_JSON = "<not JSON serializable>"
 ALIVE = timedelta(minutes=2)  # rq cron shows a sign of life each minute, and its record lasts as long
 USUAL_TIMEOUT = 180  # seconds, RQ's own
+HISTORY_AT_MOST = 1000  # jobs of a name that RQ's history keeps
 IMPORT_TIMEOUT = 60  # seconds
 
 Entry = Mapping[str, Any]
@@ -71,6 +73,7 @@ class RqCron(Source):
         url = "" if self._module else where.text
         self._redis: Any = rq.connect(url or settings.current().require_redis(), retries=0)
         self._zone, self._names, self._taking = where.zone, dict[str, str](), dict[str, str]()
+        self._calls = defaultdict[str, set[tuple[str, str]]](set)
 
     def read(self, now: datetime) -> list[Found]:
         with rq.translated():
@@ -90,7 +93,10 @@ class RqCron(Source):
             newest, by_record = last[_name(entry)], _instant(of_record.get("latest_enqueue_time"))
             if by_record and (newest is None or names[_name(entry)] > 1):
                 newest = by_record  # the history is that of all entries with the name
-            founds.append(_found(entry, id_, self._zone, of_record.get("next_enqueue_time"), newest))
+            found = _found(entry, id_, self._zone, of_record.get("next_enqueue_time"), newest)
+            if not found.refusals:
+                self._calls[_name(entry)].add((found.wanted["queue"], _as_json(*map(found.wanted.get, CALL))))
+            founds.append(found)
         return founds
 
     def records(self) -> list[Entry]:
@@ -143,15 +149,26 @@ class RqCron(Source):
 
     def _jobs(self, name: str) -> list[dict[str, str]]:
         """Returns the jobs of entries with this name that wait or run in RQ."""
-        ids = self._redis.zrange(HISTORY.format(name), 0, -1)
-        with self._redis.pipeline(transaction=False) as calls:
-            for id_ in ids:
-                calls.hmget(f"{PREFIX}:job:{id_.decode()}", "status", "origin")
-            found = zip(ids, calls.execute(), strict=True)
+        ids = [id_.decode() for id_ in self._redis.zrange(HISTORY.format(name), 0, -1)]
+        if len(ids) >= HISTORY_AT_MOST:
+            ids += self._older(name, {*ids})
         return [
-            {"id": id_.decode(), "status": status.decode(), "origin": origin.decode()}
-            for id_, (status, origin) in found if status and status.decode() in (QUEUED, STARTED)
+            {"id": id_, "status": status.decode(), "origin": (origin or b"").decode()}
+            for id_, (status, origin) in zip(ids, hashes(self._redis, ids, "status", "origin"), strict=True)
+            if status and status.decode() in (QUEUED, STARTED)
         ]  # fmt: skip
+
+    def _older(self, name: str, known: Collection[str]) -> list[str]:
+        """Returns the jobs that the history no longer has: those in the queues with the calls of the entries with this name."""
+        older = list[str]()
+        for queue in {queue for queue, _ in self._calls[name]}:
+            listed = [id_.decode() for id_ in self._redis.lrange(f"{PREFIX}:queue:{queue}", 0, -1)]
+            listed += [run.decode().rpartition(":")[0] for run in self._redis.zrange(f"{PREFIX}:wip:{queue}", 0, -1)]
+            ids = [id_ for id_ in listed if id_ not in known]
+            for id_, (data,) in zip(ids, hashes(self._redis, ids, "data"), strict=True):
+                if (queue, _call(data)) in self._calls[name]:
+                    older.append(id_)
+        return older
 
     def _last(self, name: str) -> datetime | None:
         """Returns when the last job of entries with this name was enqueued, or started if that is known. RQ keeps the former
@@ -201,6 +218,19 @@ def unique(names: Iterable[str]) -> list[str]:
         candidates = chain([name], (f"{name}-{number}" for number in count(2)))
         taken[next(free for free in candidates if free not in taken)] = None
     return [*taken]
+
+
+def _call(data: bytes | None) -> str:
+    """Returns a job's call as JSON, or an empty text if it is none."""
+    try:
+        function, _, args, kwargs = load(unpacked(data or b""))
+        return _as_json(function_name(function), args, kwargs)
+    except (ValueError, TypeError, AttributeError):
+        return ""
+
+
+def _as_json(function: Any, args: Any, kwargs: Any) -> str:
+    return json.dumps([function, args or [], kwargs or {}], sort_keys=True)
 
 
 def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: datetime | None) -> Found:

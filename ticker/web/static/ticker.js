@@ -104,7 +104,7 @@
     if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) { old.nodeValue = fresh.nodeValue; return; }
     const names = (node) => [...node.attributes].map((one) => one.name);
     const differ = old.nodeName === fresh.nodeName && old.attributes
-      && [...new Set([...names(old), ...names(fresh)])].filter((name) => (name !== "open" || old.matches(".still")) && old.getAttribute(name) !== fresh.getAttribute(name));
+      && [...new Set([...names(old), ...names(fresh)])].filter((name) => name !== "open" && old.getAttribute(name) !== fresh.getAttribute(name));
     if (!differ || (old !== live() && differ.some((name) => name === "id" || name.startsWith("hx-")))) {
       put(fresh, old.parentNode, old);
       old.remove();
@@ -150,6 +150,7 @@
     say(event.detail.value);
     document.querySelectorAll("#all, #many input").forEach((box) => { box.checked = false; });
     document.querySelectorAll("details.still form").forEach((form) => form.reset());
+    document.querySelectorAll("details.still[open]").forEach((one) => { one.open = false; });
     if (every) look();
   });
   // Shows the result on the screen to which a change leads.

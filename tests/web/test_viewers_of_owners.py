@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from html import unescape
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.testclient import TestClient
 
 import ticker
+from tests.factories import a_run, ticked
 from tests.web.asking import API, SCRIPT, rows
 from tests.web.conftest import Serve
 from ticker.tasks.fields import Task
@@ -166,6 +168,31 @@ def test_the_screens_show_nothing_that_leads_nowhere(of: Callable[..., TestClien
         links = {unescape(link).partition("#")[0] for link in re.findall(r'(?:href|hx-\w+)="(/[^"]*)"', page)}
         for link in (link for link in links if not link.partition("?")[0].endswith(("/do", "/stop", "/tasks/all"))):
             assert client.get(link).status_code == 200, (screen, link)
+
+
+def test_why_names_neither_runs_of_other_owners_nor_tickers(of: Callable[..., TestClient], db: Db, other: Task) -> None:
+    """Two owners share a limit, and a run of the other has all its room."""
+    ticker.limit(db, "shared", concurrency=1)
+    db.execute("UPDATE ticker.tasks SET limits = '{shared}', next_run = clock_timestamp() - interval '1 min'")
+    run = a_run(db, other, state="running", outcome=None, ended_at=None, token=uuid4(), until="2100-01-01Z")
+    db.execute(
+        "UPDATE ticker.slots s SET token = r.token, until = r.until FROM ticker.runs r WHERE r.id = %s AND s.kind = 'run'",
+        [run],
+    )
+    client, refusal = of(OWN), "TICKER_SECRET: is short"
+    for refused, failure, state in (("", "", "ticked"), ("", refusal, "fail"), (refusal, "", "refused to start")):
+        db.execute("DELETE FROM ticker.tickers")
+        ticked(db)
+        db.execute(
+            "UPDATE ticker.tickers SET host = 'scheduler-7', pid = 4711, failure = %s, failing_since = CASE WHEN %s <> '' THEN last_tick_at END,"
+            " last_report = CASE WHEN %s = '' THEN '{}' ELSE jsonb_build_object('ended', true, 'refused', %s::text) END",
+            [failure, failure, refused, refused],
+        )
+        told = client.get(f"{API}/tasks/1/why").text + client.get("/tasks/1").text
+        assert "1 of 1 runs of shared are active" in told and state in told
+        assert [
+            word for word in ("mail.send", f"run {run}", "TICKER_SECRET", "scheduler-7", "4711") if word in told
+        ] == []
 
 
 @pytest.mark.parametrize("owners", ["mail_channels:5", [None], ["5"], [f"shops:{n}" for n in range(1001)], 5])

@@ -21,6 +21,7 @@ from ticker.schedules.duration import SECOND
 from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
 from ticker.tasks.preview import Preview
+from ticker.tasks.rows import sees_all
 
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
@@ -157,7 +158,7 @@ def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
     """Says when a ticker last ticked. A missing ticker is the most common reason why a due task does not run."""
     alive = [ticker for ticker in tickers if ticker.lives()]
     if alive and all(ticker.failure for ticker in alive):
-        yield from (ticker.fails for ticker in alive)
+        yield from (ticker.fails for ticker in alive) if sees_all() else ("the ticks of the ticker fail",)
         return
     ages = [ticker.age_ms for ticker in alive or tickers if ticker.age_ms is not None and not ticker.has_ended]
     age = min(ages, key=abs, default=None)

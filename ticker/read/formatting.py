@@ -20,6 +20,7 @@ from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
 from ticker.tasks import definition
 from ticker.tasks.fields import FIELDS, Task
+from ticker.tasks.rows import sees_all
 from ticker.tasks.sorts import Field
 
 if TYPE_CHECKING:
@@ -196,9 +197,8 @@ def last_stop(tickers: Iterable["TickerStatus"]) -> str:
     if last is None or not last.has_ended:
         return ""
     if last.refused:
-        return (
-            f"the last ticker, pid {last.pid} on {last.host}, refused to start {ago(last.seen_ms or 0)}: {last.refused}"
-        )
+        where, why = (f", pid {last.pid} on {last.host},", f": {last.refused}") if sees_all() else ("", "")
+        return f"the last ticker{where} refused to start {ago(last.seen_ms or 0)}{why}"
     assert last.last_tick_at is not None, "refused"
     now = last.last_tick_at + timedelta(milliseconds=last.age_ms or 0)
     return f"the last ticker stopped after its tick at {time_of_day(last.last_tick_at.replace(microsecond=0), now)}"

@@ -87,6 +87,23 @@ def test_its_pages_go_on_where_the_last_one_ended(fleet: None, client: TestClien
     assert found == [4, 2, 1, 3, 5, 6]
 
 
+def test_no_page_between_failing_and_healthy_tasks_is_empty(fleet: None, client: TestClient, db: Db, monkeypatch: Any) -> None:  # fmt: skip
+    monkeypatch.setattr("ticker.web.pages.grid.ROWS", 2)
+    db.execute("UPDATE ticker.tasks SET failures = 10 - id WHERE id < 5")
+    pages = [client.get("/tasks/grid")]
+    while following := re.search(r'href="(/tasks/grid\?[^"]*)" rel="next"', pages[-1].text):
+        pages.append(client.get(following[1].replace("&amp;", "&")))
+    assert [order(page) for page in pages] == [[1, 2], [3, 4], [5, 6]]
+    before = [re.search(r'href="([^"]*)" rel="prev"', page.text) for page in pages]
+    assert [order(client.get(back[1].replace("&amp;", "&"))) for back in before if back] == [[1, 2], [3, 4]]
+
+
+def test_an_occurrence_that_started_early_stands_within_the_axis(fleet: None, client: TestClient, db: Db) -> None:
+    db.execute("UPDATE ticker.runs SET occurrence = clock_timestamp() + interval '5 min' WHERE id = 1")
+    places = [float(x) for x in re.findall(r'<text class="\w*" x="([\d.-]+)%"', client.get("/tasks/grid").text)]
+    assert len(places) == 6 * 30 and max(places) <= 100 and min(places) >= 0
+
+
 def test_more_failing_tasks_than_are_sorted_are_shown_by_id_and_none_is_lost(fleet: None, client: TestClient, monkeypatch: Any) -> None:  # fmt: skip
     monkeypatch.setattr("ticker.read.grid.SORTED", 1)
     for address in ("/tasks/grid", "/tasks/grid?owner_type=mail"):  # also with a filter, the worst of all that match

@@ -1,11 +1,13 @@
 """The screens of runs, of one run and of drops: what their filters refuse, where they go on, and when they stand still."""
 
 import re
+from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
 import ticker
-from tests.factories import a_run
+from tests.factories import NINE, a_run
 from tests.sentences import sentence
 
 DROP = """INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, owner_type, owner_id, ended_at,
@@ -160,3 +162,12 @@ def test_a_task_has_an_address_for_a_moment_that_shows_what_was_around_it(client
     for at in ("2100-01-01T00:00:00Z", "yesterday", "<b>"):
         answer = client.get("/tasks/1", params={"at": at})
         assert answer.status_code == 422 and "at: " in text_of(answer) and "<b>" not in text_of(answer)
+
+
+def test_the_limits_of_a_run_by_times_are_after_the_grace_of_its_task(client, db, environ):
+    task = ticker.register(db, "report", calendar="*:*:0/5", box="3s")
+    until = NINE + timedelta(seconds=3, milliseconds=task.grace_ms)
+    run = a_run(db, task, every_ms=None, until=until, state="running", outcome=None, ended_at=None, token=uuid4())
+    page = text_of(client.get(f"/runs/{run}"))
+    assert task.grace_ms == 500
+    assert "quota 3 s after its start" in page and "of its 3 s" in page

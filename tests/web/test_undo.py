@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.web.asking import SCRIPT
+from ticker.tasks import filters
 from ticker.web.pages import tasks as page
 
 Db = psycopg.Connection[Any]
@@ -73,4 +74,12 @@ def test_of_more_tasks_than_the_headers_may_name_there_is_none(
 ) -> None:
     monkeypatch.setattr(page, "UNDONE", 3)
     assert "undo_there" not in send(client, "/tasks/all?action=pause")
+    assert len(ticker.list_tasks(db, state="paused")) == 4
+
+
+def test_of_tasks_beyond_the_end_of_a_search_there_is_none(
+    client: TestClient, db: Db, four: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "SEARCHED", 1)
+    assert "undo_there" not in send(client, "/tasks/all?function=fetch&action=pause")
     assert len(ticker.list_tasks(db, state="paused")) == 4

@@ -19,7 +19,8 @@ FULLEST = 10  # seconds in the table
 class DueSeconds:
     """How many tasks are due next in each second from `begin` on. Each task counts once, and only if it may run.
 
-    Counting stopped before `counted_until`, as there were over 50,000 tasks, or else at the end of the ten minutes.
+    Counting stopped in the second from `counted_until` on, which has at least so many, after 50,000 tasks, or else at
+    the end of the ten minutes.
     """
 
     begin: datetime
@@ -54,9 +55,8 @@ def due_seconds() -> Steps[DueSeconds]:
     for row in rows:
         counts[row["second"]] = row["tasks"]
     until = begin + AHEAD
-    if sum(counts) >= COUNTED:  # not all of the last second were counted
-        last = rows[-1]["second"]
-        until, counts[last] = begin + SECOND * last, 0
+    if sum(counts) >= COUNTED:
+        until = begin + SECOND * rows[-1]["second"]
     return DueSeconds(begin, until, counts)
 
 

@@ -213,10 +213,8 @@ def explained(tasks: Iterable[Task], now: datetime | None = None) -> Steps[list[
 def gates_now(tasks: Sequence[Task], now: datetime, in_full: bool) -> Steps[GatesNow]:
     keys, id_ = sorted({key for task in tasks for key in task.limits}), tasks[0].id if in_full and tasks else None
     uses = [KeyUse(**row) for row in (yield query("use_of_keys", keys=keys, id=id_, now=now))] if keys else []
-    full = (
-        [use.key for use in uses if use.is_full] if in_full and sees_all() else []
-    )  # the oldest run may be another owner's
-    oldest = yield from oldest_runs(full)
+    names_runs = in_full and sees_all()  # the oldest run may be another owner's
+    oldest = yield from oldest_runs([use.key for use in uses if use.is_full] if names_runs else [])
     suspects = [task.id for task in tasks if task.waits_for == "waits_for_its_turn"]
     in_turn = (yield query("wait_for_turn", ids=suspects, now=now)) if suspects else []
     asks_queues = tasks and (in_full or any(task.waits_for == "queue_full" for task in tasks))

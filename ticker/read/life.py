@@ -39,9 +39,14 @@ class Lives(NamedTuple):
     lives: Sequence[Life]
 
 
-def drawn(runs: Iterable[RunRecord], now: datetime, *, with_limits: bool = False) -> Lives | None:
-    """Returns the lives of these runs on one axis, or None if no time has passed in any. A run at work goes on until now."""
-    known = [(run, [*parts(run, now)], [*limits(run)] if with_limits else []) for run in runs]
+def drawn(
+    runs: Iterable[RunRecord], now: datetime, *, grace_ms: int | None = None, with_limits: bool = False
+) -> Lives | None:  # fmt: skip
+    """Returns the lives of these runs on one axis, or None if no time has passed in any. A run at work goes on until now.
+
+    `grace_ms` is the task's.
+    """
+    known = [(run, [*parts(run, now)], [*limits(run, grace_ms)] if with_limits else []) for run in runs]
     begin = min((part.begin for _, lived, _ in known for part in lived), default=now)
     end = max((part.end for _, lived, _ in known for part in lived), default=now)
     for run, _, limit in known:
@@ -94,9 +99,9 @@ def ended(run: RunRecord, lasted: timedelta) -> str:
     return f"{span(lasted)} at work{' with its pieces' if run.pieces is not None else ''}: {what}"
 
 
-def limits(run: RunRecord) -> Iterator[Part]:
+def limits(run: RunRecord, grace_ms: int | None) -> Iterator[Part]:
     """Yields when the quota is exhausted, when the function is interrupted, and when the process is killed."""
-    end = explain.end_of_box(run)
+    end = explain.end_of_box(run, grace_ms)
     if run.started_at is None or run.until is None or end is None or run.pieces is not None:
         return
     for kind, at in (("quota", end), ("soft limit", end + (run.until - end) / 2), ("hard limit", run.until)):

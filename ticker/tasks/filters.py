@@ -18,7 +18,7 @@ READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters that no index serves without an owner."""
 INDEXED = ("owner_type", "owner_id", "cause")
 NAMES = ("owner", "owner_type", *READ_THROUGH, "state", "cause")
-ANY = dict.fromkeys((*INDEXED, *READ_THROUGH, "state", "crowded"))
+ANY = dict.fromkeys((*INDEXED, *READ_THROUGH, "state", "crowded", "failures"))
 """The filter that all tasks match."""
 SORTS = {"failures": "failing", "lateness": "late"}
 """The orders other than by id, each with the state of the tasks that it lists."""
@@ -50,8 +50,8 @@ def check_owner(wanted: Mapping[str, Any]) -> None:
         )
 
 
-def chosen(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[Chosen]:
-    """Checks a filter. Any state but `running` is `crowded` if many tasks have it, or if the owners are limited."""
+def chosen(*, owner: Any = None, state: str | None = None, **filters: str | int | None) -> Steps[Chosen]:
+    """Checks a filter. `failures` is how many a task has in a row. Any state but `running` is `crowded` if many tasks have it, or if the owners are limited."""
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")

@@ -52,6 +52,7 @@ CASE WHEN NOT coalesce({seen_waiting t}, false) THEN '' WHEN {in_full_queue t} T
   AND (%(group)s::text IS NULL OR t.group_name = (SELECT %(group)s::text))
   AND (%(submitter)s::text IS NULL OR t.submitter = (SELECT %(submitter)s::text))
   AND (%(cause)s::text IS NULL OR {failing t} AND t.cause = %(cause)s)
+  AND (%(failures)s::int IS NULL OR t.failures = %(failures)s)
   AND (%(search)s::text IS NULL
        OR position(lower(%(search)s) IN lower(concat_ws(' ', t.name, t.function, t.owner_type || ':' || t.owner_id, t.subject))) > 0)
 

@@ -16,8 +16,9 @@ from ticker.model import SCOPES, Outcome, Reason
 from ticker.queue import inspect
 from ticker.queue.inspect import Attendance
 from ticker.read import activity as charts
-from ticker.read import entries, health, journal, life, tasks, why
+from ticker.read import entries, health, journal, life, tasks
 from ticker.read import overview as read_overview
+from ticker.read.explain import ExplainContext
 from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_limits, list_pauses, users_of_keys
 from ticker.read.journal import Wanted
 from ticker.read.overview import Overview, overview
@@ -260,11 +261,13 @@ def select(db: Any, *, task: str | None, owner: Owner | None = None, **others: A
 def run(here: Site, db: Any, request: Request) -> Shown:
     after = asked(request, "after", AFTER_ID) or 0
     full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
-    [line] = steps.run(db, why.run_lines(None, [full.run], [], entries.instant(db)))
     deleted, now = journal.deleted(db, [full.run.task_id]), entries.instant(db)
+    grace_ms = next((task.grace_ms for task in read_overview.tasks_by_id(db, [full.run.task_id])), None)
+    pieces = steps.run(db, entries.pieces_of([full.run])).get(full.run.id)
+    line = entries.line_of_run(full.run, ExplainContext(now, grace_ms=grace_ms, pieces=pieces))
     return {
         "full": full, "run": full.run, "line": line, "deleted": deleted, "hidden": here.settings.hide_args,
-        "life": life.drawn([full.run], now, with_limits=True), "attempts": life.drawn(full.attempts, now),
+        "life": life.drawn([full.run], now, grace_ms=grace_ms, with_limits=True), "attempts": life.drawn(full.attempts, now),
         "pieces": life.drawn(full.pieces, now),
         "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
     } | paging(request, "after", full.next)  # fmt: skip

@@ -121,7 +121,8 @@ def do_with_all(here: Site, request: Request, form: Form) -> Response:
     with here.database.reading() as db:
         given = fields_of(db, form, ACTIONS[action].body if action in ACTIONS else None)
         is_undone = action in ACTIONS and ACTIONS[action].undo
-        before = read_tasks.page_of_tasks(db, **chosen, limit=UNDONE + 1).tasks if is_undone else ()
+        page = read_tasks.page_of_tasks(db, **chosen, limit=UNDONE) if is_undone else None
+        before = page.tasks if page and page.next is None else ()  # a search may have ended before its last task
         done = bulk.bulk(db, chosen, action, apply=True, by=here.by, **given)
     address = "" if one(form, "stay") else f"{here.root}/tasks?{urlencode(where(request))}"
     return report(formatting.bulk_in_words(done), address, undoing(action, before))

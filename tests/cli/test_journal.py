@@ -71,7 +71,7 @@ def test_why_prints_the_arithmetic_and_what_happens_next(db, drop):
     head, line, first, second = lines("why", "mail.fetch", "--owner", "mail_channels:5")
     assert head == sentence("cli.why_heading")
     assert (line[:30], line[30:]) == ("2026-03-01 12:02:03 dropped 1 ", SENTENCE)
-    assert first == sentence("cli.next_a_ticker_ticked_ago", ago=re.compile("[45] s"))
+    assert first == sentence("cli.now_a_ticker_ticked_ago", ago=re.compile("[45] s"))
     assert sentence("cli.next_due_since", since=re.compile(r"[0-9:.]+"), span=re.compile(r"[0-9.]+ s")) == second
 
 

@@ -270,6 +270,14 @@ def test_events_stand_between_the_occurrences_at_their_times(db, task):
     assert str(lines[1]) == "08:52:00  slowed  every 2m instead of 1m"
 
 
+def test_a_first_failure_is_worded_as_an_event(db, task):
+    an_event(db, task, "failed", NINE - 8 * MINUTE, by="ticker", words="failed: ValueError: odd")
+    an_event(db, task, "failed", NINE - 7 * MINUTE, by="ticker", words="timed_out")
+    [failed, timed_out] = ticker.why(db, task).lines
+    assert sentence("why.began_to_fail", error="ValueError: odd") == failed.words
+    assert sentence("why.began_to_fail", error="timed_out") == timed_out.words
+
+
 # ------------------------------------------------------------------------------------------------------------ next
 
 
@@ -283,10 +291,13 @@ def test_next_it_says_when_the_task_is_due_and_that_a_ticker_lives(db, task):
 
 def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, frozen):
     frozen.move_to(NINE + 45 * SECOND)
-    due = sentence("why.due_since", due="09:00:12", span="33 s")
+    due = sentence("why.due_since_without_ticks", due="09:00:12", span="33 s")
     assert ticker.why(db, task).next == (sentence("why.no_ticker", remedy="ticker run"), due)
     ticked(db, ago=180 * SECOND)
     assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3 min", remedy="ticker run"), due)
+    ticked(db)
+    db.execute("UPDATE ticker.tickers SET failure = 'it broke', failing_since = last_tick_at")
+    assert ticker.why(db, task).next[-1] == due
 
 
 @pytest.mark.parametrize(

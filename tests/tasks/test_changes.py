@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
+from tests.factories import ticked
 from tests.harness import events
 from tests.running import stock_worker, work
 from tests.sentences import sentence
@@ -290,6 +291,7 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
     )
     assert ticker.list_owners(db)[0].late == 0
     assert steps.run(db, standing.tasks())["ticker_oldest_due_age_seconds"][()] < 60
+    ticked(db)
     [due] = [line for line in ticker.why(db, task).next if line.startswith("due since")]
     assert sentence("why.next_tick_pushes").ends(due)
 

@@ -83,6 +83,20 @@ def test_a_queue_with_too_few_workers_has_a_warning_and_the_number_that_it_needs
     assert re.search(r"polling\s+0\s+0\s+1\s+9\b", page)
 
 
+def test_without_a_ticker_it_says_after_which_tick_the_last_one_stopped(client, db):
+    silent = sentence("health.no_ticker_start_one", remedy="ticker run")
+    assert silent.within(told_of_tickers(client))
+    ticked(db, ended=True)
+    stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
+    assert stopped.within(told_of_tickers(client)) and not silent.within(told_of_tickers(client))
+
+
+def told_of_tickers(client):
+    """What the section of tickers says, with the first letter and the end of a sentence as elsewhere."""
+    told = text_of(client.get("/processes")).partition(" Tickers ")[2].partition(" Queues ")[0].strip()
+    return (told[0].lower() + told[1:]).replace(". Start", "; start")
+
+
 def test_pages_begin_with_why_ticks_fail(serve, db):
     ticked(db)
     db.execute("UPDATE ticker.tickers SET failure = 'it broke', failing_since = now() - interval '1 minute'")

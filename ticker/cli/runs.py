@@ -194,7 +194,8 @@ def print_why(answer: read_why.Why, shown: Sequence[str]) -> None:
     for sentence in answer.then:
         render.say(sentence)
     for sentence in (one for one in answer.next if one not in shown and not (shown and one.endswith(START_ONE))):
-        render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")
+        is_now = answer.at or sentence.startswith("a ticker ")
+        render.say(f"{'now' if is_now else 'next'}: {sentence}")
 
 
 @click.command()

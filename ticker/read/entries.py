@@ -90,6 +90,8 @@ def event_words(event: Event) -> str:
             else "1 occurrence"
         )
         return f"{several} to {time_of_day(event.until, event.until)}: {event.words}"
+    if event.what == EventKind.FAILED:  # "failed" alone would read like another run
+        return f"began to fail: {event.words.removeprefix('failed: ')}"
     author = "" if event.by in ("", "ticker") else f"by {event.by}"
     return ": ".join(part for part in (author, event.words) if part)
 

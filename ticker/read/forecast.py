@@ -149,7 +149,7 @@ def following(
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, now), halved,
-        schedule(task, now),
+        schedule(task, now, any(ticker.lives() and not ticker.failure for ticker in tickers)),
     )  # fmt: skip
     return [sentence for part in parts for sentence in part]
 
@@ -233,8 +233,8 @@ def alone(task: Task, now: datetime) -> Iterator[str]:
         yield definition.alone(task, time_of_day(task.alone_until, now))
 
 
-def schedule(task: Task, now: datetime) -> Iterator[str]:
-    """Says when the task is due next, or why it is not."""
+def schedule(task: Task, now: datetime, ticks: bool) -> Iterator[str]:
+    """Says when the task is due next, or why it is not. `ticks`: whether ticks push what is due."""
     if stops := list(stops_now(task, now)):
         yield from stops
         return
@@ -259,19 +259,19 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
         yield f"due at {time_of_day(due, now)}{shown_there(task, due)}, in {span(due - now)}"
     else:
         since = due_since(task.next_run, task)
-        waits = f"; it waits because {task.waits_because}" if task.waits_because else went_back(task, now)
+        waits = f"; it waits because {task.waits_because}" if task.waits_because else went_back(task, now, ticks)
         pushed = "" if task.push_errors else waits
         yield f"due since {time_of_day(since, now)}, for {elapsed(since, now)}{pushed}"
 
 
-def went_back(task: Task, now: datetime) -> str:
-    """Says which tick pushes a due task, and why an occurrence waits whose job ended before it could start."""
+def went_back(task: Task, now: datetime, ticks: bool) -> str:
+    """Says which tick pushes a due task, if there are any, and why an occurrence waits whose job ended before it could start."""
     cause = WAITS_BECAUSE.get(task.wait_reason or "")
     after = max(task.push_after or now, now)
     tick = "the next tick" if after == now else f"the first tick after {time_of_day(after, now)}"
     if task.wait_reason == Reason.STILL_RUNNING and (task.running_until or now) > now:
         tick = "the first tick after the run at work"
-    return (f"; it waits because {cause}" if cause else "") + f": {tick} pushes it"
+    return (f"; it waits because {cause}" if cause else "") + (f": {tick} pushes it" if ticks else "")
 
 
 def shown_there(task: Task, due: datetime) -> str:

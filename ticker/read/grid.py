@@ -24,8 +24,8 @@ SORTED = 300  # failing tasks that are sorted by their failures: to read more wo
 class Grid:
     """The tasks of one page, and what became of their occurrences from `begin` to `end`, by task id.
 
-    `begin` is that of the span, or just before the first mark. `end` is now, or just after the last mark. `next` is the cursor of the next page, or None.
-    `looked_through` is that of `TaskPage`.
+    `begin` is that of the span, or just before the first mark. `end` is now, or just after the last mark. `next` is the
+    cursor of the next page, or None. `looked_through` is that of `TaskPage`.
     """
 
     begin: datetime

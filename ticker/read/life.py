@@ -41,7 +41,7 @@ class Lives(NamedTuple):
 
 def drawn(
     runs: Iterable[RunRecord], now: datetime, *, grace_ms: int | None = None, with_limits: bool = False
-) -> Lives | None:  # fmt: skip
+) -> Lives | None:
     """Returns the lives of these runs on one axis, or None if no time has passed in any. A run at work goes on until now.
 
     `grace_ms` is the task's.

@@ -51,7 +51,10 @@ def check_owner(wanted: Mapping[str, Any]) -> None:
 
 
 def chosen(*, owner: Any = None, state: str | None = None, **filters: str | int | None) -> Steps[Chosen]:
-    """Checks a filter. `failures` is how many a task has in a row. Any state but `running` is `crowded` if many tasks have it, or if the owners are limited."""
+    """Checks a filter. `failures` is how many a task has in a row.
+
+    Any state but `running` is `crowded` if many tasks have it, or if the owners are limited.
+    """
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in TASK_STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(TASK_STATES)}")

@@ -312,15 +312,15 @@ def test_why_and_next_and_show_say_when_it_is_due(day):
     first = day.task().next_run
     day.at(CLOSES - 30)
     at = forecast.time_of_day(first, day.now)
-    shown = list(forecast.schedule(day.task(), day.now))
+    shown = list(forecast.schedule(day.task(), day.now, ticks=True))
     assert shown[0] == sentence("why.hours_end_before", hours="9-17 mon-fri", ends="17:00:00")
     assert shown[1].startswith(f"due at {at}, in 16 h")
     day.at(CLOSES + 3600)
-    shown = list(forecast.schedule(day.task(), day.now))
+    shown = list(forecast.schedule(day.task(), day.now, ticks=True))
     assert shown[0] == sentence("why.hours_begin", hours="9-17 mon-fri", begins="2100-01-07 09:00:00")
     assert shown[1].startswith(f"due at {at}, in 15 h")
     overdue = replace(day.task(), next_run=day.now - MINUTE)  # as long as no tick has put it off
-    assert list(forecast.schedule(overdue, day.now)) == shown
+    assert list(forecast.schedule(overdue, day.now, ticks=True)) == shown
     assert details(day.task())["schedule"] == "every 1m during 9-17 mon-fri"
     times = forecast.next_times(overdue, day.now, 481).times
     assert (times[0], times[-1] - times[0]) == (first, DAY)
@@ -329,7 +329,7 @@ def test_why_and_next_and_show_say_when_it_is_due(day):
 
 def test_inside_its_hours_why_does_not_mention_them(day):
     register(day, OPENS + 60)
-    assert "hours" not in " ".join(forecast.schedule(day.task(), day.at(OPENS + 120)))
+    assert "hours" not in " ".join(forecast.schedule(day.task(), day.at(OPENS + 120), ticks=True))
 
 
 @pytest.mark.slow

@@ -51,8 +51,8 @@ TRANSLATIONS = (
     Mutant(
         "changed-entry-taken",
         PLAN,
-        '("", ""))[1] == entry.fingerprint',
-        '("", ""))[1] != ""',
+        "[entry.found.id][1] == entry.fingerprint",
+        '[entry.found.id][1] != ""',
         "An entry that has changed since the plan is not taken.",
         (f"{TEXTS}test_only_what_was_planned_is_taken",),
     ),

@@ -191,6 +191,16 @@ def test_an_entry_differs_by_count_time_or_a_run_that_takes_too_long(
     assert [*shadow.compared("poll", seen, here, 30.0, 0, 30.0, NOW).differences] == [*why]
 
 
+@pytest.mark.parametrize(
+    ("there", "here", "verdict"),
+    [((0,), (5,), "same"), ((), (5,), "too short"), ((5,), (), "too short"), ((), (), "not due")],
+)
+def test_what_only_one_side_has_done_is_not_called_the_same(
+    there: tuple[int, ...], here: tuple[int, ...], verdict: str
+) -> None:
+    assert shadow.compared("poll", Seen(times(*there)), times(*here), 30.0, 0, 30.0, NOW).verdict == verdict
+
+
 def test_the_warm_up_is_not_counted() -> None:
     one = shadow.compared("poll", Seen(times(-60, 0, 60)), times(0, 60), 30.0, 0, 30.0, NOW)
     assert (one.there, one.here, one.every_there, one.verdict) == (2, 2, 60, "same")

@@ -64,7 +64,9 @@ class Compared:
     def verdict(self) -> str:
         if self.differences:
             return "differs"
-        return "same" if self.there or self.here else "not due"
+        if self.there and self.here:
+            return "same"
+        return "too short" if self.there or self.here else "not due"
 
 
 @dataclass(slots=True)

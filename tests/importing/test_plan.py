@@ -7,14 +7,14 @@ import pytest
 
 from tests.sentences import sentence
 from ticker.importing import dialects, plan, proof
-from ticker.importing.found import Decision, Found
+from ticker.importing.found import Decision, Found, Source
 from ticker.model import Kind
 from ticker.schedules import kinds
 
 NOW = datetime(2026, 11, 22, 13, 30, tzinfo=UTC)
 
 
-class Entries:
+class Entries(Source):
     def __init__(self, *founds):
         self.founds = founds
 

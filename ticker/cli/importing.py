@@ -18,14 +18,13 @@ from ticker.cli.fit import row
 from ticker.errors import BadInput, TickerError
 from ticker.importing import export as exporting
 from ticker.importing import plan as planning
-from ticker.importing.found import Verdict, Where
+from ticker.importing.found import EXAMPLES, Verdict, Where
 from ticker.read.formatting import moment
 from ticker.schedules.duration import milliseconds
 
 if TYPE_CHECKING:
     from ticker.importing.plan import Entry, Plan, Promised
 
-EXAMPLES = 3
 STYLES = {Verdict.CHANGED: "yellow", Verdict.DECIDE: "yellow", Verdict.REFUSED: "red"}
 PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_column")
 """The options of a plan: its file holds them for the later steps."""
@@ -159,7 +158,7 @@ def _print_entries(entries: "Sequence[Entry]") -> None:
 
 def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> int:
     """Takes entries over or gives them back, and prints what was done. Nothing changes if the source does not match the plan."""
-    source: Any = promised.options.opened()
+    source = promised.options.opened()
     schema = settings.current().schema
     if step == "give-back":
         with connected() as db:
@@ -174,7 +173,7 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> in
     if changed := promised.changed(founds):
         raise NotAsPlanned(f"{_entries(len(changed))} changed since the plan, such as {changed[0]!r}; plan again")
     new = promised.new(founds)
-    if hasattr(source, "take_over"):
+    if promised.options.source in planning.TEXTS:
         chosen = promised.chosen(founds)
         with database() as db:
             sentences = source.take_over(db, chosen)

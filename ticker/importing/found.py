@@ -1,10 +1,23 @@
-"""The result of a source's reader: one entry of another scheduler, with the task that it would become."""
+"""What all sources share: an entry of another scheduler, with the task that it would become, and the source itself."""
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from ticker.errors import BadInput
+from ticker.read.explain import counted
+from ticker.schedules.duration import SECOND, words
+
+if TYPE_CHECKING:
+    from ticker.importing.sources.samplers import Sampler
+
+BY = "ticker import"
+EXAMPLES = 3
 
 
 class Verdict(StrEnum):
@@ -22,15 +35,13 @@ def function_name(path: str) -> str:
     return f"{module}:{name}" if module else path
 
 
-TTLS = ("result_ttl", "ttl", "failure_ttl")
-USUAL_RESULT_TTL = 500  # seconds, RQ's own
-
-
-def notes_of_ttls(ttls: Mapping[str, int | None]) -> Iterator[str]:
-    """Yields a note for each of RQ's times to live that is set, by its name, in seconds."""
-    for name, seconds in ttls.items():
-        if seconds and seconds > 0 and (name, seconds) != ("result_ttl", USUAL_RESULT_TTL):
-            yield f"{name} of {seconds} s is left out: Redis keeps no result of a task"
+def unique(names: Iterable[str]) -> list[str]:
+    """Returns the names. If two are equal, the second becomes `name-2`."""
+    taken: dict[str, None] = {}
+    for name in names:
+        candidates = chain([name], (f"{name}-{number}" for number in count(2)))
+        taken[next(free for free in candidates if free not in taken)] = None
+    return [*taken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +94,119 @@ class Where:
     user_column: bool | None = None
 
 
-class Source(Protocol):
-    """A source that a module of `ticker.importing.sources` opens: each has a function `opened(where: Where) -> Source`.
+class Waiting(NamedTuple):
+    """How many jobs of each entry wait in RQ, which entries run, how many workers listen to their queues, and how long a run takes.
 
-    `ticker.importing.take_over.Source` says what can be taken over, too. A source whose entries are text has a method
-    `take_over(db, founds)` instead, which registers them in the caller's transaction and returns sentences to print.
+    Without a number of workers, nothing was counted.
     """
 
+    waiting: Mapping[str, int] = {}
+    running: Collection[str] = ()
+    workers: int | None = None
+    took: float = 0.0
+
+    @property
+    def ids(self) -> set[str]:
+        return {*self.waiting, *self.running}
+
+    def in_words(self) -> str:
+        waits = counted(sum(self.waiting.values()), "job")
+        return f"{waits} that the old scheduler has pushed wait in RQ, and {len(self.running)} run"
+
+    def outlook(self) -> str:
+        """Says how long the change-over takes, and when an entry runs next."""
+        if self.workers is None:
+            return ""
+        if not self.ids:
+            return "no job of the old scheduler waits or runs in RQ: the change-over takes seconds, and each entry runs at its next time"
+        rounds = math.ceil((sum(self.waiting.values()) + len(self.running)) / max(self.workers, 1))
+        about = (
+            f"takes about {words(max(1, round(rounds * self.took)) * SECOND)} with {counted(self.workers, 'worker')}"
+        )
+        return (
+            f"{self.in_words()}: --old-jobs wait {about if self.workers else 'needs a worker, and none listens'}, and these entries "
+            "run again an interval after their last run there; --old-jobs remove waits only for those that run"
+        )
+
+
+class LeftOver(NamedTuple):
+    """An entry that has left its source: its id there, its task's name, and what identifies its call and schedule."""
+
+    id: str
+    name: str
+    identity: str
+    is_parked: bool
+
+
+class Source:
+    """A source that a module of `ticker.importing.sources` opens: each has a function `opened(where: Where) -> Source`.
+
+    This one has nothing to move: its operator stops it. The entries of a text are registered instead (`take_over`).
+    """
+
+    name: ClassVar[str]
+
     def read(self, now: datetime) -> list[Found]:
-        """Returns the entries. `now` is Python's clock."""
+        """Returns the entries, including those that are parked. `now` is Python's clock."""
+        raise NotImplementedError
+
+    def sampler(self, founds: Sequence[Found]) -> "Sampler":
+        """Returns what samples the jobs that the scheduler enqueues. Raises BadInput if it keeps no record of them."""
+        raise BadInput(
+            "--shadow",
+            None,
+            "this source keeps no record of its runs to compare with; the plan shows the next times here",
+        )
+
+    def take_over(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        """Registers the entries of a text in the caller's transaction. Returns sentences to print."""
+        raise NotImplementedError
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keeps the scheduler from working within the block. Raises ConfigurationError if it is at work and cannot be held."""
+        return nullcontext()
+
+    def waiting(self, ids: Collection[str]) -> Waiting:
+        """Counts the jobs that the scheduler has pushed, and that have not ended."""
+        return Waiting()
+
+    def remove_waiting(self, ids: Collection[str]) -> None:
+        """Removes the jobs that wait."""
+
+    def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        """Takes entries out of the source, all of them or none. Returns those that have changed since they were read.
+
+        `db` is in the transaction that inserts their tasks.
+        """
+        return []
+
+    def note(self, ids: Sequence[str]) -> None:
+        """Notes that the tasks of parked entries are committed."""
+
+    def parked(self, now: datetime) -> list[Found]:
+        """Returns the entries that a crash has left parked, and that are not in the source again."""
+        return []
+
+    def taken(self) -> list[LeftOver]:
+        """Returns all entries that have left the source."""
+        return []
+
+    def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
+        """Parks entries that were taken, with their next times. `db` is in the transaction that deletes their tasks."""
+
+    def give_back(self, ids: Sequence[str]) -> None:
+        """Puts parked entries back into the source."""
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Forgets entries that were taken."""
+
+    def again(self, now: datetime) -> list[str]:
+        """Returns the entries in the source that were taken, or that have the call and schedule of one that was."""
+        gone, parked = self.taken(), {one.id for one in self.parked(now)}
+        ids, identities = {one.id for one in gone}, {one.identity for one in gone}
+        there = [one for one in self.read(now) if one.id not in parked]
+        return [
+            one.id
+            for one in there
+            if one.id in ids or ("at" not in one.wanted and one.stored["identity"] in identities)
+        ]

@@ -165,8 +165,8 @@ def make(options: Options, now: datetime) -> Plan:
         if not any(fnmatchcase(found.id, pattern) for found in founds):
             near = did_you_mean(pattern, (found.id for found in founds))
             raise BadInput("--decide", text, f"names no entry of {options.source}{near}")
-    entries, waiting = _planned(options, founds, now, proves=True), getattr(source, "waiting", None)
-    return Plan(options, entries, waiting([entry.found.id for entry in entries]).outlook() if waiting else "")
+    entries = _planned(options, founds, now, proves=True)
+    return Plan(options, entries, source.waiting([entry.found.id for entry in entries]).outlook())
 
 
 def load(path: Path) -> Promised:

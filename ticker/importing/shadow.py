@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from ticker import clock, migrations, settings
 from ticker.db import connections
@@ -25,7 +24,7 @@ from ticker.engine.passes import TickOptions
 from ticker.engine.ports import JobState, Receipt, Refusal, RunAtWork
 from ticker.engine.tick import tick
 from ticker.errors import BadInput, ConfigurationError, Unavailable
-from ticker.importing.found import Found
+from ticker.importing.found import Found, Source
 from ticker.importing.sources.samplers import Sampler, Seen
 from ticker.schedules.duration import SECOND, words
 from ticker.tasks import many
@@ -93,16 +92,11 @@ class Nowhere:
     def stop(self, runs: Sequence[RunAtWork]) -> None: ...
 
 
-def shadow(source: Any, founds: Sequence[Found], lasts_ms: int, tell: Callable[[str], None]) -> list[Compared]:
+def shadow(source: Source, founds: Sequence[Found], lasts_ms: int, tell: Callable[[str], None]) -> list[Compared]:
     """Runs for this long, or until it is interrupted, and returns a comparison for each entry. `tell` gets a sentence if a server
     does not answer. Raises BadInput if the source keeps no record of its runs.
     """
-    if not hasattr(source, "sampler"):
-        raise BadInput(
-            "--shadow",
-            None,
-            "this source keeps no record of its runs to compare with; the plan shows the next times here",
-        )
+    sampler = source.sampler(founds)
     if lasts_ms <= WARM_UP * SECOND:
         raise BadInput(
             "--shadow", words(lasts_ms), f"is too short: the first {words(int(WARM_UP * SECOND))} are not counted"
@@ -114,7 +108,7 @@ def shadow(source: Any, founds: Sequence[Found], lasts_ms: int, tell: Callable[[
     ):
         ids, boxes = _registered(given, founds)
         half = Half(store, given, ids)
-        seen, missed = half.watch(source.sampler(founds), lasts_ms / SECOND, tell)
+        seen, missed = half.watch(sampler, lasts_ms / SECOND, tell)
         since = clock.python_utc() - timedelta(seconds=half.counted_for)
     return [
         compared(

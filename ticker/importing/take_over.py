@@ -13,138 +13,30 @@ An entry moves in three steps, each of which may be the last one before a crash:
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, TickerError, escaped
 from ticker.importing import plan
-from ticker.importing.found import Found
+from ticker.importing.found import BY, EXAMPLES, Found, LeftOver, Source
 from ticker.read import entries
-from ticker.read.explain import counted
-from ticker.schedules.duration import SECOND, words
 from ticker.tasks import many, operations
 
 AT_ONCE = 500
 LOOK_EVERY = 1.0  # seconds between two looks at the jobs that the old scheduler has pushed
 ATTEMPTS = 5  # to take entries that an application changes meanwhile
-BY = "ticker import"
 TAKEN_FROM = "taken_from"
 OLD_JOBS = ("wait", "remove")
 GONE = "its task no longer exists: it had its last run, or was deleted"
-EXAMPLES = 3
 
 T = TypeVar("T")
 
 Chosen = Callable[[list[Found]], list[Found]]
 """Returns the entries of a source that are to be taken over, with the operator's decisions in their fields."""
-
-
-class Waiting(NamedTuple):
-    """How many jobs of each entry wait in RQ, which entries run, how many workers listen to their queues, and how long a run takes.
-
-    Without a number of workers, nothing was counted.
-    """
-
-    waiting: Mapping[str, int] = {}
-    running: Collection[str] = ()
-    workers: int | None = None
-    took: float = 0.0
-
-    @property
-    def ids(self) -> set[str]:
-        return {*self.waiting, *self.running}
-
-    def in_words(self) -> str:
-        waits = counted(sum(self.waiting.values()), "job")
-        return f"{waits} that the old scheduler has pushed wait in RQ, and {len(self.running)} run"
-
-    def outlook(self) -> str:
-        """Says how long the change-over takes, and when an entry runs next."""
-        if self.workers is None:
-            return ""
-        if not self.ids:
-            return "no job of the old scheduler waits or runs in RQ: the change-over takes seconds, and each entry runs at its next time"
-        rounds = math.ceil((sum(self.waiting.values()) + len(self.running)) / max(self.workers, 1))
-        about = (
-            f"takes about {words(max(1, round(rounds * self.took)) * SECOND)} with {counted(self.workers, 'worker')}"
-        )
-        return (
-            f"{self.in_words()}: --old-jobs wait {about if self.workers else 'needs a worker, and none listens'}, and these entries "
-            "run again an interval after their last run there; --old-jobs remove waits only for those that run"
-        )
-
-
-class LeftOver(NamedTuple):
-    """An entry that has left its source: its id there, its task's name, and what identifies its call and schedule."""
-
-    id: str
-    name: str
-    identity: str
-    is_parked: bool
-
-
-class Source:
-    """A scheduler whose entries can be taken over. This one has nothing to move: its operator stops it."""
-
-    name: ClassVar[str]
-
-    def read(self, now: datetime) -> list[Found]:
-        """Returns the entries, including those that are parked."""
-        raise NotImplementedError
-
-    def held(self) -> AbstractContextManager[None]:
-        """Keeps the scheduler from working within the block. Raises ConfigurationError if it is at work and cannot be held."""
-        return nullcontext()
-
-    def waiting(self, ids: Collection[str]) -> Waiting:
-        """Counts the jobs that the scheduler has pushed, and that have not ended."""
-        return Waiting()
-
-    def remove_waiting(self, ids: Collection[str]) -> None:
-        """Removes the jobs that wait."""
-
-    def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
-        """Takes entries out of the source, all of them or none. Returns those that have changed since they were read.
-
-        `db` is in the transaction that inserts their tasks.
-        """
-        return []
-
-    def note(self, ids: Sequence[str]) -> None:
-        """Notes that the tasks of parked entries are committed."""
-
-    def parked(self, now: datetime) -> list[Found]:
-        """Returns the entries that a crash has left parked, and that are not in the source again."""
-        return []
-
-    def taken(self) -> list[LeftOver]:
-        """Returns all entries that have left the source."""
-        return []
-
-    def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
-        """Parks entries that were taken, with their next times. `db` is in the transaction that deletes their tasks."""
-
-    def give_back(self, ids: Sequence[str]) -> None:
-        """Puts parked entries back into the source."""
-
-    def forget(self, ids: Sequence[str]) -> None:
-        """Forgets entries that were taken."""
-
-    def again(self, now: datetime) -> list[str]:
-        """Returns the entries in the source that were taken, or that have the call and schedule of one that was."""
-        gone, parked = self.taken(), {one.id for one in self.parked(now)}
-        ids, identities = {one.id for one in gone}, {one.identity for one in gone}
-        there = [one for one in self.read(now) if one.id not in parked]
-        return [
-            one.id
-            for one in there
-            if one.id in ids or ("at" not in one.wanted and one.stored["identity"] in identities)
-        ]
 
 
 @dataclass(slots=True)
@@ -318,7 +210,7 @@ def warnings(names: Iterable[str]) -> Iterator[str]:
             yield f"cannot check whether {name} schedules entries again that were taken over: {error}"
 
 
-def remains(source: Any, now: datetime) -> Iterator[str]:
+def remains(source: Source, now: datetime) -> Iterator[str]:
     """Yields a warning if entries that were taken are in the source again, and if a crash has left some parked."""
     command = f"ticker import {source.name} --take-over"
     if again := source.again(now):

@@ -6,11 +6,10 @@ The dialect is ours. What cron itself still runs afterwards is printed, and not 
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import chain, count
 from typing import Any, NamedTuple
 
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, Where
+from ticker.importing.found import Decision, Found, Source, Where, unique
 from ticker.importing.sources import json_lines
 
 SYSTEM = ("/etc/crontab", "/etc/cron.d/")  # files whose lines name a user before the command
@@ -37,8 +36,10 @@ def opened(where: Where) -> "Crontab":
     return Crontab(where)
 
 
-class Crontab:
+class Crontab(Source):
     """The lines of a file, or of standard input."""
+
+    name = "crontab"
 
     def __init__(self, where: Where) -> None:
         self.where = where
@@ -114,8 +115,7 @@ def entries(lines: Sequence[str], has_users: bool) -> Iterator[Line]:
 
 def names(lines: Sequence[Line]) -> list[str]:
     """Returns a name for each command: its words, and a number if another line has the same."""
-    taken: dict[str, None] = {}
-    for line in lines:
-        name = re.sub(r"[^A-Za-z0-9.]+", "-", line.command)[:NAME_AT_MOST].strip("-.") or f"line-{line.number}"
-        taken[next(free for free in chain([name], (f"{name}-{n}" for n in count(2))) if free not in taken)] = None
-    return [*taken]
+    return unique(
+        re.sub(r"[^A-Za-z0-9.]+", "-", line.command)[:NAME_AT_MOST].strip("-.") or f"line-{line.number}"
+        for line in lines
+    )

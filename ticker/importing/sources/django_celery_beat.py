@@ -16,9 +16,9 @@ from ticker import settings
 from ticker.db import connections
 from ticker.errors import ConfigurationError, escaped, quoted
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, Where, function_name
+from ticker.importing.found import BY, Decision, Found, LeftOver, Source, Where, function_name
 from ticker.importing.sources.samplers import RowSampler, Sampler
-from ticker.importing.take_over import BY, TAKEN_FROM, LeftOver, Source, task_of
+from ticker.importing.take_over import TAKEN_FROM, task_of
 from ticker.read import entries
 from ticker.read import tasks as reading
 from ticker.tasks import many, operations

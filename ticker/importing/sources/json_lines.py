@@ -10,7 +10,7 @@ from typing import Any
 
 from ticker.db import steps
 from ticker.errors import BadInput, ConfigurationError
-from ticker.importing.found import Found, Where
+from ticker.importing.found import BY, Found, Source, Where
 from ticker.read import tasks as read_tasks
 from ticker.schedules import once
 from ticker.tasks import identity, many, operations, rows
@@ -18,7 +18,6 @@ from ticker.tasks.fields import Task
 
 FORMAT = 1
 STATE = ("format", "enabled", "next_run", "paused")
-BY = "ticker import"
 
 Line = Mapping[str, Any]
 
@@ -27,8 +26,10 @@ def opened(where: Where) -> "JsonLines":
     return JsonLines(where)
 
 
-class JsonLines:
+class JsonLines(Source):
     """The lines of a file, or of standard input."""
+
+    name = "json"
 
     def __init__(self, where: Where) -> None:
         self.where = where

@@ -13,11 +13,10 @@ import runpy
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import chain, count
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -25,10 +24,10 @@ from typing import Any
 from ticker import clock, settings
 from ticker.errors import ConfigurationError, escaped
 from ticker.importing import dialects
-from ticker.importing.found import TTLS, Decision, Found, Where, function_name, notes_of_ttls
+from ticker.importing.found import Decision, Found, LeftOver, Source, Waiting, Where, function_name, unique
+from ticker.importing.sources import rq_entries
 from ticker.importing.sources.pickles import load, misfits, unpacked
 from ticker.importing.sources.samplers import HistorySampler, Sampler, hashes
-from ticker.importing.take_over import LeftOver, Source, Waiting
 from ticker.queue import rq
 from ticker.queue.bulk import PREFIX
 
@@ -47,7 +46,6 @@ CALL = "function", "args", "kwargs"
 QUEUED, STARTED = "queued", "started"
 NO_JSON = "<not JSON serializable>"
 ALIVE = timedelta(minutes=2)  # rq cron shows a sign of life each minute, and its record lasts as long
-USUAL_TIMEOUT = 180  # seconds, RQ's own
 HISTORY_AT_MOST = 1000  # jobs of a name that RQ's history keeps
 IMPORT_TIMEOUT = 60  # seconds
 
@@ -90,7 +88,7 @@ class RqCron(Source):
         founds = []
         for entry, id_ in zip(entries, self._names, strict=True):
             of_record = known.get(_identity(entry), {})
-            newest, by_record = last[_name(entry)], _instant(of_record.get("latest_enqueue_time"))
+            newest, by_record = last[_name(entry)], rq_entries.moment(of_record.get("latest_enqueue_time"))
             if by_record and (newest is None or names[_name(entry)] > 1):
                 newest = by_record  # the history is that of all entries with the name
             found = _found(entry, id_, self._zone, of_record.get("next_enqueue_time"), newest)
@@ -177,7 +175,7 @@ class RqCron(Source):
         for id_, score in self._redis.zrevrange(HISTORY.format(name), 0, 0, withscores=True):
             started = self._redis.hget(f"{PREFIX}:job:{id_.decode()}", "started_at")
             enqueued = datetime.fromtimestamp(score, UTC)
-            return max(enqueued, _instant(started.decode()) or enqueued) if started else enqueued
+            return max(enqueued, rq_entries.moment(started) or enqueued) if started else enqueued
         return None
 
     def sampler(self, founds: Sequence[Found]) -> Sampler:
@@ -211,15 +209,6 @@ class RqCron(Source):
         return super().again(now) if self.alive() else []
 
 
-def unique(names: Iterable[str]) -> list[str]:
-    """Returns the names. If two are equal, the second becomes `name-2`."""
-    taken: dict[str, None] = {}
-    for name in names:
-        candidates = chain([name], (f"{name}-{number}" for number in count(2)))
-        taken[next(free for free in candidates if free not in taken)] = None
-    return [*taken]
-
-
 def _call(data: bytes | None) -> str:
     """Returns a job's call as JSON, or an empty text if it is none."""
     try:
@@ -239,13 +228,13 @@ def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: da
     for field, ours in (("args", "args"), ("kwargs", "kwargs"), ("meta", "metadata")):
         if entry.get(field) not in (None, NO_JSON):
             wanted[ours] = json.loads(entry[field])
-    if (timeout := entry.get("job_timeout") or USUAL_TIMEOUT) == -1:
+    if (timeout := entry.get("job_timeout") or rq_entries.USUAL_TIMEOUT) == -1:
         decisions.append(Decision("box", "its jobs have no time limit (job_timeout -1); how long may a run last?"))
     else:
         wanted["box"] = timeout
     if entry.get("cron"):
         translated = dialects.translate(NAME, entry["cron"], zone or "UTC")
-        times, due = translated.times, _instant(next_there)
+        times, due = translated.times, rq_entries.moment(next_there)
         wanted |= translated.wanted
         refusals += [translated.refusal] if translated.refusal else []
         if not zone:
@@ -267,7 +256,7 @@ def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: da
         changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
     return Found(
         NAME, id_, wanted, due, times=times, changes=tuple(changes), decisions=() if refusals else tuple(decisions),
-        refusals=tuple(refusals), notes=tuple(notes_of_ttls({name: entry.get(name) for name in TTLS})),
+        refusals=tuple(refusals), notes=tuple(rq_entries.notes_of_ttls({name: entry.get(name) for name in rq_entries.TTLS})),
         stored={"identity": json.dumps(_identity(entry))},
     )  # fmt: skip
 
@@ -295,12 +284,6 @@ def _identity(entry: Entry) -> tuple[Any, ...]:
 
 def _name(entry: Entry) -> str:
     return str(entry.get("name") or entry["func_name"])
-
-
-def _instant(text: str | None) -> datetime | None:
-    """Returns a time as RQ stores it, or None for that of an interval that has never run (year 9999)."""
-    instant = datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
-    return instant if instant and instant.year < 9999 else None
 
 
 # ------------------------------------------------------------------------------------------- the configuration module

@@ -1,6 +1,6 @@
 """Translates an entry of rq-scheduler, as it is stored in Redis, to a task. Reads no server."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -9,11 +9,13 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from ticker.engine import timing
 from ticker.importing import dialects
-from ticker.importing.found import TTLS, Decision, Found, function_name, notes_of_ttls
+from ticker.importing.found import Decision, Found, function_name
 from ticker.importing.sources.pickles import load, misfits, named, unpacked
 from ticker.schedules.duration import SECOND, words
 
 SOURCE = "rq-scheduler"
+TTLS = ("result_ttl", "ttl", "failure_ttl")
+USUAL_RESULT_TTL = 500  # seconds, RQ's own
 FIELDS = (
     "data", "meta", "origin", "timeout", "description", "started_at", "ended_at", *TTLS, "enqueue_at_front", "status",
     "dependency_ids", "success_callback_name", "failure_callback_name", "stopped_callback_name",
@@ -163,7 +165,7 @@ def _schedule(
         entry.wanted["max_runs"] = repeat
         entry.notes.append(f"repeat: {repeat} more; rq-scheduler counts pushes, and max_runs counts starts")
     if every:
-        last = _moment(job, "started_at")
+        last = moment(job.get("started_at"))
         first = next_there if last is None else max(next_there, last + timedelta(seconds=every))
         entry.wanted |= {"every": every, "first": first}
         if every < USUAL_PASS:
@@ -228,7 +230,11 @@ def _is_time(text: str, at: datetime, zone: str) -> bool:
 def _box(entry: Entry, job: Job) -> None:
     """Takes RQ's timeout as the box, if it fits into the interval."""
     timeout = _whole(job, "timeout") or USUAL_TIMEOUT
-    last = f"; its last run took less than {int(seconds) + 1} s" if (seconds := took(job)) is not None else ""
+    last = (
+        f"; its last run took less than {int(seconds) + 1} s"
+        if (seconds := took(job.get("started_at"), job.get("ended_at"))) is not None
+        else ""
+    )
     every = entry.wanted.get("every", 0) * SECOND
     most = every - timing.grace(every) - timing.tolerance_by_default(every)
     if timeout < 0:
@@ -243,10 +249,17 @@ def _box(entry: Entry, job: Job) -> None:
         entry.wanted["box"] = timeout
 
 
-def took(job: Job) -> float | None:
-    """Returns how long the job's last run took, in seconds."""
-    began, ended = _moment(job, "started_at"), _moment(job, "ended_at")
+def took(started_at: bytes | None, ended_at: bytes | None) -> float | None:
+    """Returns how long a job's last run took, in seconds, or None if it has not ended."""
+    began, ended = moment(started_at), moment(ended_at)
     return (ended - began).total_seconds() if began and ended and ended >= began else None
+
+
+def notes_of_ttls(ttls: Mapping[str, int | None]) -> Iterator[str]:
+    """Yields a note for each of RQ's times to live that is set, by its name, in seconds."""
+    for name, seconds in ttls.items():
+        if seconds and seconds > 0 and (name, seconds) != ("result_ttl", USUAL_RESULT_TTL):
+            yield f"{name} of {seconds} s is left out: Redis keeps no result of a task"
 
 
 def _text(job: Job, name: str) -> str:
@@ -260,10 +273,10 @@ def _whole(job: Job, name: str) -> int | None:
         return None
 
 
-def _moment(job: Job, name: str) -> datetime | None:
-    """Returns one of RQ's times, which are in UTC."""
+def moment(text: bytes | str | None) -> datetime | None:
+    """Returns one of RQ's times, which are in UTC, or None. The year 9999 stands for an interval that has never run."""
     try:
-        at = datetime.fromisoformat(_text(job, name))
+        at = datetime.fromisoformat(text.decode() if isinstance(text, bytes) else text or "")
     except ValueError:
         return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)) if at.year < 9999 else None

@@ -19,10 +19,9 @@ from redis.exceptions import RedisError
 
 from ticker import clock, settings
 from ticker.errors import ConfigurationError, QueueUnavailable
-from ticker.importing.found import Found, Where
+from ticker.importing.found import Found, LeftOver, Source, Waiting, Where
 from ticker.importing.sources import rq_entries
 from ticker.importing.sources.samplers import JobSampler, Sampler
-from ticker.importing.take_over import LeftOver, Source, Waiting
 from ticker.queue.bulk import PREFIX, script
 from ticker.queue.rq import connect, translated
 from ticker.schedules.duration import SECOND, milliseconds
@@ -37,6 +36,11 @@ AT_ONCE = 500
 
 def opened(where: Where) -> "RqScheduler":
     return RqScheduler(where.text or settings.current().require_redis(), where.zone)
+
+
+class LockLost(QueueUnavailable):
+    def __init__(self) -> None:
+        super().__init__(f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again")
 
 
 class RqScheduler(Source):
@@ -176,9 +180,7 @@ class RqScheduler(Source):
         with translated():
             changed = self._park([LOCK, SCHEDULE, PARKED], [self._token, *values])
         if changed == b"no lock":
-            raise QueueUnavailable(
-                f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again"
-            )
+            raise LockLost
         return [id_.decode() for id_ in changed]
 
     def taken(self) -> list[LeftOver]:
@@ -212,9 +214,7 @@ class RqScheduler(Source):
     def give_back(self, ids: Sequence[str]) -> None:
         with translated():
             if self._give_back([LOCK, SCHEDULE, PARKED], [self._token, *ids]) == b"no lock":
-                raise QueueUnavailable(
-                    f"Redis (REDIS_URL) no longer has our lock {LOCK}; it may have expired: run the command again"
-                )
+                raise LockLost
 
     def forget(self, ids: Sequence[str]) -> None:
         with translated():
@@ -228,5 +228,6 @@ def _left_over(id_: str, stored: bytes, is_parked: bool) -> LeftOver:
 
 def _took(jobs: Iterable[rq_entries.Job]) -> float:
     """Returns the mean duration of the last runs, in seconds."""
-    took = [seconds for job in jobs if (seconds := rq_entries.took(job)) is not None]
+    runs = (rq_entries.took(job.get("started_at"), job.get("ended_at")) for job in jobs)
+    took = [seconds for seconds in runs if seconds is not None]
     return sum(took) / len(took) if took else 0.0

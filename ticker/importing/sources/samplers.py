@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from ticker.importing.sources.pickles import load, unpacked
+from ticker.importing.sources.rq_entries import moment, took
 from ticker.queue.bulk import PREFIX
 from ticker.queue.rq import translated
 
@@ -48,7 +49,7 @@ class JobSampler:
         seen: dict[str, Seen] = {}
         for id_, (enqueued, *run) in zip(self._ids, hashes(self._redis, self._ids, "enqueued_at", *RUN), strict=True):
             if id_ in self._before and enqueued not in (None, self._before[id_]):
-                seen[id_] = Seen([moment(enqueued)], longest=took(*run))
+                seen[id_] = Seen([*filter(None, [moment(enqueued)])], longest=took(*run) or 0.0)
             elif longest := took(*run):
                 seen[id_] = Seen(longest=longest)
             self._before[id_] = enqueued
@@ -123,12 +124,3 @@ def hashes(redis: Any, ids: Sequence[str], *fields: str) -> Iterator[Sequence[by
         for id_ in ids:
             calls.hmget(f"{PREFIX}:job:{id_}", fields)
         yield from calls.execute()
-
-
-def took(began: bytes | None, ended: bytes | None) -> float:
-    """Returns how long the last run of a job took, or 0 if it has not ended."""
-    return max((moment(ended) - moment(began)).total_seconds(), 0.0) if began and ended else 0.0
-
-
-def moment(text: bytes | None) -> datetime:
-    return datetime.fromisoformat((text or b"").decode()).replace(tzinfo=UTC)

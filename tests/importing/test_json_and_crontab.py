@@ -315,7 +315,7 @@ def test_the_commands_of_a_crontab_become_arguments_of_one_function(db, tmp_path
     reasons = {entry["id"]: entry["reasons"] for entry in plan["entries"] if entry["verdict"] == "refused"}
     assert reasons.keys() == REFUSED.keys()
     assert all(said.within(reasons[id_][0]) for id_, said in REFUSED.items())
-    done, _ = command("import", "crontab", "--plan-file", str(tmp_path / "plan.json"), "--take-over")
+    done, _ = command("import", "crontab", "--plan-file", str(tmp_path / "plan.json"), "--take-over", code=1)
     assert sentence("imports.cron_runs_on", lines="6, 7, 8, 9, 10, 11, 12, 13, 14, 24, 26").within(done)
     tasks = {
         task.name: (task.function, task.expression, task.zone, task.kwargs["command"]) for task in ticker.list_tasks(db)

@@ -172,18 +172,18 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> in
     founds = source.read(clock.python_utc())
     if changed := promised.changed(founds):
         raise NotAsPlanned(f"{_entries(len(changed))} changed since the plan, such as {changed[0]!r}; plan again")
-    new = promised.new(founds)
+    left = promised.left(founds)
     if promised.options.source in planning.TEXTS:
         chosen = promised.chosen(founds)
         with database() as db:
             sentences = source.take_over(db, chosen)
-        render.answer({"done": sentences, "left": new}, *sentences, *_left(new))
-        return NOT_SO if new else 0
+        render.answer({"done": sentences, "left": left}, *sentences, *_left(left))
+        return NOT_SO if left else 0
     with connected() as db:
         moved = _take_over().take_over(
             source, db, schema, promised.chosen, old_jobs=old_jobs, tell=lambda text: render.say(text, err=True)
         )
-    moved.left |= new
+    moved.left |= left
     return _print_moved("took over", moved)
 
 

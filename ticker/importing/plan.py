@@ -35,6 +35,7 @@ SOURCES = {
     "json": "json_lines",
 }
 FILE = "ticker-import.json"
+REFUSED = "it is refused, as the plan says; it stays where it is"
 FORMAT = 1
 DECIDABLE = (*fields.SETTINGS, "function", "name", "owner", "first")
 TEXTS = ("crontab", "json")
@@ -135,12 +136,12 @@ class Promised:
             entry.found.id for entry in self._known(founds) if entry.verdict == Verdict.DECIDE or not self._has(entry)
         ]
 
-    def new(self, founds: Iterable[Found]) -> dict[str, str]:
-        """Returns the entries that are not in the plan, and why they are left."""
-        chosen = (one.id for one in founds if fnmatchcase(one.id, self.options.only))
-        return {
-            id_: "it is new since the plan; plan again to take it over" for id_ in chosen if id_ not in self.entries
-        }
+    def left(self, founds: Iterable[Found]) -> dict[str, str]:
+        """Returns the entries that stay in their source, and why: those that are not in the plan, or refused by it."""
+        found = {one.id: self.entries.get(one.id) for one in founds if fnmatchcase(one.id, self.options.only)}
+        new = {id_: "it is new since the plan; plan again to take it over" for id_, known in found.items() if not known}
+        refused = {id_: REFUSED for id_, known in found.items() if known and known[0] == Verdict.REFUSED}
+        return new | refused
 
     def chosen(self, founds: list[Found]) -> list[Found]:
         """Returns the entries that match the plan and are to be taken over, with their decisions."""

@@ -51,20 +51,17 @@ def run(
     settings = configured(tick=tick, batch=batch)
     from ticker import logs
     from ticker.daemon import loop, signs
-    from ticker.db import installation, sql
     from ticker.queue import inspect
     from wrappers import shadowing
 
     try:
-        inspect.check(settings)
+        here = inspect.check(settings)
     except ConfigurationError as error:
         signs.show_refusal(settings, error)
         raise
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
-    with database() as db:
-        taken_from = installation.read(sql.on(db, settings.schema)).taken_from
-    render.warn([*scheduled_again(taken_from)])
+    render.warn([*scheduled_again(here.taken_from)])
     logs.to_stdout(settings.log)
     with observed(settings, metrics_host, metrics_port) as observer:
         loop.run(settings, observer, (health_host, health_port))

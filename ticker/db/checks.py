@@ -11,6 +11,7 @@ import psycopg
 
 from ticker import clock
 from ticker.db import connections, installation, sql
+from ticker.db.installation import Installation
 from ticker.errors import ConfigurationError
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
@@ -62,8 +63,8 @@ class Facts(NamedTuple):
     has_revision: bool
 
 
-def check_database(settings: Settings) -> tuple[str, str]:
-    """Checks the database. Returns the id of its installation, and a warning or an empty string."""
+def check_database(settings: Settings) -> tuple[Installation, str]:
+    """Checks the database. Returns its installation, and a warning or an empty string."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection, connection.transaction():
         before = clock.python_utc()
@@ -77,12 +78,12 @@ def read_facts(connection: psycopg.Connection[Any], schema: str) -> Facts:
     return Facts(*connection.execute(FACTS, {"schema": f'"{schema}"'}, binary=True).fetchone() or ())
 
 
-def check_ours(connection: psycopg.Connection[Any], facts: Facts, settings: Settings) -> str:
-    """Checks that the tables fit this program and belong to its environment. Returns the id of their installation."""
+def check_ours(connection: psycopg.Connection[Any], facts: Facts, settings: Settings) -> Installation:
+    """Checks that the tables fit this program and belong to its environment. Returns their installation."""
     check_tables(connection, facts, settings.schema)
     here = installation.read(sql.on(connection, settings.schema))
     installation.check(here, settings.environment)
-    return here.id
+    return here
 
 
 def check_server(facts: Facts) -> None:

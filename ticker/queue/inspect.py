@@ -16,6 +16,7 @@ from rq.utils import utcparse
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
 from ticker.db.checks import check_database
+from ticker.db.installation import Installation
 from ticker.db.store import PostgresStore
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
@@ -134,8 +135,9 @@ def _name(key: bytes) -> str:
     return name if prefix and not before else ""
 
 
-def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
-    """Checks both servers. Raises ConfigurationError with one sentence that names the setting and what to do.
+def check(settings: Settings, queues: Sequence[str] | None = None) -> Installation:
+    """Checks both servers, and returns the installation. Raises ConfigurationError with one sentence that names the setting
+    and what to do.
 
     `queues` are those to which a worker listens. None means the queues of all tasks, as for a ticker.
     """
@@ -143,9 +145,10 @@ def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
         here, warning = check_database(settings)
         if warning:
             log.warning(warning, extra={"event": "configuration"})
-        check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
+        check_redis(settings, here.id, queues_of_tasks(settings) if queues is None else queues)
     except Unavailable as error:
         raise ConfigurationError(str(error)) from None
+    return here
 
 
 def queues_of_tasks(settings: Settings) -> list[str]:

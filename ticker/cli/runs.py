@@ -17,7 +17,7 @@ from ticker.model import GOOD, LARGEST_ID, Outcome, Reason
 from ticker.read import explain, formatting, overview, tasks
 from ticker.read import journal as read_journal
 from ticker.read import why as read_why
-from ticker.read.forecast import START_ONE
+from ticker.read.forecast import START_ONE, is_of_now
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.tasks import operations
 
@@ -194,8 +194,7 @@ def print_why(answer: read_why.Why, shown: Sequence[str]) -> None:
     for sentence in answer.then:
         render.say(sentence)
     for sentence in (one for one in answer.next if one not in shown and not (shown and one.endswith(START_ONE))):
-        is_now = answer.at or sentence.startswith("a ticker ")
-        render.say(f"{'now' if is_now else 'next'}: {sentence}")
+        render.say(f"{'now' if answer.at or is_of_now(sentence) else 'next'}: {sentence}")
 
 
 @click.command()

@@ -97,7 +97,7 @@ def head(view: View) -> Iterator[tuple[str, str]]:
     told = verdict(view.health, seen)
     yield told.sentence + (f": {told.command}" if told.command else ""), STYLES[told.tone]
     yield f"{formatting.moment(seen.now)} UTC  {counted(seen.counts)}", "bold"
-    alive = [ticker for ticker in view.health.tickers if ticker.lives(most) and not ticker.failure]
+    alive = [ticker for ticker in view.health.tickers if ticker.ticks(most)]
     if alive:
         subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
         sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"

@@ -149,9 +149,14 @@ def following(
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, tickers, now), alone(task, now), halved,
-        schedule(task, now, any(ticker.lives() and not ticker.failure for ticker in tickers)),
+        schedule(task, now, any(ticker.ticks() for ticker in tickers)),
     )  # fmt: skip
     return [sentence for part in parts for sentence in part]
+
+
+def is_of_now(sentence: str) -> bool:
+    """Returns whether a sentence of `following` says that a ticker ticks, and so nothing of what comes."""
+    return sentence.startswith("a ticker ")
 
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:

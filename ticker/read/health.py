@@ -146,7 +146,7 @@ class Health:
     @property
     def ticks(self) -> bool:
         """Returns whether a ticker lives, and its ticks do not fail."""
-        return any(ticker.lives(self.max_age_ms) and not ticker.failure for ticker in self.tickers)
+        return any(ticker.ticks(self.max_age_ms) for ticker in self.tickers)
 
     @property
     def failures(self) -> tuple[str, ...]:

@@ -207,16 +207,7 @@ def search(
     at, sort, id_ = before or (None, "run", LARGEST_ID)
     most = SEARCHED if wanted.is_search else limit
     given = {**wanted._asdict(), "since": since, "limit": limit, "before": at, "most": most}
-    of = (
-        "_of_task"
-        if wanted.task_id is not None
-        else "_of_owner"
-        if wanted.owner_id
-        else ""
-        if sees_all()
-        else "_of_owners"
-    )
-    rows = yield query(f"journal{of}", **given, before_run=id_ if sort == "run" else 0)
+    rows = yield query(_statement(wanted), **given, before_run=id_ if sort == "run" else 0)
     found = [(row["at"], "run", row["id"]) for row in rows if row.get("fits", True)]
     ends = [(row["at"], "run", row["id"]) for row in rows if wanted.is_search and row["is_last"]]
     if wanted.events:
@@ -311,6 +302,15 @@ def between(since: Past, until: Past, now: datetime) -> tuple[datetime | None, d
     if begin and end and end <= begin:
         raise BadInput("until", end.isoformat(), f"is not after since, which is {begin.isoformat()}")
     return begin, end
+
+
+def _statement(wanted: Wanted) -> str:
+    """Returns the name of the statement that finds the entries by an index, if one does."""
+    if wanted.task_id is not None:
+        return "journal_of_task"
+    if wanted.owner_id:
+        return "journal_of_owner"
+    return "journal" if sees_all() else "journal_of_owners"
 
 
 def _text(field: str, text: str, now: datetime) -> datetime:

@@ -165,6 +165,10 @@ class TickerStatus:
     def lives(self, most: int | None = None) -> bool:
         return self.seen_ms is not None and not self.has_ended and not self.silent_ms(most)
 
+    def ticks(self, most: int | None = None) -> bool:
+        """Returns whether the ticker lives, and its ticks do not fail."""
+        return self.lives(most) and not self.failure
+
     @property
     def fails(self) -> str:
         """Returns a sentence that says why the ticks of the live ticker fail. Otherwise, returns an empty text."""

@@ -322,7 +322,7 @@ def task(here: Site, db: Any, request: Request) -> Shown:
     """
     wanted = id_of(request)
     why = read_why(db, wanted, at=asked(request, "at", api.AROUND["at"]), limit=OCCURRENCES)
-    shown = {"why": why, "sentences": sorted(why.next, key=lambda sentence: sentence.startswith("a ticker "))}
+    shown = {"why": why, "sentences": sorted(why.next, key=forecast.is_of_now)}
     if why.task is None:
         gone = journal.deleted(db, [wanted])[wanted]
         return shown | {"task": None, "gone": gone}

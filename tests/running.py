@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -156,6 +157,12 @@ def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -
             return found
         time.sleep(0.02)
     raise AssertionError(f"not within {patience:.0f} s: {what}")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def is_alive(pid: int) -> bool:

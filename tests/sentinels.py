@@ -1,6 +1,5 @@
 """A Valkey with a replica and three sentinels, all on free ports of this host, for tests of a failover."""
 
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tests.running import until
+from tests.running import free_port, until
 from ticker.embedded.programs import valkey_program
 
 SERVICE = "jobs"
@@ -87,9 +86,3 @@ def answers(client: Redis) -> bool:
         return bool(client.ping())
     except RedisError:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -80,20 +80,8 @@ def main(
         send_rq_lines(config.log, has_form=chooses(arguments, "log_format", "date_format"))
         default = () if queues(arguments) else (DEFAULTS["queue"],)
         with serving_probes(health_host, port, between_jobs.live, between_jobs.ready):
-            rq(
-                [
-                    "worker",
-                    "--worker-class",
-                    worker,
-                    "--connection-class",
-                    CONNECTION,
-                    "--url",
-                    url,
-                    *arguments,
-                    *default,
-                ],
-                prog_name="ticker",
-            )
+            ours = ("--worker-class", worker, "--connection-class", CONNECTION, "--url", url)
+            rq(["worker", *ours, *arguments, *default], prog_name="ticker")
     except (ConfigurationError, BadInput) as error:
         if os.environ.get("TICKER_DEBUG"):
             traceback.print_exception(error)

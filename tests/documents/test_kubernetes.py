@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from tests.documents.recipes import files, process
-from tests.running import ROOT, until
+from tests.running import ROOT, free_port, until
 from wrappers.sandbox.subreaper import children
 
 METRICS = ROOT / "docs/reference/metrics.md"  # a test compares it with what is served
@@ -35,12 +34,6 @@ def manifests() -> Iterator[Any]:
 
 
 DEPLOYMENTS = {one["metadata"]["name"]: one["spec"] for one in manifests() if one["kind"] == "Deployment"}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def status(address: str) -> int:

@@ -20,7 +20,7 @@ from psycopg.types.string import TextLoader
 
 import ticker
 from tests.documents.recipes import RECIPES, files, process, run, write
-from tests.running import PATIENCE, until
+from tests.running import PATIENCE, free_port, until
 
 # -------------------------------------------------------------------------------------------------------- all recipes
 
@@ -190,12 +190,6 @@ def is_synchronized(db: Any) -> bool:
     if db.execute("SELECT to_regclass('ticker.ticker_version')").fetchone() == (None,):
         return False
     return bool(ticker.list_tasks(db, name="reports.daily"))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return min(int(one.getsockname()[1]), 60_000)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from typing import Any, Self, cast
 from redis import ConnectionPool, Redis, SSLConnection
 from redis.sentinel import Sentinel, SentinelManagedConnection
 
-SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
-"""The schemes of our URLs, and those of the servers that they lead to. With rediss, the sentinels use TLS, too."""
+SCHEME = "+sentinel"
+"""How the schemes of our URLs end. What stands before is that of the primary; with rediss, the sentinels use TLS, too."""
 PORT = 26379
 ANSWERS_WITHIN = 1.0  # seconds: row locks are held meanwhile
 OWN = ("username", "password")
@@ -38,11 +38,13 @@ class Client(Redis):
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
         scheme, _, rest = url.partition("://")
-        if scheme not in SCHEMES:
+        if not scheme.endswith(SCHEME):
             return cast(Self, super().from_url(url, **options))
         address, question, query = rest.partition("?")
         user, hosts, service, database = parts(address)
-        plain = ConnectionPool.from_url(f"{SCHEMES[scheme]}://{user}localhost/{database}{question}{query}", **options)
+        plain = ConnectionPool.from_url(
+            f"{scheme.removesuffix(SCHEME)}://{user}localhost/{database}{question}{query}", **options
+        )
         given = {name: value for name, value in plain.connection_kwargs.items() if name not in ("host", "port")}
         own = {name: given.pop(f"sentinel_{name}") for name in OWN if f"sentinel_{name}" in given}
         tls: dict[str, Any] = {name: value for name, value in given.items() if name.startswith("ssl_")}

@@ -26,7 +26,11 @@ def test_a_failure_is_told_once_however_many_follow_and_a_recovery_once(play):
         play.run(60 * minute, outcome, reason="OSError: no route" if outcome == "failed" else "")
     assert play.events() == ["failed", "recovered", "failed"]
     lines = [str(line.words) for line in ticker.why(play.db, play.task()).lines if line.event]
-    assert lines == ["failed: OSError: no route", "it succeeded again", "killed"]
+    assert lines == [
+        sentence("why.began_to_fail", error="OSError: no route"),
+        "it succeeded again",
+        sentence("why.began_to_fail", error="killed"),
+    ]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 import ticker
+from tests.factories import ticked
 from tests.running import Ticking, until, working
 from tests.sentences import sentence
 from ticker.model import Reason
@@ -129,6 +130,7 @@ def test_a_time_that_meets_a_manual_run_is_not_lost_and_starts_after_it(kind, en
     assert (meets.refusal, waits.next_run, waits.wait_reason) == (Reason.STILL_RUNNING, time, Reason.STILL_RUNNING)
     play.now += timedelta(seconds=1)
     assert (play.tick().due.due, play.task().dropped) == (0, 0)
+    ticked(play.db)
     assert sentence("why.due_after_the_run_at_work").ends(ticker.why(play.db, waits).next[-1])
     if ends:
         play.end(by_hand, "succeeded")

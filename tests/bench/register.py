@@ -1,13 +1,15 @@
 """What it costs to register tasks: `python -m tests.bench register [--tasks N]`.
 
 A PostgreSQL of its own that syncs, and a table of owners with triggers. `register_many` for N owners, twice: the second time
-finds nothing to change. Beside it, `register` for a hundredth of them, and plain INSERTs. Prints microseconds a task.
+finds nothing to change. Beside it, `register` for a hundredth of them, and plain INSERTs. Prints microseconds a task: the median
+and the span, and the median CPU time of Python and of PostgreSQL's backend, which other processes of the host hardly change.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import psycopg
@@ -26,17 +28,23 @@ def items(first: int, count: int) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def timed(what: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def spent(backend: int) -> list[float]:
+    """Returns the seconds so far: of the clock, and of CPU time of this process and the backend."""
+    of_backend = int(Path(f"/proc/{backend}/schedstat").read_text().split()[0]) / 1e9
+    return [time.perf_counter(), time.process_time(), of_backend]
+
+
+def timed(what: Callable[[], object], backend: int, count: int) -> list[float]:
+    before = spent(backend)
     what()
-    return time.perf_counter() - began
+    return [1e6 * (now - then) / count for now, then in zip(spent(backend), before, strict=True)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench register")
     parser.add_argument("--tasks", type=int, default=100_000)
     chosen = parser.parse_args()
-    rows: dict[str, list[float]] = {"register_many": [], "register_many again": [], "register": [], "INSERT": []}
+    rows: dict[str, list[list[float]]] = {"register_many": [], "register_many again": [], "register": [], "INSERT": []}
     with embedded.servers(syncs=True) as servers:
         migrations.upgrade(servers.database_url)
         with psycopg.connect(servers.database_url, autocommit=True) as db:
@@ -44,15 +52,16 @@ def main() -> None:
             for statement in owners.triggers("mail_channels", key="id"):
                 db.execute(statement)
             db.execute(OWNERS, (chosen.tasks,))
+            backend = db.info.backend_pid
             single = items(1, max(chosen.tasks // 100, 1))
             many = items(1, chosen.tasks)
             for _ in range(LAPS):
-                rows["register_many"].append(timed(lambda: ticker.register_many(db, many)) / len(many))
-                rows["register_many again"].append(timed(lambda: ticker.register_many(db, many)) / len(many))
+                for name in ("register_many", "register_many again"):
+                    rows[name].append(timed(lambda: ticker.register_many(db, many), backend, len(many)))
                 db.execute("TRUNCATE ticker.tasks CASCADE")
                 with db.transaction():
                     rows["register"].append(
-                        timed(lambda: [ticker.register(db, **item) for item in single]) / len(single)
+                        timed(lambda: [ticker.register(db, **item) for item in single], backend, len(single))
                     )  # type: ignore[arg-type, misc]
                 db.execute("TRUNCATE ticker.tasks CASCADE")
                 with db.transaction():
@@ -61,14 +70,17 @@ def main() -> None:
                             lambda: [
                                 db.execute("INSERT INTO mail_channels VALUES (%s, '')", (-n,))
                                 for n in range(1, len(single) + 1)
-                            ]
+                            ],
+                            backend,
+                            len(single),
                         )
-                        / len(single)
                     )
                 db.execute("DELETE FROM mail_channels WHERE id < 0")
     for name, laps in rows.items():
+        wall, python, postgres = zip(*laps, strict=True)
         sys.stdout.write(
-            f"{name:20} {1e6 * median(laps):8.1f} us a task ({1e6 * min(laps):.1f} to {1e6 * max(laps):.1f})\n"
+            f"{name:20} {median(wall):8.1f} us a task ({min(wall):.1f} to {max(wall):.1f}); CPU: {median(python):.1f} Python,"
+            f" {median(postgres):.1f} PostgreSQL\n"
         )
 
 

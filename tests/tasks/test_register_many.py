@@ -54,15 +54,22 @@ def test_a_task_is_as_register_makes_it(item, owned):
 
 def test_tasks_that_spread_are_due_in_their_phases(db):
     window = {"function": "report", "cron": "0 9 * * *", "spread": True, "within": "2h"}
-    items = [{"function": "fetch", "every": "1h", "spread": True}, window]
+    begin = NOW + timedelta(days=3)
+    hourly = {"function": "fetch", "every": "1h", "spread": True}
+    items = [hourly, {**hourly, "name": "later", "starts": begin}, {**hourly, "name": "first", "first": begin}, window]
     with clock.use(lambda: NOW):
         done = ticker.register_many(db, [{**item, "owner": f"boxes:{n}"} for n in range(5) for item in items])
         for task in [ticker.get(db, id_) for id_ in done.ids]:
             ticker.unregister(db, task.id)
-            item = items[task.function == "report"]
+            item = next(item for item in items if item.get("name", item["function"]) == task.name)
             again = ticker.register(db, **item, owner=(task.owner_type, task.owner_id))
             assert again.next_run == task.next_run
-    assert len(done.ids) == 10
+            if task.name == "first":
+                assert task.next_run == begin
+            elif task.name != "report":
+                assert round(task.next_run.timestamp() * 1000) % task.every_ms == task.phase_ms
+                assert timedelta(0) <= task.next_run - (task.starts_at or NOW) < timedelta(hours=1)
+    assert len(done.ids) == 20
 
 
 def test_again_it_writes_only_what_has_changed_and_leaves_what_an_operator_has_changed(db):

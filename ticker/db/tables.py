@@ -10,13 +10,11 @@ from ticker.db.columns import NOW, check, column, identity, index
 from ticker.db.columns import metadata as metadata
 from ticker.db.side_tables import installation as installation
 from ticker.db.side_tables import tickers as tickers
+from ticker.db.sql import rule
 
 RUNNABLE = "enabled AND owner_active AND paused_by IS NULL AND pause_id IS NULL"
 DUE = f"{RUNNABLE} AND next_run IS NOT NULL"
 FAILING = "cause <> '' AND enabled AND owner_active AND (paused_by IS NULL OR paused_by = 'ticker')"
-PHASE = """CASE WHEN spread
-    THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint
-        * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END"""
 
 # What to run, how often, for which owner, and the state of each task.
 tasks = Table(
@@ -112,7 +110,7 @@ tasks = Table(
     # The window of a spread task after each of its times, and its phase in that window. An interval task has no
     # `within_ms`: its window is the interval.
     column("within_ms", "span"),
-    column("phase_ms", "bigint", None, Computed(PHASE, persisted=True)),
+    column("phase_ms", "bigint", None, Computed(rule("phase", metadata.schema or "", ""), persisted=True)),
     # The time until which the task runs alone in its job, or with other suspects, up to `share` of them. The end of the
     # year 9999 means: until one of its runs has ended.
     column("alone_until", "moment"),

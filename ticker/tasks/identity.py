@@ -99,7 +99,7 @@ def check_text(field: str, value: object) -> None:
         raise BadInput(field, value, f"is not a string, but of type {type(value).__name__}")
     if not 0 < len(value) <= NAME_AT_MOST:
         raise BadInput(field, value, f"has {len(value)} characters; 1 to {NAME_AT_MOST} are allowed")
-    if any(unicodedata.category(character) in CONTROL for character in value):
+    if not value.isprintable() and any(unicodedata.category(character) in CONTROL for character in value):
         raise BadInput(field, value, f"has a control character; 1 to {NAME_AT_MOST} printable characters are allowed")
 
 

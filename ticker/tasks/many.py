@@ -131,9 +131,7 @@ class Done:
         found = [(by_key[row["owner_type"], row["owner_id"], row["name"]], row) for row in inserted]
         self.ids |= {new.key: row["id"] for new, row in found}
         self.added += len(found)
-        plain = [row for new, row in found if new.first is None and new.fitted.is_plain]
         timed = [row["id"] for new, row in found if new.first is None and not new.fitted.is_plain]
-        yield from rows.placed(plain)
         if timed:
             yield from rows.placed((yield query("tasks_with_ids", ids=timed)))
         yield from rows.announce([new.fitted for new, _ in found])

@@ -116,7 +116,7 @@ class Fitted:
 
     @property
     def is_plain(self) -> bool:
-        """Returns whether it is an interval without hours: its first time needs no schedule."""
+        """Returns whether it is an interval without hours: the statement that inserts it makes it due in phase."""
         return self.values["kind"] == Kind.INTERVAL and not self.values["during"]
 
 
@@ -135,7 +135,7 @@ def insert(
     new = New(tuple(key.values()), fitted, {}, first)
     if not (inserted := (yield insertion("insert_task", [new], declared_in))):
         return None
-    [row] = inserted if first is not None else (yield from placed(inserted))
+    [row] = inserted if first is not None or fitted.is_plain else (yield from placed(inserted))
     yield from announce([fitted])
     return (yield from unknown(row))
 
@@ -168,8 +168,9 @@ def insertion(name: str, new: Sequence[New], declared_in: str = "") -> Query:
     return query(
         name, **columns_of_keys(new), declared_in=declared_in,
         which=[numbers[id(item.fitted)] for item in new],
-        owns=[json.dumps(item.own, ensure_ascii=False) if item.own else "{}" for item in new],
+        owns=json.dumps([item.own for item in new], ensure_ascii=False),
         firsts=[item.fitted.begin if item.first is None else item.first for item in new],
+        in_phase=[item.first is None and item.fitted.is_plain for item in new],
         definitions=[one["settings"] for one in parameters], registrations=[one["registered"] for one in parameters],
     )  # fmt: skip
 
@@ -256,10 +257,7 @@ def _is_moved(change: Change, changed: Row) -> bool:
 
 
 def placed(rows: Sequence[Row]) -> Steps[list[Row]]:
-    """Makes these tasks due in phase, if they have one, and in their hours from now on. Returns the rows.
-
-    A row of an interval task without hours may hold no more than id, kind, during, spread and next_run.
-    """
+    """Makes these tasks due in phase, if they have one, and in their hours from now on. Returns the rows."""
     spread = [row["id"] for row in rows if row["spread"] and row["kind"] == Kind.INTERVAL and row["next_run"]]
     found = (yield query("next_in_phase", ids=spread)) if spread else []
     in_phase = {row["id"]: row["next_run"] for row in found}

@@ -34,7 +34,7 @@ FROM unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[])
 JOIN {schema}.tasks t ON t.owner_type = w.owner_type AND t.owner_id = w.owner_id AND t.name = w.name
 
 -- rule: inserted
--- Inserts tasks, due at once unless `firsts` says otherwise. Leaves out those that another process has inserted, and those whose
+-- Inserts tasks, due at once unless `firsts` says otherwise, and with `in_phase` in their phase from then on. Leaves out those that another process has inserted, and those whose
 -- owner is gone. Many tasks share a definition (`definitions`, `registrations`) but for the few columns in `owns`. `{settings}`
 -- stands for a list of columns (`ticker.tasks.rows`).
 definitions AS MATERIALIZED (
@@ -42,12 +42,15 @@ definitions AS MATERIALIZED (
         WITH ORDINALITY AS d (settings, registered, number), jsonb_populate_record(NULL::{schema}.tasks, d.settings::jsonb) n
 ), inserted AS (
     INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
-    SELECT w.owner_type, w.owner_id, w.name, n.said || w.own::jsonb, %(declared_in)s, {settings_of_each}, n.grace_ms,
-        CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
-    FROM unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[], %(which)s::int[], %(owns)s::text[],
-            %(firsts)s::timestamptz[]) WITH ORDINALITY AS w (owner_type, owner_id, name, which, own, first, number)
+    SELECT w.owner_type, w.owner_id, w.name, n.said || w.own, %(declared_in)s, {settings_of_each}, n.grace_ms,
+        CASE WHEN n.dead_man IS NOT NULL THEN i.soonest END, CASE WHEN p.phase_ms IS NULL THEN i.soonest ELSE {in_phase p} END
+    FROM ROWS FROM (unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[], %(which)s::int[],
+            %(firsts)s::timestamptz[], %(in_phase)s::boolean[]), jsonb_array_elements(%(owns)s::jsonb))
+            WITH ORDINALITY AS w (owner_type, owner_id, name, which, first, in_phase, own, number)
         JOIN definitions n ON n.number = w.which,
-        jsonb_to_record(w.own::jsonb) o ({own_columns}), LATERAL (SELECT coalesce(w.first, {now}) AS due OFFSET 0) i
+        jsonb_to_record(w.own) o ({own_columns}), LATERAL (SELECT coalesce(w.first, {now}) AS soonest OFFSET 0) i,
+        LATERAL (SELECT i.soonest, k.every_ms, CASE WHEN w.in_phase THEN {phase k} END AS phase_ms FROM (SELECT
+            w.owner_type, w.owner_id, w.name, n.spread, n.kind, n.every_ms, n.within_ms) k OFFSET 0) p
     ORDER BY w.number
     ON CONFLICT (owner_type, owner_id, name) DO NOTHING
     RETURNING *
@@ -57,7 +60,7 @@ definitions AS MATERIALIZED (
 WITH {inserted} SELECT {task t}, {unknown_queue t} AS unknown_queue FROM inserted t
 
 -- name: insert_tasks
-WITH {inserted} SELECT owner_type, owner_id, name, id, kind, during, spread, next_run FROM inserted
+WITH {inserted} SELECT owner_type, owner_id, name, id FROM inserted
 
 -- name: tasks_with_ids
 SELECT {task}, {unknown_queue} AS unknown_queue FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[])
@@ -98,10 +101,10 @@ RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
 -- name: next_in_phase
 -- Locks spread tasks, and returns for each the first point in its phase at which it may start.
-SELECT id, timestamptz 'epoch' + (ceil((1000 * extract(epoch FROM greatest(starts_at, {now}, {soonest_due})) - phase_ms) / every_ms)
-    * every_ms + phase_ms)::float8 * interval '1 millisecond' AS next_run
-FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
-FOR NO KEY UPDATE
+SELECT t.id, {in_phase p} AS next_run
+FROM {schema}.tasks t, LATERAL (SELECT greatest(t.starts_at, {now}, {soonest_due t}) AS soonest, t.phase_ms, t.every_ms) p
+WHERE t.id = ANY (%(ids)s::bigint[]) AND t.next_run IS NOT NULL AND t.phase_ms IS NOT NULL
+FOR NO KEY UPDATE OF t
 
 -- name: spread_plan
 -- Returns the number of the chosen interval tasks, and how many of them already have a phase. Also returns the largest

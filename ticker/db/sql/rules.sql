@@ -264,6 +264,17 @@ left(CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN 'stopped 
 -- The minimum time between two starts of an interval task.
 (t.every_ms - t.tolerance_ms) * interval '1 millisecond'
 
+-- rule: phase
+-- The phase of the spread task t in its interval, or after each of its times: a hash of its owner and name.
+CASE WHEN t.spread
+    THEN ('x' || substr(md5(t.owner_type || '/' || t.owner_id || '/' || t.name), 1, 7))::bit(28)::bigint
+        * CASE t.kind WHEN 'interval' THEN t.every_ms ELSE t.within_ms END / 268435456 END
+
+-- rule: in_phase
+-- The first point in the phase of the interval task t at or after t.soonest.
+timestamptz 'epoch' + (ceil((1000 * extract(epoch FROM t.soonest) - t.phase_ms) / t.every_ms) * t.every_ms + t.phase_ms)::float8
+    * interval '1 millisecond'
+
 -- rule: soonest_due
 -- The first time at which an interval task is due after its last start. It is not dropped as too early then, even if a
 -- ticker looks ahead by 1 s (`timing.LOOK_AHEAD`).

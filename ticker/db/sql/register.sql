@@ -45,7 +45,7 @@ definitions AS MATERIALIZED (
     SELECT w.owner_type, w.owner_id, w.name, n.said || w.own, %(declared_in)s, {settings_of_each}, n.grace_ms,
         CASE WHEN n.dead_man IS NOT NULL THEN i.soonest END, CASE WHEN p.phase_ms IS NULL THEN i.soonest ELSE {in_phase p} END
     FROM ROWS FROM (unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[], %(which)s::int[],
-            %(firsts)s::timestamptz[], %(in_phase)s::boolean[]), jsonb_array_elements(%(owns)s::jsonb))
+            %(firsts)s::timestamptz[], %(in_phase)s::boolean[]), jsonb_array_elements(%(owns)s::text::jsonb))
             WITH ORDINALITY AS w (owner_type, owner_id, name, which, first, in_phase, own, number)
         JOIN definitions n ON n.number = w.which,
         jsonb_to_record(w.own) o ({own_columns}), LATERAL (SELECT coalesce(w.first, {now}) AS soonest OFFSET 0) i,

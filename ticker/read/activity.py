@@ -49,15 +49,15 @@ class Activity:
 
 
 @reads
-def activity(span: str = "2h") -> Steps[Activity]:
-    """Returns what ended in the last two hours (`2h`), by minute, or in `24h`, `7d` or `30d`."""
+def activity(span: str = "2h", *, at: datetime | None = None) -> Steps[Activity]:
+    """Returns what ended in the last two hours (`2h`), by minute, or in `24h`, `7d` or `30d`: until now, or until `at`."""
     if span not in SPANS:
         raise BadInput("span", span, f"is not one of: {', '.join(SPANS)}")
     length, step = SPANS[span]
-    end = EPOCH + ((yield from instant.steps()) - EPOCH) // step * step + step
+    end = EPOCH + ((at or (yield from instant.steps())) - EPOCH) // step * step + step
     times = [end - length + step * number for number in range(length // step)]
     rows: dict[datetime, list[Row]] = {at: [] for at in times}
-    for row in (yield query("activity", since=times[0], step=step, by_minute=step == MINUTE)):
+    for row in (yield query("activity", since=times[0], until=end, step=step, by_minute=step == MINUTE)):
         if row["at"] in rows:
             rows[row["at"]].append(row)
     counted = yield query("counted_until")

@@ -34,6 +34,7 @@ LATE = timedelta(seconds=30)  # how long after its instant a row may become visi
 MOST_AT_ONCE = 1_000_000  # more than ended or happened within `LATE`
 GROUPS = ("reason", "owner", "task", "function")
 SEARCHED = 20_000  # ends through which one page searches for a function, a queue or a text, for which there is no index
+MOST_AROUND = 2_000  # entries that are read to find those right after a moment
 AFTER_AT_MOST = 1_000_000  # groups of drops that may be skipped before a page
 
 Past = datetime | timedelta | str | None
@@ -126,13 +127,18 @@ class Page(NamedTuple):
 
 @reads
 def page(
-    wanted: Wanted, *, since: Past = None, until: Past = None, before: Key | None = None, limit: int = 50,
-    count_to: int = 0,
+    wanted: Wanted, *, since: Past = None, until: Past = None, before: Key | None = None, around: Past = None,
+    limit: int = 50, count_to: int = 0,
 ) -> Steps[Page]:  # fmt: skip
-    """Returns one page of the journal, newest first. Counts up to `count_to` entries, but at least those of the page."""
+    """Returns one page of the journal, newest first. Counts up to `count_to` entries, but at least those of the page.
+
+    Without `before`, the page may be `around` a time: half of its entries are from then on, if so many follow soon.
+    """
     most, now = tasks.limited(limit), (yield from instant.steps())
     begin, end = between(since, until, now)
     first = min((key for key in (before, before_all(end)) if key), default=None)
+    if before is None and (at := past("at", around, now)):
+        first = yield from after(wanted, at, end, now, most // 2)
     found, last = yield from search(wanted, begin, max(most + 1, count_to), first)
     shown, is_full = found[::-1][:most], len(found) > most
     entries = tuple((yield from lines(shown, now)))
@@ -193,6 +199,26 @@ def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
 def before_all(end: datetime | None) -> Key | None:
     """Returns the key before which all entries are that were made before `end`."""
     return None if end is None else (end, "event", 0)
+
+
+def after(wanted: Wanted, at: datetime, end: datetime | None, now: datetime, count: int) -> Steps[Key | None]:
+    """Returns the key before which a page ends that begins with `count` entries from `at` on.
+
+    An index is read backwards, so longer and longer spans are read. If one has too many entries, the span before it counts.
+    """
+    last, width = end or now, timedelta(milliseconds=100)
+    key = before_all(at)
+    while True:
+        until = at + width
+        is_last = until >= last
+        bound = before_all(end if is_last else until)
+        later, looked = yield from search(wanted, at, MOST_AROUND, bound)
+        if looked or len(later) == MOST_AROUND:
+            return key
+        key = later[count] if len(later) > count else bound
+        if is_last or len(later) > count:
+            return key
+        width *= 8
 
 
 def keys(wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None) -> Steps[list[Key]]:

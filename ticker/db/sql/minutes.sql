@@ -115,16 +115,16 @@ WHERE i.counted_until > {now} - interval '1 hour'
 HAVING count(i.counted_until) > 0
 
 -- name: activity
--- Adds up what ended in each `step` from `since` on, by outcome and reason, with starts by the bucket of their lateness, and what ticks
+-- Adds up what ended in each `step` from `since` on and before `until`, by outcome and reason, with starts by the bucket of their lateness, and what ticks
 -- saw of workers (`outcome` is empty). Reads minutes, or else hours, and the minutes after the last whole hour.
 WITH whole AS MATERIALIZED (
     SELECT coalesce(date_trunc('hour', max(counted_until), 'UTC'), '-infinity') AS hour FROM {schema}.installation
 ), counted AS (
     SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.hours
-    WHERE NOT %(by_minute)s AND function = '(all)' AND at >= %(since)s::timestamptz AND at < (SELECT hour FROM whole)
+    WHERE NOT %(by_minute)s AND function = '(all)' AND at >= %(since)s::timestamptz AND at < least((SELECT hour FROM whole), %(until)s::timestamptz)
     UNION ALL
     SELECT at, outcome, reason, count, late, listening, busy FROM {schema}.minutes
-    WHERE at >= greatest(%(since)s::timestamptz, CASE WHEN NOT %(by_minute)s THEN (SELECT hour FROM whole) END)
+    WHERE at >= greatest(%(since)s::timestamptz, CASE WHEN NOT %(by_minute)s THEN (SELECT hour FROM whole) END) AND at < %(until)s
 )
 SELECT date_bin(%(step)s::interval, at, %(since)s::timestamptz) AS at, outcome, reason, sum(count)::bigint AS count,
     ARRAY[sum(late[1]), sum(late[2]), sum(late[3]), sum(late[4]), sum(late[5]), sum(late[6]), sum(late[7]),

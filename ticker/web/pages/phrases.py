@@ -113,8 +113,13 @@ def label(at: datetime, span: timedelta) -> str:
 
 def span_of(begin: datetime, step: timedelta, now: datetime) -> str:
     """Returns the filter of the runs that ended in a step. It has no end if that is to come."""
-    span = {"since": begin} | ({"until": begin + step} if begin + step <= now else {})
-    return parse.urlencode({name: formatting.plain_data(at).replace(".000000", "") for name, at in span.items()})
+    return in_address({"since": begin, "until": begin + step if begin + step <= now else None})
+
+
+def in_address(values: Mapping[str, str | datetime | None]) -> str:
+    """Returns the values that are not empty as the query of an address."""
+    exact = {name: formatting.plain_data(value) for name, value in values.items() if value}
+    return parse.urlencode({name: text.replace(".000000Z", "Z") for name, text in exact.items()})
 
 
 def text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +18,7 @@ from ticker.queue.inspect import Attendance
 from ticker.read import activity as charts
 from ticker.read import entries, health, journal, life, tasks
 from ticker.read import overview as read_overview
+from ticker.read.activity import Activity
 from ticker.read.explain import ExplainContext
 from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_limits, list_pauses, users_of_keys
 from ticker.read.journal import Wanted
@@ -55,9 +56,15 @@ CHARTS = {"2h": "2 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 
 @screen("/", "now.html", offline=True)
 def now(here: Site, _: None, request: Request) -> Shown:
+    """Shows the current state or, with `at`, what ended until and around that time: earlier states of tasks are not kept."""
     span = asked(request, "span", one_of(*charts.SPANS)) or next(iter(charts.SPANS))
     with here.database.reading() as db:
-        tables, snapshot, activity = of_all(db), overview(db, limit=LISTED_NOW), charts.activity(db, span)
+        tables, at = of_all(db), moment(db, request)
+        tables |= chart(charts.activity(db, span, at=at)) | {"at": at}
+        if at:
+            lines = journal.page(db, journal.select(db), around=at, limit=2 * LISTED_NOW).lines
+            return tables | {"lines": lines, "deleted": journal.deleted(db, [line.task_id for line in lines])}
+        snapshot = overview(db, limit=LISTED_NOW)
         deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
     look = here.look()  # it waits for other servers
     told, problems = verdict(look, snapshot), problems_of(look)
@@ -68,8 +75,15 @@ def now(here: Site, _: None, request: Request) -> Shown:
     return tables | failing(snapshot) | {
         "of_all": OF_ALL, "overview": snapshot, "late": late, "deleted": deleted, "verdict": told, "problems": problems[1:],
         "warnings": [one for one in look.warnings if one not in problems and not told.sentence.startswith(one)],
-        "activity": activity, "tracks": charts.tracks(activity), "totals": charts.totals(activity),
-        "labels": charts.labels(activity), "spans": CHARTS, "step": timedelta(milliseconds=activity.step_ms),
+    }  # fmt: skip
+
+
+def chart(seen: Activity) -> Shown:
+    """Returns what the chart shows, and the moments of the charts before and after it."""
+    step, last = timedelta(milliseconds=seen.step_ms), seen.points[-1].at
+    return {
+        "activity": seen, "tracks": charts.tracks(seen), "totals": charts.totals(seen), "labels": charts.labels(seen),
+        "spans": CHARTS, "step": step, "earlier": last - len(seen.points) * step, "later": last + len(seen.points) * step,
     }  # fmt: skip
 
 
@@ -220,24 +234,31 @@ HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 @screen("/runs", "runs.html", owned=True)
 def runs(here: Site, db: Any, request: Request) -> Shown:
+    task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
+    at = None if before else moment(db, request)
     choices = {
         "outcomes": list(Outcome), "reasons": list(Reason), "spans": {f"{hours}h": span for hours, span in HOURS.items()},
-        "groups": journal.GROUPS, "by": asked(request, "by"), "since": None,
+        "groups": journal.GROUPS, "by": asked(request, "by"), "since": None, "at": at, "filter": request.query_params,
     }  # fmt: skip
     if choices["by"]:
         return choices | grouped(db, request, choices["by"])
-    task, before = asked(request, "task"), asked(request, "before", BEFORE_KEY)
     times = filters(request, {name: api.OF_RUNS[name] for name in ("since", "until")})
     given = filters(request, {name: api.OF_RUNS[name] for name in OF_ENDS})
     chosen = select(db, task=task, **given)
-    page = journal.page(db, chosen, before=before, limit=ROWS, count_to=0 if before else COUNTED + 1, **times)
+    count_to = 0 if before or at else COUNTED + 1
+    page = journal.page(db, chosen, before=before, around=at, limit=ROWS, count_to=count_to, **times)
     deleted = journal.deleted(db, [line.task_id for line in page.lines])
     is_ownerless = bool(task) and not task.isdecimal() and "owner" not in given
     return choices | {
         "lines": page.lines, "deleted": deleted, "ownerless": chosen.task_id if is_ownerless else None,
         "looked_through": page.looked_through, "functions": read_overview.functions(db),
-        "count": None if before or page.total is None else counted(page.total),
+        "count": counted(page.total) if count_to and page.total is not None else None,
     } | paging(request, "before", api.following(page))  # fmt: skip
+
+
+def moment(db: Any, request: Request) -> datetime | None:
+    """Returns the time in the address, around which entries are listed."""
+    return journal.past("at", asked(request, "at", api.AROUND["at"]), entries.instant(db))
 
 
 def counted(count: int) -> str:
@@ -288,7 +309,7 @@ def texts(here: Site, db: Any, request: Request) -> Shown:
 
 def grouped(db: Any, request: Request, by: str) -> Shown:
     """Counts drops by a common property. Raises BadInput for a filter of single entries."""
-    for name in ("task", *OF_ENDS):
+    for name in ("task", "at", *OF_ENDS):
         if (value := asked(request, name)) and (name, value) != ("outcome", Outcome.DROPPED):
             raise BadInput(name, value, "does not apply to groups of drops; leave out one of them")
     times = {name: asked(request, name) for name in ("since", "until")}

@@ -77,6 +77,13 @@ def test_a_value_of_the_wrong_kind_is_refused_by_its_field(one: Asking, client: 
     assert rows(db) == before
 
 
+@pytest.mark.parametrize("one", [one for one in WITH_BODY if "by" in one.fields], ids=named)
+def test_an_empty_author_is_refused(one: Asking, client: TestClient, task: Task, db: Db) -> None:
+    before = rows(db)
+    assert problem(sent(client, one, {**(one.body or {}), "by": ""}), 422)["field"] == "by"
+    assert rows(db) == before
+
+
 @pytest.mark.parametrize("one", WITH_BODY, ids=named)
 def test_a_field_that_is_not_known_is_refused_by_its_name(one: Asking, client: TestClient, task: Task, db: Db) -> None:
     before = rows(db)

@@ -153,14 +153,14 @@ def tasks_named(db: Any, *, function: Any, name: Any = None, owner: Owner = iden
 
 @operation("POST /bulk", Bulk, body=BULK, offline=True,
            example={"filter": {"function": "mail.fetch"}, "action": "edit", "arguments": {"every": "5m"}})  # fmt: skip
-def change_many(here: Site, _: None, *, arguments: dict[str, Any] | None = None, by: str = "", **sent: Any) -> Bulk:
+def change_many(here: Site, _: None, *, arguments: dict[str, Any] | None = None, **sent: Any) -> Bulk:
     """Plans a change of all tasks that match a filter, and makes it with `apply`.
 
     The answer says how many tasks match, what changes, and which tasks are refused, with the reasons. Steps of a
     thousand tasks are committed one by one. If one of them fails, the answer is 503, and says what the others did.
     """
     with here.database.reading() as db:
-        return bulk.bulk(db, sent.pop("filter"), sent.pop("action"), by=by or here.by, **sent, **arguments or {})
+        return bulk.bulk(db, sent.pop("filter"), sent.pop("action"), **{"by": here.by} | sent, **arguments or {})
 
 
 @operation("GET /tasks/{id}", owned=True)
@@ -335,13 +335,13 @@ def read_run(_: Site, db: Any, run: int, *, limit: int, after: int = 0) -> FullR
     example={"by": "ann"},
     owned=True,
 )
-def stop_run(here: Site, db: Any, run: int, *, by: str | None = None) -> RunRecord:
+def stop_run(here: Site, db: Any, run: int, **who: str) -> RunRecord:
     """Asks to stop a run that has not ended. A tick carries out the request; the answer is the run as it is now.
 
     An active run ends as `interrupted`, with the reason `stopped by NAME`. A run that has not started is dropped.
     Answers 422 if the run has ended.
     """
-    operations.stop(db, run, by=by or here.by)
+    operations.stop(db, run, **{"by": here.by} | who)
     return tasks.get_run(db, run, pieces=1).run
 
 

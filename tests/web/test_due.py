@@ -9,11 +9,13 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.factories import NINE, SECOND
+from tests.harness import command
 from tests.plans import indexes, plan, read_whole
 from tests.sentences import sentence
-from tests.web.asking import SCRIPT, rows, text_of
+from tests.web.asking import SCRIPT, problem, rows, text_of
 from ticker import clock
 from ticker.read.due import due_seconds
+from ticker.tasks.spreading import spread, spread_plan
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +80,26 @@ def test_the_plan_changes_nothing_and_spreading_does_what_it_said(fleet: None, c
     after = client.get("/tasks/spread?owner_type=mail")
     assert "31 with a phase" in text_of(after) and "hx-post" not in after.text
     assert "0 interval tasks" in text_of(client.get("/tasks/spread?function=nowhere"))
+
+
+def test_spreading_that_would_raise_the_peak_does_nothing_and_says_so(
+    environ: dict[str, str], client: TestClient, db: Db
+) -> None:
+    """Ten tasks are due a minute apart, as well as can be. By chance, some of their phases are close."""
+    for number in range(10):
+        ticker.register(db, "poll", owner=f"mail:{number}", every="10m")
+    db.execute("UPDATE ticker.tasks SET next_run = date_trunc('minute', clock_timestamp()) + id * interval '1 min'")
+    before, then = rows(db), spread_plan(db).most_then
+    assert then > spread_plan(db).most_now == 1
+    page = client.get("/tasks/spread")
+    said = sentence("page.spread_raises_the_peak", now=1, then=then)
+    assert said.within(text_of(page)) and "hx-post" not in page.text
+    refused = problem(client.post("/tasks/spread", headers=SCRIPT), 422)
+    assert said.within(refused["detail"]) and rows(db) == before
+    _, error = command("spread", code=2)
+    assert said.within(error) and rows(db) == before
+    db.execute("UPDATE ticker.tasks SET spread = true")
+    assert "hx-post" not in client.get("/tasks/spread").text and spread(db) == 0
 
 
 def test_who_may_only_read_cannot_spread(fleet: None, serve: Any, db: Db) -> None:

@@ -1,4 +1,4 @@
-"""A moment has an address: what ended around it, on the list of runs and on the first screen."""
+"""A moment has an address: around its end, on the list of runs and on the first screen."""
 
 import html
 import re
@@ -79,10 +79,10 @@ def test_a_moment_that_makes_no_sense_is_refused(query: str, word: str, client: 
 
 
 def test_a_run_leads_to_what_ended_around_it(client: TestClient, ended: Task, serve: Serve, db: Db) -> None:
-    around = link(client.get("/runs/61"), "what ended around it")
+    around = link(client.get("/runs/61"), "around its end")
     assert listed(client.get(around)) == [*range(840, 590, -10), -1, *range(590, 340, -10)]
     ticker.run_now(db, ended)
-    assert link(client.get("/runs/121"), "what ended around it") == ""
+    assert link(client.get("/runs/121"), "around its end") == ""
     viewer = serve(application(trusted=True, who=lambda _: Viewer("ann", False, ["mail:5"])))
     assert listed(viewer.get(around)) == listed(client.get(around))
 

@@ -284,4 +284,5 @@ def spread_in_words(plan: "SpreadPlan") -> str:
     return (
         f"{plan.tasks} interval tasks, {plan.placed} with a phase; maximum due within one tick: "
         f"{plan.most_now} now, {plan.most_then} once all have a phase"
+        + (f"; spreading {plan.refusal}" if plan.refusal else "")
     )

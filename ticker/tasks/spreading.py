@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ticker import settings
 from ticker.db.steps import Parts, Steps, commits, reads
+from ticker.errors import BadInput
 from ticker.tasks.rows import query
 
 BATCH = 5_000  # rows that are locked at a time
@@ -20,6 +21,16 @@ class SpreadPlan:
     most_now: int
     most_then: int
 
+    @property
+    def refusal(self) -> str:
+        """Says why these tasks are better left as they are, or nothing. The phases of few tasks may be close by chance."""
+        if self.placed == self.tasks or self.most_then <= self.most_now:
+            return ""
+        return (
+            f"would raise the maximum due within one tick from {self.most_now} to {self.most_then}; "
+            "choose more tasks, or leave these as they are"
+        )
+
 
 @reads
 def spread_plan(owner_type: str | None = None, function: str | None = None) -> Steps[SpreadPlan]:
@@ -31,8 +42,10 @@ def spread_plan(owner_type: str | None = None, function: str | None = None) -> S
 @commits
 def spread(owner_type: str | None = None, function: str | None = None) -> Parts[int]:
     """Gives each of these interval tasks a phase that it keeps. Returns how many had none. May be interrupted and
-    repeated while tickers run.
+    repeated while tickers run. Raises BadInput if more tasks than now would be due at the same time.
     """
+    if refusal := (yield spread_plan.steps(owner_type, function)).refusal:
+        raise BadInput("spread", None, refusal)
     after = done = 0
     while ids := (yield _batch(after, owner_type, function)):
         after, done = max(ids), done + len(ids)

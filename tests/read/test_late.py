@@ -5,6 +5,7 @@ from datetime import timedelta
 from threading import Event
 
 import pytest
+from starlette.testclient import TestClient
 
 import ticker
 from tests.harness import command
@@ -14,6 +15,7 @@ from ticker.daemon.tick_job import TickJob
 from ticker.db import steps
 from ticker.metrics import standing
 from ticker.read import formatting, health, overview, tasks
+from ticker.web import application
 
 AGO = "clock_timestamp() - interval '{}'"
 NOT_DUE = "next_run = clock_timestamp() + interval '1 m'"
@@ -24,6 +26,29 @@ IN_QUEUE = f"{NOT_DUE}, {WAITS}"
 @pytest.fixture
 def poll(environ, db):
     return ticker.register(db, "poll", every="1m", tolerance="6s", owner="channels:5")
+
+
+def test_a_short_list_of_many_late_tasks_is_that_of_the_first_ones(environ, db, monkeypatch):
+    """All that are late are counted, but only so many are sorted by when they were resumed."""
+    monkeypatch.setattr(overview, "LATE_READ", 3)
+    for number in range(1, 8):
+        ticker.register(db, "poll", owner=f"channels:{number}", every="1m")
+    db.execute(
+        f"UPDATE ticker.tasks SET next_run = {AGO.format('1 h')} + id * interval '1 s',"
+        f" resumed_at = CASE WHEN id = 1 THEN {AGO.format('5 min')} END"
+    )
+    seen = overview.overview(db, limit=2)
+    assert ([task.id for task in seen.late], seen.counts.late) == ([2, 3], 7)
+    assert [task.id for task in overview.overview(db, limit=7).late] == [2, 3, 4, 5, 6, 7, 1]
+
+
+def test_the_first_screen_counts_late_tasks_once(environ, db, poll, monkeypatch):
+    asked = []
+    monkeypatch.setattr(overview, "late", lambda db: asked.append(db) or 1)
+    assert health.look(settings.current()).late == 1 and len(asked) == 1
+    with TestClient(application(trusted=True), base_url="http://localhost") as client:
+        assert client.get("/").status_code == client.get("/processes").status_code == 200
+    assert len(asked) == 1
 
 
 def numbers(db):

@@ -77,6 +77,12 @@ def test_a_value_of_the_wrong_kind_is_refused_by_its_field(one: Asking, client: 
     assert rows(db) == before
 
 
+@pytest.mark.parametrize("action", ["", "x", None, 5, {}, [], ["run"]])
+def test_an_action_on_many_tasks_is_one_of_ours(action: Any, client: TestClient, task: Task, db: Db) -> None:
+    answer = client.post(f"{API}/bulk", json={"filter": {}, "action": action})
+    assert problem(answer, 422)["field"] == "action"
+
+
 @pytest.mark.parametrize("one", [one for one in WITH_BODY if "by" in one.fields], ids=named)
 def test_an_empty_author_is_refused(one: Asking, client: TestClient, task: Task, db: Db) -> None:
     before = rows(db)

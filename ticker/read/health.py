@@ -174,18 +174,24 @@ def longest_silence(tick_ms: int) -> int:
     return max(15 * SECOND, 3 * tick_ms)
 
 
-def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitBreaker | None = None) -> Health:
+def look(
+    settings: Settings,
+    *,
+    max_age_ms: int | None = None,
+    breaker: CircuitBreaker | None = None,
+    counts_late: bool = True,
+) -> Health:
     """Checks both servers. Raises ConfigurationError if DATABASE_URL is not set.
 
     `max_age_ms` is how old the last sign of a ticker may be; it defaults to the `longest_silence` of each. A caller
-    that checks repeatedly passes its own `breaker`.
+    that checks repeatedly passes its own `breaker`. A caller that has counted the late tasks leaves them out.
     """
     settings.require_database()
     breaker = breaker or CircuitBreaker()
     here = _redis(settings, breaker)
     try:
         with breaker.asking(POSTGRESQL):
-            return _database(settings, here, max_age_ms=max_age_ms)
+            return _database(settings, here, counts_late, max_age_ms=max_age_ms)
     except Unavailable as error:
         return Health(str(error), here.error, max_age_ms=max_age_ms)
 
@@ -227,7 +233,7 @@ def cause(task: Task, look: Health) -> str:
     return look.why_no_tick or task.waits_because or "no tick has pushed it yet"
 
 
-def _database(settings: Settings, there: "_Redis", **rest: Any) -> Health:
+def _database(settings: Settings, there: "_Redis", counts_late: bool, **rest: Any) -> Health:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
         execute = sql.on(db, settings.schema)
         here = installation.read(execute)
@@ -242,7 +248,7 @@ def _database(settings: Settings, there: "_Redis", **rest: Any) -> Health:
             attended=tuple(sorted(there.attended)), redis_error=there.error,
             elsewhere=tuple(ticker for ticker in known if there.places and pushes_elsewhere(ticker, *there.places)),
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
-            pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db),
+            pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db) if counts_late else 0,
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
 

@@ -21,6 +21,9 @@ from ticker.tasks.filters import ANY, late_ms
 from ticker.tasks.rows import query
 
 COUNTED_AT_MOST = 100_000
+LATE_READ = (
+    1_000  # late tasks of each sort that are read for a list of a few: 200,000 would take seconds on a busy machine
+)
 EXAMPLES = 3  # tasks of a cause
 HOUR = timedelta(hours=1)
 
@@ -77,7 +80,7 @@ class Cause:
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The state at `now`, by the database's clock. `drops` are those of the last hour, counted by reason. `failures` has
-    the last failure of each failing task in the lists, by the task's id. `causes` are the most frequent ones.
+    the last failure of each failing task in the lists, by the task's id. `late` has the latest of the first thousand. `causes` are the most frequent ones.
     `per_minute` is how many runs ended per minute in the ten minutes that were counted last, if any were.
     """
 
@@ -130,7 +133,7 @@ def overview(*, limit: int = 10) -> Steps[Overview]:
     total = yield from counts.steps()
     coming = yield from read_tasks.found("next_tasks", late_ms=late_ms(), limit=most)
     late = yield from read_tasks.found(
-        "late_tasks", **ANY, late_ms=late_ms(), most=COUNTED_AT_MOST, skipped=0, limit=most
+        "late_tasks", **ANY, late_ms=late_ms(), most=max(most, LATE_READ), skipped=0, limit=most
     )
     failing = yield from read_tasks.found("failing_tasks", **ANY, skipped=0, limit=most)
     grouped = yield from causes.steps(limit=most)

@@ -148,7 +148,7 @@ def plan(filter: Mapping[str, Any], action: str, *, by: str | None = None) -> St
 
 
 def _begun(wanted: Mapping[str, Any], name: str, given: Mapping[str, Any], by: str | None) -> Steps[tuple[Any, Action]]:
-    if name not in ACTIONS:
+    if name not in [*ACTIONS]:  # it may be unhashable
         raise BadInput("action", name, f"is not one of: {', '.join(ACTIONS)}")
     action = ACTIONS[name](by, given)
     for known, names, problem in (

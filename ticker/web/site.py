@@ -68,9 +68,9 @@ class Site:
         """The owners whose tasks the viewer may see; None means all."""
         return self.access.viewer.owners if self.access.viewer else None
 
-    def look(self) -> Health:
+    def look(self, *, counts_late: bool = True) -> Health:
         """Returns the health. Does not wait for a server that has just kept another request waiting."""
-        return health.look(self.settings, breaker=self.breaker)
+        return health.look(self.settings, breaker=self.breaker, counts_late=counts_late)
 
     def hide(self, value: Any) -> Any:
         """Returns the value, or a copy in which hidden values are None."""

@@ -66,7 +66,7 @@ def now(here: Site, _: None, request: Request) -> Shown:
             return tables | {"lines": lines, "deleted": journal.deleted(db, [line.task_id for line in lines])}
         snapshot = overview(db, limit=LISTED_NOW)
         deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
-    look = here.look()  # it waits for other servers
+    look = here.look(counts_late=False)  # it waits for other servers
     told, problems = verdict(look, snapshot), problems_of(look)
     late = [
         (task, tasks.late_since(task, snapshot.now) or task.next_run, health.cause(task, look))
@@ -108,7 +108,7 @@ def owners(here: Site, db: Any, request: Request) -> Shown:
 @screen("/processes", "processes.html", offline=True)
 def processes(here: Site, _: None, __: Request) -> Shown:
     """Shows tickers, queues, workers and servers, even if a server does not answer."""
-    status, tables = here.look(), {"now": clock.python_utc()}
+    status, tables = here.look(counts_late=False), {"now": clock.python_utc()}
     if not status.database_error:
         with here.database.reading() as db:
             tables = of_all(db) | {"version_of_postgresql": read_overview.server_version(db)}

@@ -167,6 +167,9 @@ def test_a_task_has_an_address_for_a_moment_that_shows_what_was_around_it(client
 def test_the_limits_of_a_run_by_times_are_after_the_grace_of_its_task(client, db, environ):
     task = ticker.register(db, "report", calendar="*:*:0/5", box="3s")
     until = NINE + timedelta(seconds=3, milliseconds=task.grace_ms)
+    ended = a_run(db, task, every_ms=None, until=until)
+    assert all("of its 3 s" in text_of(client.get(path)) for path in ("/runs", f"/runs/{ended}", "/tasks/1"))
+    assert client.get("/api/v1/journal").json()["lines"][0]["words"].endswith("of its 3 s")
     run = a_run(db, task, every_ms=None, until=until, state="running", outcome=None, ended_at=None, token=uuid4())
     page = text_of(client.get(f"/runs/{run}"))
     assert task.grace_ms == 500

@@ -118,3 +118,10 @@ def look_up(task: Ref, owner: Any) -> Steps[tuple[int, Task | None]]:
             return ref, None
         raise
     return found.id, found
+
+
+def graces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, int]]:
+    """Returns the graces of tasks in milliseconds, by id, for those runs that have no interval to tell theirs."""
+    ids = {run.task_id for run in runs if run.until and not run.every_ms}
+    rows = (yield query("graces", ids=[*ids])) if ids else []
+    return {row["id"]: row["grace_ms"] for row in rows}

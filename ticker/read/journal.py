@@ -13,6 +13,7 @@ from ticker.read import tasks
 from ticker.read.entries import (
     JournalEntry,
     event_from,
+    graces_of,
     instant,
     line_of_event,
     line_of_run,
@@ -246,10 +247,10 @@ def lines(ordered: Sequence[Key], now: datetime) -> Steps[list[JournalEntry]]:
     """Returns the lines that still exist, in the order of the keys."""
     run_ids, event_ids = ([id_ for _, sort, id_ in ordered if sort == wanted] for wanted in ("run", "event"))
     runs = yield from tasks.runs_by_id({"id": id_} for id_ in run_ids)
-    pieces = yield from pieces_of(runs)
+    pieces, graces = (yield from pieces_of(runs)), (yield from graces_of(runs))
     by_key = dict[tuple[str, int], JournalEntry]()
     for one in runs:
-        line = line_of_run(one, ExplainContext(now, pieces=pieces.get(one.id)))
+        line = line_of_run(one, ExplainContext(now, grace_ms=graces.get(one.task_id), pieces=pieces.get(one.id)))
         by_key["run", one.id] = replace(line, at=one.ended_at or line.at)
     for row in (yield query("events_by_id", ids=event_ids)) if event_ids else []:
         by_key["event", row["id"]] = line_of_event(event_from(row))

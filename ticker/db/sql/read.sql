@@ -156,6 +156,9 @@ ORDER BY l.tasks DESC, l.cause
 -- name: tasks_by_id
 SELECT {task t} FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {seen t} ORDER BY id
 
+-- name: graces
+SELECT id, grace_ms FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
+
 -- name: running_runs
 -- Lists the runs at work, the longest-running first.
 SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s

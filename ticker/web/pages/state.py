@@ -283,7 +283,7 @@ def run(here: Site, db: Any, request: Request) -> Shown:
     after = asked(request, "after", AFTER_ID) or 0
     full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
     deleted, now = journal.deleted(db, [full.run.task_id]), entries.instant(db)
-    grace_ms = next((task.grace_ms for task in read_overview.tasks_by_id(db, [full.run.task_id])), None)
+    grace_ms = steps.run(db, entries.graces_of([full.run])).get(full.run.task_id)
     pieces = steps.run(db, entries.pieces_of([full.run])).get(full.run.id)
     line = entries.line_of_run(full.run, ExplainContext(now, grace_ms=grace_ms, pieces=pieces))
     return {

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.web.asking import API, problem
+from ticker.web.pages import screen
 
 Db = psycopg.Connection[Any]
 
@@ -58,6 +59,20 @@ def test_the_previous_page_is_the_one_before(address: str, client: TestClient, m
         back = client.get(link(pages[number], "previous"))
         assert re.findall(r'<tr data-key="([^"]+)"', back.text) == keys[number - 1]
         assert link(back, "next") == link(pages[number - 1], "next")
+
+
+@pytest.mark.parametrize("address", ["/tasks?group=mail", "/runs?outcome=dropped", "/owners"])
+def test_where_its_trail_ends_a_list_has_no_previous_page(
+    address: str, client: TestClient, many: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address keeps a limited number of pages before it. The page before those is not the first one."""
+    monkeypatch.setattr(screen, "BACK", 1)
+    second = client.get(link(client.get(address), "next"))
+    third = client.get(link(second, "next"))
+    assert link(client.get(link(second, "previous")), "first") == ""
+    back = client.get(link(third, "previous"))
+    assert link(back, "previous") == "" and link(back, "first") and link(back, "next")
+    assert client.get(link(back, "next")).text.count("data-key") == third.text.count("data-key") == 20
 
 
 def test_failing_tasks_are_listed_by_their_failures_and_late_ones_by_their_lateness(

@@ -150,7 +150,7 @@ def filters(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 def paging(request: Request, name: str, following: object) -> Shown:
     """Returns the parameters of the next, the previous and the first page, unless there is none.
 
-    A page begins after a bookmark. `back` in the address has those of the pages before it, but not the empty one of the first.
+    A page begins after a bookmark. `back` in the address has those of the last pages before it. That of the first is empty.
     """
     given, past = request.query_params, request.query_params.getlist("back")[-BACK:]
     others, here = {key: text for key, text in given.items() if text and key not in (name, "back")}, given.get(name)
@@ -159,8 +159,8 @@ def paging(request: Request, name: str, following: object) -> Shown:
         return urlencode({**others, **({name: bookmark} if bookmark else {}), "back": before}, doseq=True)
 
     return {
-        "following": page(following, [*past, *([here] if here else [])]) if following else "",
-        "previous": page(past[-1] if past else "", past[:-1]) if here else None,
+        "following": page(following, [*past, here or ""]) if following else "",
+        "previous": page(past[-1], past[:-1]) if here and past else None,
         "first": page("", []) if here else None,
     }
 

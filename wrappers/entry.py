@@ -16,9 +16,10 @@ from rq import get_current_job
 from rq.exceptions import StopRequested
 from rq.job import Job
 
-from ticker import settings
+from ticker import clock, settings
 from ticker.engine import jobs
 from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.model import Reason
 from ticker.settings import Settings
 from wrappers.layers import one_of_several, run_alone
 from wrappers.layers.sentry import one_issue
@@ -53,7 +54,9 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
             warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
             asked = new_call(task_id, occurrence, planned, job=job, database=database, config=config)
-        return run_alone(replace(asked, database=database))
+        answer = run_alone(replace(asked, database=database))
+    note_unknown(job, asked.worker, answer)
+    return answer
 
 
 def run_batch(*numbers: int) -> str:
@@ -136,6 +139,22 @@ def note_refusal(job: Job, error: ConfigurationError) -> None:
         calls.hset(key, "reason", reason)
         calls.expire(key, jobs.REFUSED_KEPT)
         calls.execute()
+    note_worker(job, job.worker_name or "", str(error))
+
+
+def note_unknown(job: Job | None, worker: str, answer: str) -> None:
+    """Notes that the worker does not know the function of a job, if that is the answer to its start."""
+    word, _, why = answer.partition(": ")
+    if word == Reason.UNKNOWN_HERE and job is not None:
+        note_worker(job, worker, why)
+
+
+def note_worker(job: Job, worker: str, why: str) -> None:
+    """Notes on RQ's hash of a worker that it refuses jobs, for `ticker health` and `doctor`."""
+    if worker:
+        with suppress(RedisError):
+            key = RqWorker.redis_worker_namespace_prefix + worker
+            job.connection.hset(key, jobs.REFUSES, f"{clock.python_utc().timestamp():.0f} {why}")
 
 
 def refuse_without_a_horse(config: Settings) -> None:
@@ -195,7 +214,10 @@ def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_i
     except Exception as error:
         answer = error
     _asked = job.id, answer
-    return not isinstance(answer, str)
+    if isinstance(answer, str):
+        note_unknown(job, worker, answer)
+        return False
+    return True
 
 
 def taken(job_id: str) -> Asked | None:

@@ -23,6 +23,10 @@ FOREIGN_KEPT = 3600  # seconds
 REFUSED = ":refused"
 """After the key of a job: the hash in Redis with the `count` of refusals by workers, and the last `reason`."""
 REFUSED_KEPT = 3600  # seconds
+REFUSES = "ticker_refuses"
+"""In RQ's hash of a worker: when it last refused a job, in seconds since 1970, a space, and why."""
+OURS = "ticker_worker"
+"""In RQ's hash of a worker of our class."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

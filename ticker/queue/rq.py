@@ -39,6 +39,8 @@ KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}  # as for
 LEASE = 300  # seconds: ten ticks of the default rhythm
 FAILURE_PREFIX = "ticker:failure:"
 """How the keys begin under which tickers publish their failures, by installation."""
+REFUSES_LATELY = 600  # seconds for which a refusal is worth a warning
+ENDED_UNSTARTED = "a job ended there before it started; RQ's failed registry may say why"
 ANSWERS = ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
 _STATES: dict[str, JobState] = {
@@ -115,6 +117,16 @@ class Staff(NamedTuple):
     def unattended(self) -> dict[str, int]:
         attended = {name for crew in self.crews for name in crew.queues}
         return {name: count for name, count in self.waiting.items() if count and name not in attended}
+
+
+class RefusingWorker(NamedTuple):
+    """A worker that takes jobs which it cannot run: when it has refused the last one, and why."""
+
+    host: str
+    pid: str
+    queues: str
+    age: int  # seconds
+    why: str
 
 
 class TickFailure(NamedTuple):
@@ -222,12 +234,21 @@ class RedisQueue:
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
-        """Returns what workers noted in one call to Redis."""
-        keys = [(Job.key_for(job_id) + jobs.REFUSED).encode() for job_id in job_ids]
+        """Returns why jobs that are dead were refused, as workers noted it. What another class of worker has ended
+        without a note is noted on that worker.
+        """
         with translated():
-            found = answers(self._connection, [("HGET", key, field) for key in keys for field in ("count", "reason")])
-        texts = [one.decode("utf-8", "replace") if isinstance(one, bytes) else "" for one in found]
-        return [Refusal(int(count or 0), reason) for count, reason in zip(texts[::2], texts[1::2], strict=True)]
+            keys = [Job.key_for(job_id) + jobs.REFUSED for job_id in job_ids]
+            found = [Refusal(int(count or 0), why) for count, why in texts(self._connection, keys, "count", "reason")]
+            unexplained = [job_id for job_id, one in zip(job_ids, found, strict=True) if not one.times]
+            names = texts(self._connection, map(Job.key_for, unexplained), "worker_name")
+            workers = [f"{PREFIX}:worker:{name}" for name in sorted({name for (name,) in names if name})]
+            note = f"{clock.python_utc().timestamp():.0f} {ENDED_UNSTARTED}"
+            known = texts(self._connection, workers, "birth", jobs.OURS)
+            for key, (birth, is_ours) in zip(workers, known, strict=True):
+                if birth and not is_ours:
+                    self._connection.hset(key, jobs.REFUSES, note)
+        return found
 
     def forget(self, job_ids: Collection[str], queues: Collection[str] = ()) -> None:
         """Deletes the hashes, and the ids if they are among the oldest of a queue. A worker that finds another one
@@ -298,10 +319,22 @@ class RedisQueue:
 
     def attended(self) -> set[str]:
         """Returns the queues to which workers listen, also if nothing was ever pushed to them."""
+        return {name for (queues,) in self._of_workers("queues") for name in queues.split(",") if name}
+
+    def refusing(self) -> list[RefusingWorker]:
+        """Returns the living workers that have lately refused jobs."""
+        found, now = list[RefusingWorker](), clock.python_utc().timestamp()
+        for host, pid, queues, note in sorted(self._of_workers("hostname", "pid", "queues", jobs.REFUSES)):
+            at, _, why = note.partition(" ")
+            if at.isdecimal() and 0 <= (age := now - int(at)) <= REFUSES_LATELY:
+                found.append(RefusingWorker(escaped(host), escaped(pid), escaped(queues), int(age), escaped(why)))
+        return found
+
+    def _of_workers(self, *fields: str) -> list[list[str]]:
+        """Returns fields of all workers that RQ knows."""
         with translated():
-            workers = cast(set[bytes], self._connection.smembers(f"{PREFIX}:workers"))
-            texts = answers(self._connection, [("HGET", key, "queues") for key in workers])
-        return {name for text in texts if isinstance(text, bytes) for name in text.decode().split(",") if name}
+            keys = cast(set[bytes], self._connection.smembers(f"{PREFIX}:workers"))
+            return texts(self._connection, keys, *fields)
 
     def ages(self, names: Sequence[str]) -> dict[str, float]:
         """Returns for how many seconds the first job of each queue has waited. Leaves out queues without jobs."""
@@ -395,6 +428,14 @@ def leased(queue: str, holder: str) -> str:
     return f"the queue {queue} is leased by another installation ({holder}), until 5 minutes after its last tick"
 
 
+def refuses(worker: RefusingWorker) -> str:
+    """Returns the problem with a worker that takes jobs which it cannot run."""
+    return (
+        f"the worker with pid {worker.pid} on {worker.host} takes jobs of {worker.queues} and delays them: {worker.age} s ago, "
+        f"{worker.why}; stop it, or replace it: {start_worker(worker.queues.replace(',', ' '))}"
+    )
+
+
 def without_worker(queue: str, count: int, attended: Collection[str] = ()) -> str:
     """Returns the problem with a queue that has jobs and no worker. `attended` are the queues that have one."""
     jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
@@ -409,7 +450,7 @@ def queues(connection: Redis) -> Iterator[Queue]:
             yield Queue.from_queue_key(key.decode(), connection=connection)
 
 
-def answers(connection: Redis, commands: Iterable[tuple[str, bytes | str] | tuple[str, bytes, str]]) -> list[Any]:
+def answers(connection: Redis, commands: Iterable[tuple[str, bytes | str] | tuple[str, bytes | str, str]]) -> list[Any]:
     """Runs all commands in one call to Redis. The answer for a key of another type is the error that Redis returned."""
     with connection.pipeline(transaction=False) as calls:
         for command in commands:
@@ -419,6 +460,14 @@ def answers(connection: Redis, commands: Iterable[tuple[str, bytes | str] | tupl
         if isinstance(answer, RedisError) and "WRONGTYPE" not in str(answer):
             raise answer
     return found
+
+
+def texts(connection: Redis, keys: Iterable[bytes | str], *fields: str) -> list[list[str]]:
+    """Returns fields of hashes, in one call to Redis. What is missing, or of another type, is empty."""
+    keys = [*keys]
+    found = answers(connection, [("HGET", key, field) for key in keys for field in fields]) if keys else []
+    read = [one.decode("utf-8", "replace") if isinstance(one, bytes) else "" for one in found]
+    return [read[start : start + len(fields)] for start in range(0, len(read), len(fields))]
 
 
 def check_server(info: Mapping[str, Any]) -> str:

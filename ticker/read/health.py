@@ -16,7 +16,7 @@ from ticker.db import connections, installation, sql
 from ticker.errors import ConfigurationError, Unavailable, not_announced, start_worker
 from ticker.model import Pause
 from ticker.queue import rq
-from ticker.queue.rq import RedisQueue
+from ticker.queue.rq import RedisQueue, RefusingWorker
 from ticker.read import entries, formatting, gates, overview, tasks, workers
 from ticker.read.explain import ago, counted, span
 from ticker.read.tasks import TickerStatus
@@ -26,6 +26,7 @@ from ticker.settings import Settings
 from ticker.tasks.fields import Task
 
 LONG = 1.0  # seconds; a server that took longer to fail is not asked again for a while
+REFUSING_AT_MOST = 3  # workers that are named
 KEPT = 10.0  # seconds for which the error is kept; two refreshes of a page
 REDIS, POSTGRESQL = "Redis", "PostgreSQL"
 OTHER_REDIS = (
@@ -72,7 +73,8 @@ class Health:
     ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue needs. `held`: how many
     tasks each limit has kept waiting for over an interval. `attended`: the queues to which workers listen. `elsewhere`:
     the tickers that push to another Redis. `foreign`: why the tables belong to another installation.
-    `leased`: our queues that another installation has leased.
+    `leased`: our queues that another installation has leased. `refusing`: the workers that have lately taken jobs which
+    they cannot run.
     """
 
     database_error: str
@@ -91,16 +93,18 @@ class Health:
     held: dict[str, int] = field(default_factory=dict)
     attended: tuple[str, ...] = ()
     elsewhere: tuple[TickerStatus, ...] = ()
+    refusing: tuple[RefusingWorker, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Returns sentences about queues with too few workers, limits that are too tight, and tickers whose ticks fail
-        while another one ticks. No problems: a restart does not help.
+        """Returns sentences about queues with too few workers, workers that cannot run our jobs, limits that are too
+        tight, and tickers whose ticks fail while another one ticks. No problems: a restart does not help.
         """
         few = [need for need in self._short_of_workers if need.is_overloaded]
         return (
             *(self.failures if self.ticks else ()),
             *(f"{need.sentence}; start {need.missing} more for now: {start_worker(need.queue)}" for need in few),
+            *map(rq.refuses, self.refusing[:REFUSING_AT_MOST]),
             *self.hints,
             *(
                 f"{counted(tasks, 'task')} with the limit {key} {'has' if tasks == 1 else 'have'} waited for room for over an interval; "
@@ -245,7 +249,7 @@ def _database(settings: Settings, there: "_Redis", counts_late: bool, **rest: An
             "", tickers=present(known), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: there.unattended[name] for name in overview.waiting_queues(db, there.unattended)},
-            attended=tuple(sorted(there.attended)), redis_error=there.error,
+            attended=tuple(sorted(there.attended)), redis_error=there.error, refusing=tuple(there.refusing),
             elsewhere=tuple(ticker for ticker in known if there.places and pushes_elsewhere(ticker, *there.places)),
             announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
             pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db) if counts_late else 0,
@@ -292,7 +296,7 @@ def with_published(
 
 class _Redis(NamedTuple):
     """What Redis says: its error, the queues with jobs and no worker, those with a worker, the leased queues with their
-    holders, and which Redis it is, since when.
+    holders, which Redis it is, since when, and the workers that have lately refused jobs.
     """
 
     error: str = ""
@@ -300,6 +304,7 @@ class _Redis(NamedTuple):
     attended: Collection[str] = ()
     holders: Mapping[str, str] = {}
     places: tuple[Collection[str], float] | None = None
+    refusing: Sequence[RefusingWorker] = ()
 
 
 def _redis(settings: Settings, breaker: CircuitBreaker) -> _Redis:
@@ -307,7 +312,8 @@ def _redis(settings: Settings, breaker: CircuitBreaker) -> _Redis:
         with breaker.asking(REDIS), closing(RedisQueue(rq.connect(settings.require_redis(), retries=0))) as queue:
             queue.check()
             unattended = queue.staff().unattended
-            return _Redis("", unattended, queue.attended() if unattended else (), queue.all_holders(), queue.places())
+            attended = queue.attended() if unattended else ()
+            return _Redis("", unattended, attended, queue.all_holders(), queue.places(), queue.refusing())
     except (Unavailable, ConfigurationError) as error:
         return _Redis(str(error))
 

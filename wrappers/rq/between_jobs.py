@@ -17,6 +17,7 @@ from rq.exceptions import StopRequested
 from rq.worker import WorkerStatus
 
 from ticker import clock
+from ticker.engine import jobs
 from ticker.errors import TickerError
 from ticker.queue.rq import kept_alive
 from wrappers.pipeline.database import Database, announce
@@ -155,6 +156,11 @@ class IdleWorker(SurvivingWorker):
         self._reaches_redis = True
         self._beat_at, self._beat_for = self.moved_at, seconds
 
+    def register_birth(self) -> None:
+        """Overrides RQ's method to say that this worker is of our class."""
+        super().register_birth()  # type: ignore[no-untyped-call]
+        self.connection.hset(self.key, jobs.OURS, 1)
+
     def _beat(self, timeout: int, pipeline: Any) -> None:
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
@@ -164,7 +170,7 @@ class IdleWorker(SurvivingWorker):
             calls.hexists(self.key, "birth")
             *_, is_known = calls.execute()
         if not is_known and not self.is_horse:
-            self.connection.hset(self.key, mapping=birth_fields(self))
+            self.connection.hset(self.key, mapping=birth_fields(self) | {jobs.OURS: 1})
             self._state_in_redis = ""
             worker_registration.register(self)
 

@@ -7,13 +7,26 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from redis import Redis
 
 from tests.conftest import admin, copy_of
 from ticker.db.connections import Connection, connect
 from ticker.embedded import Servers
+from ticker.engine import jobs
 
 PACKAGES = ("django-celery-beat>=2.9", "celery[redis]>=5.6", "psycopg[binary]>=3.2")
 PROGRAM = Path(__file__).with_name("beat.py")
+
+
+@pytest.fixture
+def served(redis: Redis) -> None:
+    """A ticker worker listens to the queues of the entries."""
+    listens(redis, "polling,mail", ours=True)
+
+
+def listens(redis: Redis, queues: str, *, ours: bool) -> None:
+    redis.sadd("rq:workers", "rq:worker:w")
+    redis.hset("rq:worker:w", mapping={"queues": queues, **({jobs.OURS: 1} if ours else {})})
 
 
 @pytest.fixture(scope="session")

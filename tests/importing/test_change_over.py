@@ -19,7 +19,7 @@ Scheduler = pytest.importorskip("rq_scheduler").Scheduler
 pytestmark = [pytest.mark.sources, pytest.mark.timeout(3600)]
 
 PLANNED = ("--decide", "*:every=20s")  # asked of intervals below 60 s
-TAKE_OVER = ("--take-over", "--old-jobs", "wait")
+TAKE_OVER = ("--take-over", "--old-jobs", "wait", "--without-worker")
 FORGETS_FIRST = """
 from ticker.importing import take_over
 kept = take_over.task_of

@@ -158,6 +158,7 @@ def planned(scheduler: CronScheduler, tmp_path: Path, monkeypatch: pytest.Monkey
     return "ticker-import.json"
 
 
+@pytest.mark.usefixtures("served")
 def test_entries_are_taken_over_when_rq_cron_has_stopped_and_can_be_given_back(
     planned: str, scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any]
 ) -> None:
@@ -176,6 +177,7 @@ def test_entries_are_taken_over_when_rq_cron_has_stopped_and_can_be_given_back(
     assert (ticker.list_tasks(db), redis.exists(rq_cron.TAKEN)) == ([], 0)
 
 
+@pytest.mark.usefixtures("served")
 def test_a_warning_names_what_rq_cron_runs_again(
     planned: str, scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any]
 ) -> None:

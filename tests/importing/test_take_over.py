@@ -8,6 +8,7 @@ import pytest
 
 import ticker
 from tests.harness import command
+from tests.importing.conftest import listens
 from tests.importing.rq_schedule import NOON, schedule
 from tests.running import ROOT, Ticking
 from tests.sentences import sentence
@@ -297,7 +298,7 @@ def imported(*words, code=0, folder):
     return command("import", "rq-scheduler", "--plan-file", str(folder / "plan.json"), *words, code=code)
 
 
-def test_the_commands_plan_take_over_and_give_back(redis, db, environ, tmp_path):
+def test_the_commands_plan_take_over_and_give_back(redis, db, environ, served, tmp_path):
     schedule(redis, "poll-5", interval=60)
     schedule(redis, "asks", interval=60, timeout=180)
     redis.rpush("rq:queue:polling", "poll-5")
@@ -312,6 +313,20 @@ def test_the_commands_plan_take_over_and_give_back(redis, db, environ, tmp_path)
     assert places(redis, db) == ({"poll-5", "asks"}, set(), set())
 
 
+def test_a_take_over_needs_a_worker_of_ours_that_listens_to_the_queue_or_an_option(redis, db, environ, tmp_path):
+    schedule(redis, "poll-5", interval=60)
+    imported(folder=tmp_path)
+    refusal = sentence("imports.without_worker", queue="polling", entries="1 entry")
+    assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
+    listens(redis, "polling", ours=False)
+    assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1]), "RQ's own may not know the function"
+    listens(redis, "reports", ours=True)
+    assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
+    assert places(redis, db) == ({"poll-5"}, set(), set())
+    imported("--take-over", "--without-worker", folder=tmp_path)
+    assert places(redis, db) == (set(), {"poll-5"}, set())
+
+
 def test_an_owner_cannot_be_decided_for_an_entry_that_can_go_back(redis, db, environ, tmp_path):
     schedule(redis, "poll-5", interval=60)
     _, err = imported("--decide", "poll-5:owner=mail_channels:5", code=2, folder=tmp_path)
@@ -319,7 +334,7 @@ def test_an_owner_cannot_be_decided_for_an_entry_that_can_go_back(redis, db, env
     assert [*tmp_path.iterdir()] == []
 
 
-def test_an_entry_that_was_pushed_since_the_plan_still_fits_it(redis, db, environ, tmp_path):
+def test_an_entry_that_was_pushed_since_the_plan_still_fits_it(redis, db, environ, served, tmp_path):
     schedule(redis, "poll-5", interval=60, repeat=5)
     imported(folder=tmp_path)
     schedule(redis, "poll-5", NOON + timedelta(seconds=60), interval=60, repeat=4)
@@ -327,7 +342,7 @@ def test_an_entry_that_was_pushed_since_the_plan_still_fits_it(redis, db, enviro
     assert task(db, "poll-5").max_runs == 4
 
 
-def test_an_entry_that_is_new_since_the_plan_is_left_and_the_others_are_taken(redis, db, environ, tmp_path):
+def test_an_entry_that_is_new_since_the_plan_is_left_and_the_others_are_taken(redis, db, environ, served, tmp_path):
     schedule(redis, "poll-5", interval=60)
     imported(folder=tmp_path)
     schedule(redis, "enqueued-in", NOON + timedelta(days=40000))
@@ -339,7 +354,9 @@ def test_an_entry_that_is_new_since_the_plan_is_left_and_the_others_are_taken(re
     assert sentence("imports.changed", entries="1 entry", example="'poll-5'").within(err)
 
 
-def test_a_new_plan_has_what_an_interrupted_call_has_left_parked(redis, redis_url, db, environ, taken, tmp_path):
+def test_a_new_plan_has_what_an_interrupted_call_has_left_parked(
+    redis, redis_url, db, environ, served, taken, tmp_path
+):
     schedule(redis, "poll-5", interval=60)
     with pytest.raises(Killed):
         taken(killed_after("park", RqScheduler(redis_url)))

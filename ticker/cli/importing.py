@@ -1,8 +1,9 @@
 """`ticker import | export`: brings the schedules of other schedulers over, and writes tasks for other programs."""
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -19,8 +20,10 @@ from ticker.errors import BadInput, TickerError
 from ticker.importing import export as exporting
 from ticker.importing import plan as planning
 from ticker.importing.found import EXAMPLES, Verdict, Where
+from ticker.queue.rq import RedisQueue
 from ticker.read.formatting import moment
 from ticker.schedules.duration import milliseconds
+from ticker.tasks.fields import DEFAULTS
 
 if TYPE_CHECKING:
     from ticker.importing.plan import Entry, Plan, Promised
@@ -61,6 +64,7 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_colu
 @click.option(
     "--old-jobs", type=click.Choice(["wait", "remove"]), help="Wait for the old scheduler's jobs in RQ, or remove them."
 )
+@click.option("--without-worker", is_flag=True, help="Take over although no ticker worker listens to a queue.")
 @click.option(
     "--shadow",
     metavar="DURATION",
@@ -75,6 +79,7 @@ def import_(
     plan_file: str,
     step: str | None,
     old_jobs: str | None,
+    without_worker: bool,
     shadow: str | None,
     **given: Any,
 ) -> None:
@@ -87,8 +92,10 @@ def import_(
     path = Path(plan_file)
     if step is not None and shadow is not None:
         raise click.UsageError(f"--shadow cannot be combined with --{step}")
-    if old_jobs is not None and step != "take-over":
-        raise click.UsageError("--old-jobs applies only to --take-over")
+    if step != "take-over":
+        for option, is_given in (("--old-jobs", old_jobs is not None), ("--without-worker", without_worker)):
+            if is_given:
+                raise click.UsageError(f"{option} applies only to --take-over")
     if step is None and shadow is None:
         plan = planning.make(_options(source, **given), clock.python_utc())
         plan.write(path)
@@ -101,7 +108,10 @@ def import_(
             raise BadInput(
                 "source", source, f"is not the source of {path}, which is {promised.options.source}; plan again"
             )
-        code = _shadow(promised, shadow) if shadow else _carry_out(promised, path, str(step), old_jobs or "")
+        if shadow:
+            code = _shadow(promised, shadow)
+        else:
+            code = _carry_out(promised, path, str(step), old_jobs or "", needs_worker=not without_worker)
     context.exit(code)
 
 
@@ -156,7 +166,7 @@ def _print_entries(entries: "Sequence[Entry]") -> None:
         render.print_table(("verdict", "entries", "such as", "why"), groups)
 
 
-def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> int:
+def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str, *, needs_worker: bool) -> int:
     """Takes entries over or gives them back, and prints what was done. Nothing changes if the source does not match the plan."""
     source = promised.options.opened()
     schema = settings.current().schema
@@ -179,12 +189,27 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str) -> in
             sentences = source.take_over(db, chosen)
         render.answer({"done": sentences, "left": left}, *sentences, *_left(left))
         return NOT_SO if left else 0
+    if needs_worker:
+        _check_workers(one.wanted.get("queue", DEFAULTS["queue"]) for one in promised.chosen(founds))
     with connected() as db:
         moved = _take_over().take_over(
             source, db, schema, promised.chosen, old_jobs=old_jobs, tell=lambda text: render.say(text, err=True)
         )
     moved.left |= left
     return _print_moved("took over", moved)
+
+
+def _check_workers(queues: Iterable[str]) -> None:
+    """Raises BadInput if no worker of ours listens to one of the queues. RQ's own workers may not know the functions."""
+    with closing(RedisQueue.from_settings(settings.current())) as queue:
+        served = queue.attended(ours=True)
+    for name, count in Counter(queues).items():
+        if name not in served:
+            raise BadInput(
+                "--take-over", None,
+                f"finds no ticker worker that listens to the queue {name}, where {_entries(count)} would run; start one: "
+                f"ticker worker --functions ... {name}, or pass --without-worker",
+            )  # fmt: skip
 
 
 def _entries(count: int) -> str:

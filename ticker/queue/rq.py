@@ -317,9 +317,10 @@ class RedisQueue:
                 busy[crew] += state == b"busy"
         return Staff(waiting, [Crew(queues, count, busy[queues]) for queues, count in crews.items()])
 
-    def attended(self) -> set[str]:
-        """Returns the queues to which workers listen, also if nothing was ever pushed to them."""
-        return {name for (queues,) in self._of_workers("queues") for name in queues.split(",") if name}
+    def attended(self, *, ours: bool = False) -> set[str]:
+        """Returns the queues to which workers listen, or those of our class, also if nothing was ever pushed to them."""
+        workers = self._of_workers("queues", jobs.OURS)
+        return {name for queues, is_ours in workers if is_ours or not ours for name in queues.split(",") if name}
 
     def refusing(self) -> list[RefusingWorker]:
         """Returns the living workers that have lately refused jobs."""

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     shadowing.refuse(Path.cwd())  # before the imports below, which the application's modules may hide
 
 from wrappers.pipeline.dead_workers import close_record
-from wrappers.sandbox import supervisor
+from wrappers.sandbox import subreaper, supervisor
 
 if __name__ == "__main__":
     supervisor.fork_worker(close_record)  # before the imports below, so that it uses a quarter of the worker's memory
@@ -71,6 +71,7 @@ def main(
         os.environ["TICKER_FUNCTIONS"] = ",".join(functions)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` and `rq worker` do
     try:
+        subreaper.require_linux()
         worker = worker_class(hardened, arguments)
         options.check(as_rq_reads(arguments).params)
         url = prepare(queues(arguments))

@@ -44,6 +44,7 @@ def demo(web: bool = False) -> int:
 
     Returns an exit code: 0 if all promises held, 1 if one did not, 130 after Ctrl-C.
     """
+    subreaper.require_linux()  # for its workers
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
     console.print(ABOUT.format(promises=len(PROMISES)), style="bold")
     with noted((SIGINT, SIGTERM, SIGHUP)) as signals:

@@ -40,6 +40,7 @@ class Worker(IdleWorker):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        subreaper.require_linux()
         subreaper.become_subreaper()
         shared_state.share()
         output_pipes.share()

@@ -1,7 +1,7 @@
 """Kills the processes that a job leaves behind, in the worker that is the parent of its horse.
 
 When a horse dies, its children, and daemons that forked twice, become children of the nearest subreaper above it. That
-is the worker, which finds and kills them. On systems other than Linux, this module does nothing.
+is the worker, which finds and kills them. Only Linux has subreapers.
 """
 
 from __future__ import annotations
@@ -15,10 +15,21 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 
+from ticker.errors import ConfigurationError
+
 PASSES = 10  # over the children of a stopped worker
 HANDED_ON = 0.01  # seconds within which the children of a dead process get a new parent, except on a busy machine
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+def require_linux() -> None:
+    """Raises ConfigurationError on another system, where nothing would kill the processes that a run leaves behind."""
+    if sys.platform != "linux":
+        raise ConfigurationError(
+            f"ticker worker requires Linux, and this system is {sys.platform}: it cannot kill the processes that a run leaves "
+            "behind here; run it on a Linux host or in a container"
+        )
 
 
 def become_subreaper() -> bool:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -92,6 +93,19 @@ def swallows_exceptions() -> None:
 def long_c_call() -> None:
     trace("long.c.call")
     sum(range(10**13))  # one call of C for hours: no Python handler gets its turn
+
+
+@task("fills.memory")
+def fills_memory() -> None:
+    held = []
+    while True:
+        held.append(bytearray(1 << 24))
+
+
+@task("writes.temporary")
+def writes_temporary() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(1 << 20))
 
 
 @task("stops.itself")

@@ -21,9 +21,8 @@ from ticker.tasks.filters import ANY, late_ms
 from ticker.tasks.rows import query
 
 COUNTED_AT_MOST = 100_000
-LATE_READ = (
-    1_000  # late tasks of each sort that are read for a list of a few: 200,000 would take seconds on a busy machine
-)
+LATE_READ = 1_000
+"""Late tasks of each sort that are read for a list of a few: 200,000 would take seconds on a busy machine."""
 EXAMPLES = 3  # tasks of a cause
 HOUR = timedelta(hours=1)
 
@@ -80,7 +79,8 @@ class Cause:
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The state at `now`, by the database's clock. `drops` are those of the last hour, counted by reason. `failures` has
-    the last failure of each failing task in the lists, by the task's id. `late` has the latest of the first thousand. `causes` are the most frequent ones.
+    the last failure of each failing task in the lists, by the task's id. `late` has the latest of the first thousand.
+    `causes` are the most frequent ones.
     `per_minute` is how many runs ended per minute in the ten minutes that were counted last, if any were.
     """
 

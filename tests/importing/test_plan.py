@@ -1,11 +1,13 @@
 """What a plan proves: the times of a source's own rule, compared with ours."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from tests.sentences import sentence
+from ticker.errors import BadInput
 from ticker.importing import dialects, plan, proof
 from ticker.importing.found import Decision, Found, Source
 from ticker.model import Kind
@@ -92,6 +94,14 @@ def test_an_interval_is_changed_if_it_is_due_at_once_or_not_a_multiple_of_the_ti
 def test_a_zone_is_decided_for_all_and_proved_then(planned):
     [entry] = planned(found("0 6 * * *", decisions=(Decision("zone", "which?"),)))
     assert (entry.verdict, entry.reasons) == ("decide", ("which? (--zone ZONE)",))
+
+
+@pytest.mark.parametrize("pattern", ["e", "*"])
+def test_a_decision_that_only_refused_entries_would_get_is_refused(planned, pattern):
+    refused = sentence("imports.decides_refused", text=f"'{pattern}:box=9s'", entry="e")
+    with pytest.raises(BadInput, check=refused.within):
+        planned(found("0 0 L2 * *"), decide=(f"{pattern}:box=9s",))
+    planned(found("0 0 L2 * *"), replace(found("0 6 * * *"), id="f"), decide=("*:box=9s",))
 
 
 def test_only_some_entries_and_other_queues(planned):

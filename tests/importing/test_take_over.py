@@ -249,12 +249,15 @@ def test_a_warning_names_what_is_scheduled_there_again_and_the_next_call_takes_i
     assert places(redis, db) == (set(), {"poll-5", "poll-6", "new"}, set())
 
 
-def test_an_entry_scheduled_again_under_another_id_is_the_same_task(redis, db, taken, source):
+def test_an_entry_scheduled_again_under_another_id_is_the_same_task(redis, db, environ, taken, source, tmp_path):
     schedule(redis, "0d8f", interval=60, kwargs={"channel": 5})
     taken()
     schedule(redis, "77a1", interval=60, kwargs={"channel": 5})
     [warning] = take_over.remains(source, NOON)
     assert "(77a1)" in warning
+    out, _ = imported(folder=tmp_path)
+    assert sentence("imports.like_a_taken_one", entry="0d8f", task="0d8f").within(out)
+    assert "tests.importing.rq_schedule:poll every 1m" in out
     taken()
     assert places(redis, db) == (set(), {"0d8f"}, set())
 

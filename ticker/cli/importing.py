@@ -154,13 +154,15 @@ def _print_entries(entries: "Sequence[Entry]") -> None:
     lines, whys = [], defaultdict[tuple[str, str], list[str]](list)
     for entry in entries:
         found, verdict = entry.found, entry.verdict
+        task = f"{found.wanted.get('function') or ''} {entry.schedule}".strip()
         times = moment(found.next_there), moment(entry.next_here)
-        lines.append(row(verdict, found.id, *times, entry.schedule, style=STYLES.get(verdict, "")))
+        lines.append(row(verdict, found.id, *times, task, style=STYLES.get(verdict, "")))
         for reason in entry.reasons:
             whys[verdict, reason].append(found.id)
     if lines:
-        there = "next there (UTC)" if any(entry.found.next_there for entry in entries) else ""
-        render.print_table(("verdict", "entry", there, "next here (UTC)", "schedule here"), lines)
+        there = ["next there (UTC)"] if any(entry.found.next_there for entry in entries) else []
+        heads = ("verdict", "entry", *(there or [""]), here := "next here (UTC)", "task here")
+        render.print_table(heads, lines, spare=[here, *there])
     if whys:
         groups = (row(verdict, len(ids), ", ".join(ids[:EXAMPLES]), why) for (verdict, why), ids in whys.items())
         render.print_table(("verdict", "entries", "such as", "why"), groups)

@@ -152,12 +152,12 @@ def colour(word: object) -> str:
     return "red" if word in RED else "yellow" if word in YELLOW else ""
 
 
-def print_table(names: Sequence[str], rows: Iterable[Row]) -> None:
-    """Prints each row in full: on a terminal in colour, its last column folded, otherwise as one line. Rich is not
-    imported.
+def print_table(names: Sequence[str], rows: Iterable[Row], spare: Sequence[str] = ()) -> None:
+    """Prints each row in full: on a terminal in colour, its last column folded, otherwise as one line. A narrow terminal
+    gets no `spare` columns. Rich is not imported.
     """
     table = [*[Row(names, "bold")] * bool(names), *rows]
-    for line in fit.lines(table, shutil.get_terminal_size().columns if is_screen() else WIDE, folds=True):
+    for line in fit.lines(table, shutil.get_terminal_size().columns if is_screen() else WIDE, spare, folds=True):
         click.echo(painted(line) if is_screen() else line.plain.rstrip())
 
 

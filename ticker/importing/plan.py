@@ -21,7 +21,7 @@ from typing import Any
 from ticker import clock, settings
 from ticker.errors import BadInput, ConfigurationError, did_you_mean
 from ticker.importing import proof
-from ticker.importing.found import Decision, Found, Source, Verdict, Where
+from ticker.importing.found import Decision, Found, LeftOver, Source, Verdict, Where
 from ticker.model import Kind
 from ticker.schedules import once
 from ticker.schedules.duration import is_plain
@@ -158,16 +158,39 @@ class Promised:
 
 
 def make(options: Options, now: datetime) -> Plan:
-    """Reads the source and judges each entry. Raises BadInput for a decision about an entry that does not exist."""
+    """Reads the source and judges each entry. Raises BadInput for a decision about no entry, or only about refused ones."""
     source = options.opened()
     founds = source.read(now)
+    gone = [one for one in source.taken() if not one.is_parked]
+    ids, identities = {one.id: one for one in gone}, {one.identity: one for one in gone}
+    noted = [_noted(one, ids.get(one.id), identities.get(one.stored.get("identity", ""))) for one in founds]
+    entries = _planned(options, noted, now, proves=True)
     for text in options.decide:
         pattern, _, _ = decision(text, options.source)
-        if not any(fnmatchcase(found.id, pattern) for found in founds):
+        if not any(_names(pattern, found) for found in founds):
             near = did_you_mean(pattern, (found.id for found in founds))
             raise BadInput("--decide", text, f"names no entry of {options.source}{near}")
-    entries = _planned(options, founds, now, proves=True)
+        named = [entry for entry in entries if _names(pattern, entry.found)]
+        if named and all(entry.verdict == Verdict.REFUSED for entry in named):
+            raise BadInput("--decide", text, f"decides {named[0].found.id}, which is refused: {named[0].reasons[0]}")
     return Plan(options, entries, source.waiting([entry.found.id for entry in entries]).outlook())
+
+
+def _names(pattern: str, found: Found) -> bool:
+    """Returns whether the ENTRY of a decision is this one, or a pattern that matches it."""
+    return pattern == found.id or fnmatchcase(found.id, pattern)
+
+
+def _noted(found: Found, same: LeftOver | None, like: LeftOver | None) -> Found:
+    """Says of an entry that is in the source again which task it, or one like it, became."""
+    if "at" in found.wanted or not (one := same or like):
+        return found
+    observed = (
+        f"it was taken over before, and became the task {one.name}, which stays as it is"
+        if same
+        else f"its function, arguments and schedule are those of {one.id}, which became the task {one.name}: that task stays as it is"
+    )
+    return replace(found, notes=(observed, *found.notes))
 
 
 def load(path: Path) -> Promised:

@@ -332,6 +332,17 @@ def test_a_file_of_the_system_names_users():
     assert [(line.schedule, line.user, line.command) for line in lines] == [("0 6 * * *", "root", "/sbin/check -a")]
 
 
+@pytest.mark.parametrize(
+    ("command", "may"),
+    [
+        ("root cd / && run-parts", True), ("feed.reader_2 /opt/poll", True), ("poll-feeds", False),
+        ("cd /app && ./run", False), ("sh -c run", False), ("/sbin/check -a", False), ("", False),
+    ],
+)  # fmt: skip
+def test_any_name_of_no_program_may_be_a_user(command, may):
+    assert crontab.may_begin_with_a_user(command) is may
+
+
 def test_a_crontab_whose_commands_all_begin_with_a_user_asks_whether_it_is_one(db, tmp_path):
     lines = "0 6 * * * root /sbin/check -a", "@daily www-data\t/usr/bin/php cron.php"
     more = ("--command-task", "shell.run", "--zone", "UTC", "--decide", "*:box=1m")

@@ -294,6 +294,24 @@ def test_a_warning_names_what_an_interrupted_call_has_left_parked(redis, redis_u
     assert "parked (poll-5)" in warning
 
 
+def test_what_was_taken_is_forgotten_with_its_jobs_but_not_what_is_used_or_parked(redis, redis_url, db, taken, source):
+    for id_ in ("old", "again", "waits"):
+        schedule(redis, id_, interval=60, args=(id_,))
+    taken()
+    schedule(redis, "again", interval=60, args=("again",))
+    redis.rpush("rq:queue:polling", "waits")
+    assert sorted(take_over.forget_old(source, db, "ticker")) == ["again", "old", "waits"]
+    assert {key.decode() for key in redis.keys("rq:job:*")} == {"rq:job:again", "rq:job:waits"}
+    assert (source.taken(), len(ticker.list_tasks(db))) == ([], 3)
+    assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == ([],)
+    redis.delete(SCHEDULE)
+    schedule(redis, "parked", interval=60)
+    with pytest.raises(Killed):
+        taken(killed_after("park", RqScheduler(redis_url)))
+    with pytest.raises(BadInput, check=sentence("imports.would_lose", entry="parked").within):
+        take_over.forget_old(source, db, "ticker")
+
+
 # ---------------------------------------------------------------------------------------------------------- the commands
 
 
@@ -314,6 +332,9 @@ def test_the_commands_plan_take_over_and_give_back(redis, db, environ, served, t
     assert places(redis, db) == (set(), {"poll-5", "asks"}, set())
     imported("--give-back", folder=tmp_path)
     assert places(redis, db) == ({"poll-5", "asks"}, set(), set())
+    imported("--take-over", folder=tmp_path)
+    assert imported("--forget-old", folder=tmp_path)[0] == "forgot 2 entries\n"
+    assert imported("--give-back", folder=tmp_path)[0] == "gave back 0 entries\n"
 
 
 def test_a_take_over_needs_a_worker_of_ours_that_listens_to_the_queue_or_an_option(redis, db, environ, tmp_path):

@@ -61,6 +61,7 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_colu
 )
 @click.option("--take-over", "step", flag_value="take-over", help="Take over the entries of the plan file.")
 @click.option("--give-back", "step", flag_value="give-back", help="Give back the entries that were taken over.")
+@click.option("--forget-old", "step", flag_value="forget-old", help="Forget them: no warnings, and no way back.")
 @click.option(
     "--old-jobs", type=click.Choice(["wait", "remove"]), help="Wait for the old scheduler's jobs in RQ, or remove them."
 )
@@ -175,6 +176,11 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str, *, ne
     if step == "give-back":
         with connected() as db:
             return _print_moved("gave back", _take_over().give_back(source, db, schema))
+    if step == "forget-old":
+        with connected() as db:
+            forgotten = _take_over().forget_old(source, db, schema)
+        render.answer({"forgotten": forgotten}, f"forgot {_entries(len(forgotten))}")
+        return 0
     if promised.undecided:
         raise BadInput(
             "--plan-file",

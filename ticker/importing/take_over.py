@@ -187,6 +187,20 @@ def give_back(source: Source, db: Any, schema: str) -> Moved:
     return result
 
 
+def forget_old(source: Source, db: Any, schema: str) -> list[str]:
+    """Forgets the entries that were taken over, and their old jobs. They cannot go back, and no warning names them."""
+    gone = source.taken()
+    if parked := [one.id for one in gone if one.is_parked]:
+        raise BadInput(
+            "--forget-old", None,
+            f"would lose entries that an interrupted import has left parked ({_first(parked)}); first complete it: --take-over",
+        )  # fmt: skip
+    ids = [one.id for one in gone]
+    source.forget(ids)
+    sql.on(db, schema)("unmark_taken", source=source.name)
+    return ids
+
+
 def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "" if entry.is_parked else GONE

@@ -3,8 +3,11 @@
 The dialect is ours. What cron itself still runs afterwards is printed, and not changed.
 """
 
+import pwd
 import re
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,13 +16,10 @@ from ticker.importing.found import Decision, Found, Source, Where, unique
 from ticker.importing.sources import json_lines
 
 SYSTEM = ("/etc/crontab", "/etc/cron.d/")  # files whose lines name a user before the command
-USERS = {
-    "root", "nobody", "daemon", "www-data", "apache", "nginx", "http", "postgres", "mysql", "redis", "munin", "logcheck", "list",
-    "debian-spamd", "smmsp", "ubuntu", "admin", "ec2-user", "deploy", "app",
-}  # fmt: skip
-"""Usual users. If each command of another file begins with one, the file is probably meant for /etc/cron.d."""
+BUILTINS = {"cd", "test", "export", "set", "umask", "exec", "eval", "if", "for", "while", "source"}
 NAME_AT_MOST = 60
 _VARIABLE = re.compile(r"""\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*?)\s*""")
+_USER = re.compile(r"([A-Za-z_][\w.-]*\$?)\s+\S.*", re.DOTALL)
 _PERCENT = re.compile(r"(?<!\\)%")
 
 
@@ -48,7 +48,7 @@ class Crontab(Source):
         given = self.where.user_column
         has_users = self.where.text.startswith(SYSTEM) if given is None else given
         lines = [*entries(json_lines.lines_of(self.where.text), has_users)]
-        asks = given is None and not has_users and all({*line.command.split(None, 1)[:1]} <= USERS for line in lines)
+        asks = given is None and not has_users and all(may_begin_with_a_user(line.command) for line in lines)
         return [self._found(line, name, asks) for line, name in zip(lines, names(lines), strict=True)]
 
     def take_over(self, db: Any, founds: Sequence[Found]) -> list[str]:
@@ -74,7 +74,8 @@ class Crontab(Source):
         if asks:
             decisions.append(
                 Decision(
-                    "user", "each command of the file begins with a user's name, as in /etc/crontab; is it a user?"
+                    "user",
+                    "each command begins with the name of a user, or of no program, on this host, as in /etc/crontab; is it a user?",
                 )
             )
         if not zone:
@@ -111,6 +112,16 @@ def entries(lines: Sequence[str], has_users: bool) -> Iterator[Line]:
         user = rest.pop(0) if has_users and rest else ""
         zone, mailto = (variables.get(name, "") for name in ("CRON_TZ", "MAILTO"))
         yield Line(number, schedule, user, rest[0].strip() if rest else "", zone, mailto)
+
+
+def may_begin_with_a_user(command: str) -> bool:
+    """Returns whether the first word of several is a user here, or at least no program: a file of /etc/cron.d was copied."""
+    match = _USER.fullmatch(command)
+    if match is None or match[1] in BUILTINS:
+        return False
+    with suppress(KeyError):
+        return bool(pwd.getpwnam(match[1]))
+    return shutil.which(match[1]) is None
 
 
 def names(lines: Sequence[Line]) -> list[str]:

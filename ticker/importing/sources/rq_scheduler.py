@@ -217,8 +217,15 @@ class RqScheduler(Source):
                 raise LockLost
 
     def forget(self, ids: Sequence[str]) -> None:
-        with translated():
-            self._redis.hdel(TAKEN, *ids)
+        """Forgets entries, and deletes their jobs, which rq-scheduler keeps for ever, unless they are scheduled, wait or run."""
+        if ids:
+            with translated():
+                kept = self.waiting(ids).ids | self._scores().keys()
+                with self._redis.pipeline() as calls:
+                    calls.hdel(TAKEN, *ids)
+                    for id_ in {*ids} - kept:
+                        calls.unlink(f"{PREFIX}:job:{id_}")
+                    calls.execute()
 
 
 def _left_over(id_: str, stored: bytes, is_parked: bool) -> LeftOver:

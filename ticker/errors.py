@@ -102,6 +102,11 @@ def start_worker(queue: str) -> str:
     return f"ticker worker --tasks ... {queue}"
 
 
+def load_function(queue: str = "") -> str:
+    """Returns what makes workers know a function: those of this queue, or of the queue of its tasks."""
+    return f"name its module in --tasks, or in --functions, of the workers of {f'the queue {queue}' if queue else 'its queue'}"
+
+
 class TickerWarning(UserWarning):
     """A task was registered with a value that is allowed, but perhaps not what was meant."""
 

@@ -305,10 +305,26 @@ def test_failing_tasks_are_advised_with_their_two_largest_causes(ticking: None, 
     ):
         ticker("add", "poll", "--every", "1m", "--name", f"n{number}")
         db.execute("UPDATE ticker.tasks SET failures = 1, cause = %s WHERE name = %s", [cause, f"n{number}"])
+    ticker("add", "poll", "--every", "1m", "--name", "well")
+    db.execute("UPDATE ticker.tasks SET last_outcome = 'succeeded' WHERE name = 'well'")
     told = answer("doctor")
     assert told["verdict"] == "6 tasks fail, 3 of them with OSError: *"
     causes = sentence("doctor.failing_causes", number=6, first="3 with OSError: *", second="2 with TimeoutError")
     assert causes in [note["sentence"] for note in told["notes"] if note["status"] == "warning"]
+
+
+def test_that_no_task_succeeds_is_a_problem(ticking: None, db: Db) -> None:
+    for name in ("one", "two", "new", "off"):
+        ticker("add", "poll", "--every", "1m", "--name", name)
+    db.execute("UPDATE ticker.tasks SET last_outcome = 'succeeded' WHERE name IN ('one', 'two', 'off')")
+    db.execute("UPDATE ticker.tasks SET failures = 1, cause = 'OSError: *', last_outcome = 'failed' WHERE name = 'one'")
+    ticker("edit", "off", "--disable")
+    assert answer("doctor", code=0)["well"]
+    db.execute("UPDATE ticker.tasks SET failures = 1, cause = 'OSError: *', last_outcome = 'failed' WHERE name = 'two'")
+    assert examined()[0] == {"tasks": [sentence("doctor.none_succeeds", number=2, cause="2 with OSError: *")]}
+    assert answer("doctor", code=1)["verdict"] == "2 tasks fail with OSError: *"
+    ticker("pause", "--all")
+    assert answer("doctor", code=0)["well"]
 
 
 def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from ticker.daemon.minutes import MinuteCounter, counted
 from ticker.daemon.prune import lap
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
+from ticker.read import overview
 from ticker.settings import Settings
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -234,6 +235,21 @@ def test_minutes_are_kept_for_30_days_and_hours_for_400(db, store):
     store.execute("prune_minutes", now=NINE, limit=100)
     for table, kept in (("minutes", 1), ("hours", 3)):
         assert db.execute(f"SELECT count(*) FROM ticker.{table}").fetchone() == (kept,), table
+
+
+@pytest.mark.parametrize(
+    ("age", "pace"), [(-5 * MINUTE, None), (59 * SECOND, None), (MINUTE, 4), (2.5 * MINUTE, 4), (HOUR, 0.8)]
+)
+def test_runs_a_minute_are_those_of_the_whole_minutes_since_the_installation_was_made(age, pace, db):
+    counted_before(db, NINE)
+    db.execute("UPDATE ticker.installation SET created_at = %s", [NINE - age])
+    db.execute(
+        "INSERT INTO ticker.minutes (at, queue, outcome, count) SELECT %s - n * interval '1 minute', 'polling', 'succeeded', 4"
+        " FROM generate_series(1, 2) n",
+        [NINE],
+    )
+    with clock.use(lambda: NINE + MINUTE):
+        assert overview.overview(db).per_minute == pace
 
 
 # ------------------------------------------------------------------------------------------------------- the thread

@@ -65,7 +65,9 @@ def beginnings() -> list[str]:
     """How each command begins that people call when nothing runs."""
     told = command("doctor", code=1)[0].partition("; and ")[0].splitlines()[:1]
     for words, code in (["health"], 1), (["why", "1"], 0), (["top", "--once"], 0):
-        told += command(*words, code=code)[0].removeprefix("problem: ").splitlines()[:1]
+        out, err = command(*words, code=code)
+        assert code == 0 or out.count(err.removeprefix("error: ").strip()) == 0  # each problem is told once
+        told += [(err.removeprefix("error: ") or out.removeprefix("problem: ")).splitlines()[0]]
     return told
 
 

@@ -79,7 +79,7 @@ def test_the_drop_of_the_third_table_is_told_with_its_numbers(store, queue, db, 
     ("reason", "values", "said"),
     [
         ("gone", {}, sentence("why.gone")),
-        ("unknown_function", {"worker": "w1", "host": "h"}, sentence("why.unknown_function", worker="w1", host="h", function="'mail.fetch'", remedy="--tasks")),
+        ("unknown_function", {"worker": "w1", "host": "h", "queue": "polling"}, sentence("why.unknown_function", worker="w1", host="h", function="'mail.fetch'", queue="polling")),
         ("paused", {}, sentence("why.paused_or_inactive")),
         ("done", {}, sentence("why.done")),
         ("clock", {"checked_last_run": NINE + 20 * SECOND}, sentence("why.clock", span="20 s")),

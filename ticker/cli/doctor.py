@@ -15,7 +15,7 @@ from ticker.cli.connection import configured, database
 from ticker.cli.run import scheduled_again
 from ticker.db import checks, installation, listener, sql
 from ticker.engine.follow_up import unknown
-from ticker.errors import ConfigurationError, Unavailable
+from ticker.errors import ConfigurationError, Unavailable, load_function
 from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
@@ -44,7 +44,8 @@ class Advice(str):
 class Diagnosis:
     """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once.
 
-    `look` and `seen` are what the checks of the health and of the tasks have read, if they could.
+    `look` and `seen` are what the checks of the health and of the tasks have read, if they could. `none_succeeds` is the finding
+    that all tasks fail, if they do.
     """
 
     settings: Settings
@@ -53,6 +54,7 @@ class Diagnosis:
     servers: health.CircuitBreaker = field(default_factory=health.CircuitBreaker)
     look: Health | None = None
     seen: Overview | None = None
+    none_succeeds: str = ""
 
     def check(self, name: str) -> None:
         """Runs one of CHECKS. An error that follows from an earlier finding does not count as a finding."""
@@ -70,7 +72,7 @@ class Diagnosis:
     @property
     def verdict(self) -> Verdict:
         """Judges what the checks have read, unless they have found something. What could not be read is a problem, too."""
-        findings = [note for note in self.notes if note[0] == FINDING]
+        findings = [note for note in self.notes if note[0] == FINDING and note[2] != self.none_succeeds]
         if findings or self.look is None or self.seen is None:
             chosen = sorted(findings, key=lambda note: FIRST.get(note[1], len(FIRST))) or [
                 note for note in self.notes if note[0] == UNCHECKED
@@ -109,7 +111,15 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         diagnosis.seen = seen = overview.overview(db, limit=CAUSES)
         counts = seen.counts
         if counts.failing:
-            yield Advice(failing(counts, seen.causes))
+            told = failing(counts, seen.causes)
+            is_paused = diagnosis.look is not None and any(
+                one.scope == "all" and one.in_force for one in diagnosis.look.pauses
+            )
+            if not is_paused and execute("none_succeeds", most=overview.COUNTED_AT_MOST)[0]["none_succeeds"]:
+                diagnosis.none_succeeds = told = f"no task succeeds; {told}"
+                yield told
+            else:
+                yield Advice(told)
         if counts.no_room:
             yield Advice(
                 f"due tasks with limits that no tick has pushed: {counts.said('no_room')}; ticker limit lists the keys without room"
@@ -132,7 +142,7 @@ def remedy(function: str, module: str) -> str:
         gone = f"ticker sync --tasks ... --prune-modules, if {module} is gone"
         return f"module {module} declares it: start a worker with that module, or remove its tasks ({gone})"
     listed = f"ticker list --function {shlex.quote(function)}"
-    return f"correct the name (ticker edit), or start a worker that has it; its tasks: {listed}"
+    return f"correct the name (ticker edit), or {load_function()}; its tasks: {listed}"
 
 
 def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:

@@ -6,6 +6,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
+from ticker.cli.exits import NOT_SO
 from ticker.cli.fit import row
 from ticker.read import gates
 from ticker.read import workers as read_workers
@@ -25,7 +26,8 @@ def health(max_age: str | None) -> None:
     """Exit with 0 if all is well, otherwise with 1.
 
     All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker.
-    Ages are measured by the database's clock. The command is suitable for container health checks.
+    Ages are measured by the database's clock. The command is suitable for container health checks: tasks that fail or
+    are late are no problem here, because a restart would not help. `ticker doctor` judges them.
     """
     from ticker.read import health as health_check
 
@@ -33,11 +35,12 @@ def health(max_age: str | None) -> None:
     status = health_check.look(configured(), max_age_ms=most)
     if render.is_json():
         render.print_json(health_check.data(status))
-    else:
-        for failure in status.failures:
-            render.say(f"problem: {failure}")
-        render.say(status.database_error or "PostgreSQL answers")
-        render.say(status.redis_error or "Redis answers")
+    if not status.ok:  # before the rest
+        render.say(f"error: {'; '.join(status.problems)}", err=True)
+    if not render.is_json():
+        for server, error in ("PostgreSQL", status.database_error), ("Redis", status.redis_error):
+            if not error:
+                render.say(f"{server} answers")
         for ticker in status.tickers:
             silent = " (silent)" if ticker.silent_ms(status.max_age_ms) else ""
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
@@ -47,7 +50,7 @@ def health(max_age: str | None) -> None:
         for sentence in status.lateness:
             render.say(sentence)
     if not status.ok:
-        raise click.ClickException("; ".join(status.problems))
+        click.get_current_context().exit(NOT_SO)
 
 
 @click.command()

@@ -13,7 +13,7 @@ from ticker.engine import timing
 from ticker.engine.passes import Followed
 from ticker.engine.ports import Store
 from ticker.engine.timing import Backoff
-from ticker.errors import BadInput, cause, not_announced, quoted
+from ticker.errors import BadInput, cause, load_function, not_announced, quoted
 from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
 from ticker.schedules import hours, kinds
 from ticker.schedules.duration import DAY, HOUR, words
@@ -335,11 +335,14 @@ def report_unknown(store: Store, now: datetime) -> int:
     with store.batch() as rows:
         if unreported := rows.unreported_functions(now):
             known = rows.announced_functions()
-            notes = [Note(id_, EventKind.UNKNOWN_FUNCTION, unknown(function, known)) for id_, function in unreported]
+            notes = [
+                Note(id_, EventKind.UNKNOWN_FUNCTION, f"{unknown(function, known)}; {load_function()}")
+                for id_, function in unreported
+            ]
             rows.record_events(notes, now)
     return len(unreported)
 
 
 def unknown(function: str, announced: Collection[str]) -> str:
-    not_known = f"a worker took a job of the function {quoted(function)}, which it does not know; see --tasks"
+    not_known = f"a worker took a job of the function {quoted(function)}, which it does not know"
     return not_announced("function", function, announced) or not_known

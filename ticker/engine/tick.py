@@ -26,7 +26,7 @@ from ticker.engine.key_limits import LimitedTask
 from ticker.engine.passes import Pass, Pushed, Report, Room, Swept, TickOptions
 from ticker.engine.ports import Batch, Queue, Settled, Store
 from ticker.engine.sweep import sweep
-from ticker.errors import BadInput, quoted
+from ticker.errors import BadInput, load_function, quoted
 from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason
 from ticker.schedules import kinds
 from ticker.schedules.hours import in_hours
@@ -312,7 +312,7 @@ def drop_unknown(work: Pass) -> None:
 def unknown(task: DueTask) -> Settled:
     if task.kind is not Kind.ONCE:
         return Settled(task.id, task.occurrence, Outcome.DROPPED, Reason.UNKNOWN_FUNCTION)
-    why = f"for ten minutes, no worker of the queue {task.queue} started the function {quoted(task.function)}; see --tasks"
+    why = f"for ten minutes, no worker started the function {quoted(task.function)}; {load_function(task.queue)}"
     return Settled(task.id, task.occurrence, Outcome.FAILED, why)
 
 

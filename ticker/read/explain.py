@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
+from ticker.errors import load_function
 from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import DAY, HOUR, MINUTE, SECOND, figure
 
@@ -259,10 +260,9 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return "the task has had all its runs"
         case Reason.UNKNOWN_FUNCTION:
             if run.worker:
-                return (
-                    f"worker {run.worker} on {run.host or '?'} does not know the function {run.function!r}; see --tasks"
-                )
-            return f"for ten minutes, no worker started the function {run.function!r}; see --tasks"
+                here = f"worker {run.worker} on {run.host or '?'} does not know the function {run.function!r}"
+                return f"{here}; {load_function(run.queue)}"
+            return f"for ten minutes, no worker started the function {run.function!r}; {load_function(run.queue)}"
     return "the job was taken, but not run"
 
 

@@ -324,9 +324,11 @@ def off_phase(task: Task) -> str:
         return ""
     every, away = task.every_ms, interval.since_phase(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:
-        return f"its phase in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
+        return (
+            f"something has delayed it: it is due {span(away)} later in its interval than usual, rather than miss a run"
+        )
     if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
-        return f"it waits for its phase in the interval of {span(every)}, this once: something, such as an outage, had moved it"
+        return f"something has delayed it, such as an outage: once, it waits for longer than its {span(every)}, to be due when it usually is"
     return ""
 
 

@@ -107,12 +107,13 @@ WHERE f.name = m.function AND f.mean_ms IS DISTINCT FROM m.mean_ms
   AND f.name = ANY (ARRAY(SELECT name FROM {schema}.functions ORDER BY name FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: pace
--- Returns how many runs ended per minute in the ten minutes that were counted last. No row if none was counted in the last hour.
-SELECT coalesce(sum(m.count), 0)::float8 / 10 AS pace
-FROM {schema}.installation i LEFT JOIN {schema}.minutes m
-    ON m.at >= i.counted_until - interval '10 minutes' AND m.at < i.counted_until AND m.outcome NOT IN ('', 'dropped')
-WHERE i.counted_until > {now} - interval '1 hour'
-HAVING count(i.counted_until) > 0
+-- Returns how many runs ended per minute in the ten minutes that were counted last, without those before the installation was made.
+-- No row if none was counted in the last hour.
+SELECT coalesce(sum(m.count), 0)::float8 / c.minutes AS pace
+FROM (SELECT counted_until, least(10, floor(extract(epoch FROM counted_until - created_at) / 60)) AS minutes
+    FROM {schema}.installation WHERE counted_until > {now} - interval '1 hour') c LEFT JOIN {schema}.minutes m
+    ON m.at >= c.counted_until - c.minutes * interval '1 minute' AND m.at < c.counted_until AND m.outcome NOT IN ('', 'dropped')
+WHERE c.minutes > 0 GROUP BY c.minutes
 
 -- name: activity
 -- Adds up what ended in each `step` from `since` on and before `until`, by outcome and reason, with starts by the bucket of their lateness, and what ticks

@@ -153,6 +153,12 @@ FROM largest l, LATERAL (SELECT array_agg(t.id) AS ids FROM (
     SELECT t.id FROM {schema}.tasks t WHERE {failing t} AND t.cause = l.cause ORDER BY t.id LIMIT 100) t) f
 ORDER BY l.tasks DESC, l.cause
 
+-- name: none_succeeds
+-- Returns whether tasks fail, and none of the tasks that may run has succeeded with its last run. Looks at the first %(most)s of them.
+SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {failing t}) AND NOT EXISTS (
+    SELECT FROM (SELECT failures, last_outcome FROM {schema}.tasks t WHERE {runnable t} LIMIT %(most)s) t
+    WHERE failures = 0 AND last_outcome IS NOT NULL) AS none_succeeds
+
 -- name: tasks_by_id
 SELECT {task t} FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {seen t} ORDER BY id
 

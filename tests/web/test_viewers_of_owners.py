@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from uuid import uuid4
@@ -13,9 +14,14 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.factories import a_run, ticked
+from tests.plans import nodes
 from tests.web.asking import API, SCRIPT, rows
 from tests.web.conftest import Serve
+from ticker.db.sql import statements
+from ticker.model import LARGEST_ID
+from ticker.read import entries, journal
 from ticker.tasks.fields import Task
+from ticker.tasks.rows import LISTS
 from ticker.web import Viewer, application
 
 Db = psycopg.Connection[Any]
@@ -205,3 +211,63 @@ def test_without_owners_there_is_nothing(of: Callable[..., TestClient], db: Db, 
     client = of()
     assert client.get(f"{API}/tasks").json()["tasks"] == client.get(f"{API}/runs").json()["runs"] == []
     assert client.get("/tasks/1").status_code == 404
+
+
+@pytest.fixture
+def history(db: Db, environ: dict[str, str]) -> list[int]:
+    """40 runs of three owners, an hour apart. Every tenth one failed. Returns their ids, the newest first."""
+    tasks = [ticker.register(db, "mail.fetch", owner=f"boxes:{number}", every="1m") for number in range(3)]
+    now = entries.instant(db)
+    return [
+        a_run(db, tasks[n % 3], occurrence=(at := now - n * timedelta(hours=1)), ended_at=at, outcome="succeeded" if n % 10 else "failed")
+        for n in range(40)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 14, 50])
+def test_pages_of_the_runs_of_many_owners_have_each_run_once(
+    limit: int, of: Callable[..., TestClient], history: list[int]
+) -> None:
+    client, own = of("boxes:0", "boxes:1", "boxes:9"), [id_ for number, id_ in enumerate(history) if number % 3 < 2]
+    pages = [client.get(f"{API}/runs?limit={limit}").json()]
+    while pages[-1]["next"]:
+        pages.append(client.get(f"{API}/runs?limit={limit}&before={pages[-1]['next']}").json())
+    assert [run["id"] for page in pages for run in page["runs"]] == own
+    assert [len(page["runs"]) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+
+
+def test_a_page_of_the_runs_of_many_owners_does_not_read_a_page_of_each(db: Db, environ: dict[str, str]) -> None:
+    """Of forty owners with sixty runs each, the newest ten belong to ten owners."""
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, owner_type, owner_id, kind, occurrence, state, outcome, ended_at)"
+        " SELECT o, 'boxes', o, 'scheduled', at, 'ended', 'succeeded', at FROM generate_series(1, 40) o, generate_series(1, 60) n,"
+        " LATERAL (SELECT now() - (40 * n + o) * interval '1 min' AS at) a"
+    )
+    text = statements("ticker", LISTS)["journal_of_owners"]
+    given = journal.Wanted()._asdict() | {
+        "seen_types": ["boxes"] * 40, "seen_ids": [str(n) for n in range(1, 41)], "since": None, "before": None,
+        "before_run": LARGEST_ID, "limit": 10, "most": 10,
+    }  # fmt: skip
+    db.execute("ANALYZE ticker.runs")
+    with psycopg.ClientCursor(db) as cursor:
+        [[[found]]] = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", given).fetchall()
+    read = [
+        one["Actual Rows"] * one["Actual Loops"] for one in nodes(found["Plan"]) if one.get("Relation Name") == "runs"
+    ]
+    assert 10 <= sum(read) <= 80, read
+
+
+def test_a_filter_of_the_runs_of_many_owners_searches_so_many_a_page(
+    of: Callable[..., TestClient], history: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SEARCHED", 4)
+    client, found, searched = of("boxes:0", "boxes:1"), list[int](), list[int | None]()
+    address = f"{API}/runs?outcome=failed"
+    page = client.get(address).json()
+    while page["next"]:
+        found, searched = found + [run["id"] for run in page["runs"]], [*searched, page["looked_through"]]
+        page = client.get(f"{address}&before={page['next']}").json()
+    assert found + [run["id"] for run in page["runs"]] == [history[0], history[10], history[30]]
+    assert searched == [4] * 6 and page["looked_through"] is None
+    assert "4 records were searched" in client.get("/runs?outcome=failed").text
+    assert client.get(f"{API}/runs?outcome=failed&owner=boxes:0").json()["looked_through"] is None

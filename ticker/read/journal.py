@@ -63,8 +63,9 @@ class Wanted(NamedTuple):
     @property
     def is_search(self) -> bool:
         """Whether no index finds the entries. Those of a task or an owner are few."""
-        has_index = self.task_id is not None or self.owner_id is not None or not sees_all()
-        return not has_index and any(one is not None for one in (self.function, self.queue, self.search))
+        has_index = self.task_id is not None or self.owner_id is not None
+        is_part = not sees_all() and (list(self.outcomes) != ENDED or list(self.reasons) != REASONS)
+        return not has_index and (is_part or any(one is not None for one in (self.function, self.queue, self.search)))
 
 
 Key = tuple[datetime, str, int]

@@ -530,13 +530,25 @@ WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> 
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owners
--- Does the same for all owners that the viewer may see.
-SELECT r.* FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[]) AS o (owner_type, owner_id), LATERAL (
-    SELECT id, ended_at AS at FROM {schema}.runs
-    WHERE owner_type = o.owner_type AND owner_id = o.owner_id AND owner_type <> '' AND ended_at IS NOT NULL
-      AND {of_outcomes} AND {of_text} AND {in_page}
-    ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) r
-WHERE %(owner_type)s::text IS NULL OR o.owner_type = %(owner_type)s
+-- Does the same for all owners that the viewer may see, and returns those of the newest `most` that fit, as `journal` does. A few of
+-- each owner tell how far back these may be, and whose they are.
+WITH few AS MATERIALIZED (
+    SELECT o.*, r.at FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[]) AS o (owner_type, owner_id), LATERAL (
+        SELECT ended_at AS at FROM {schema}.runs
+        WHERE owner_type = o.owner_type AND owner_id = o.owner_id AND owner_type <> '' AND ended_at IS NOT NULL AND {in_page}
+        ORDER BY ended_at DESC LIMIT %(most)s / greatest(cardinality(%(seen_ids)s::text[]), 1) + 1) r
+    WHERE %(owner_type)s::text IS NULL OR o.owner_type = %(owner_type)s
+), far AS MATERIALIZED (
+    SELECT coalesce((SELECT at FROM few ORDER BY at DESC OFFSET %(most)s::bigint - 1 LIMIT 1), '-infinity') AS at
+)
+SELECT id, at, fits, number = %(most)s AS is_last FROM (
+    SELECT r.*, row_number() OVER (ORDER BY at DESC, id DESC) AS number
+    FROM (SELECT DISTINCT owner_type, owner_id FROM few WHERE at >= (SELECT at FROM far)) o, LATERAL (
+        SELECT id, ended_at AS at, {of_outcomes} AND {of_text} AS fits FROM {schema}.runs
+        WHERE owner_type = o.owner_type AND owner_id = o.owner_id AND owner_type <> '' AND ended_at IS NOT NULL AND {in_page}
+          AND ended_at >= (SELECT at FROM far)
+        ORDER BY ended_at DESC, id DESC LIMIT %(most)s) r) n
+WHERE number <= %(most)s AND (fits OR number = %(most)s)
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_events

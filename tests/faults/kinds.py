@@ -357,6 +357,13 @@ def worker_frozen(stage: Stage, draw: Random) -> Iterator[str]:
 
 
 @kind("workers", 1, 6)
+def keeper_frozen(stage: Stage, draw: Random) -> Iterator[str]:
+    """Nothing is killed for it meanwhile, and no signal is passed on."""
+    process = draw.choice(stage.workers)
+    yield from _frozen(process, [process.pid])
+
+
+@kind("workers", 1, 6)
 def horse_frozen(stage: Stage, draw: Random) -> Iterator[str]:
     process = _busy(stage, draw)
     yield from _frozen(process, process.level(1))

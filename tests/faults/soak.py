@@ -1,8 +1,8 @@
-"""`python -m tests.faults.soak --minutes 30`: many light tasks under kills, and a sum at the end that has to come out even.
+"""`python -m tests.faults.soak --hours 8`: many light tasks under kills, and a sum at the end that has to come out even.
 
 3,000 tasks of 10 to 60 s, some 100 starts a second, most of them in batches of 50: what two cores carry. Workers, horses and
 tickers are killed every few seconds, and Redis is emptied now and then; nobody edits a task. After that, each occurrence that
-Redis has stored has exactly one record, or still waits.
+Redis has stored has exactly one record, or still waits. What nothing kills must not grow meanwhile (`gauges.py`).
 """
 
 import json
@@ -19,6 +19,7 @@ from random import Random
 import click
 
 import ticker
+from tests.faults import gauges
 from tests.faults.checks.jobs import SCHEDULED
 from tests.faults.checks.records import NO_JOB_BEFORE
 from tests.faults.journal import Journal
@@ -70,22 +71,25 @@ class Sum:
 @click.option(
     "--minutes", default=30.0, show_default=True, type=click.FloatRange(min=0.5), help="How long kills go on."
 )
+@click.option("--hours", type=click.FloatRange(min=0.1), help="The same, in hours.")
 @click.option("--seed", default=1, show_default=True, help="What intervals and kills are drawn from.")
 @click.option("--tasks", default=TASKS, show_default=True, type=click.IntRange(min=10), help="How many there are.")
 @click.option(
     "--singles", default=SINGLES, show_default=True, type=click.FloatRange(0, 1), help="The share that has own jobs."
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the history is written and kept.")
-def main(minutes: float, seed: int, tasks: int, singles: float, folder: Path | None) -> None:
+def main(minutes: float, hours: float | None, seed: int, tasks: int, singles: float, folder: Path | None) -> None:
     """Runs many light tasks under kills, and sums up."""
+    minutes = 60 * hours if hours else minutes
     place = folder or Path(tempfile.mkdtemp(prefix="ticker-soak-"))
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
     spare = Spare()
-    unhealed, found = soak(place, minutes * 60, seed, tasks, singles)
+    unhealed, found, samples, keys = soak(place, minutes * 60, seed, tasks, singles)
+    unhealed += gauges.grown(samples) + gauges.forgotten(keys)
     wrong = [*unhealed, *(what for what, occurrences in found.wrong.items() if occurrences)]
     click.echo(f"{tasks} tasks, {minutes:g} minutes, seed {seed}; processors left {spare():.0%}")
-    click.echo(str(found))
+    click.echo("\n".join([str(found), *gauges.shown(samples), f"keys left in Redis: {dict(sorted(keys.items()))}"]))
     for sentence in unhealed:
         click.echo(f"VIOLATION {sentence}")
     if wrong:
@@ -95,18 +99,25 @@ def main(minutes: float, seed: int, tasks: int, singles: float, folder: Path | N
         shutil.rmtree(place)
 
 
-def soak(folder: Path, seconds: float, seed: int, tasks: int, singles: float) -> tuple[list[str], Sum]:
-    """What did not recover by itself, and the sum."""
+def soak(
+    folder: Path, seconds: float, seed: int, tasks: int, singles: float
+) -> tuple[list[str], Sum, list[gauges.Sample], Counter[str]]:
+    """What did not recover by itself, the sum, what was measured meanwhile, and the keys that are left in Redis."""
     with Journal(folder) as events, opened(folder, events) as stage:
         register(stage, seed, tasks, singles)
+        spared = stage.another_ticker("ticker-spared"), stage.another_worker("worker-spared")
         with clocked(stage):
             nemesis = Nemesis(stage, kills(seed, seconds), folder, lambda since: ill(stage, since))
-            with stage.playing():
-                nemesis.play(seconds)
+            with stage.playing(), stage.ended(spared):
+                with gauges.measured(stage, seconds, spared, folder) as samples:
+                    nemesis.play(seconds)
                 let_end(stage)
+                dead = [f"{process.name} ended, and nothing had killed it" for process in spared if process.is_gone()]
+        keys = gauges.leftovers(stage)
         records, outcomes = recorded(stage)
         waiting = frozenset(still_waiting(stage))
-    return nemesis.unhealed, Sum(frozenset(stored(folder)), records, waiting, outcomes)  # the proxies have written all
+    found = Sum(frozenset(stored(folder)), records, waiting, outcomes)  # the proxies have written all
+    return [*nemesis.unhealed, *dead], found, samples, keys
 
 
 def register(stage: Stage, seed: int, tasks: int, singles: float) -> None:

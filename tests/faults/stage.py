@@ -227,6 +227,10 @@ class Stage:
         """One more, on the host of ticker-1, that nobody supervises."""
         return self._process(name, "-m ticker run", self.hosts["host-a"])
 
+    def another_worker(self, name: str) -> Process:
+        """One more, on the first host of workers, that nobody supervises."""
+        return self._process(name, f"-m wrappers --tasks tests.faults.groups {QUEUES[0]}", self.hosts[WORKER_HOSTS[0]])
+
     # ------------------------------------------------------------------------------- the servers, past the proxies
 
     def insist(self, act: Callable[[psycopg.Connection[Any]], object]) -> None:
@@ -259,6 +263,14 @@ class Stage:
             self._end(self.processes)  # first: they die with the supervisor
             over.set()
             supervisor.join()
+
+    @contextmanager
+    def ended(self, processes: Sequence[Process]) -> Iterator[None]:
+        """Ends further processes after the block."""
+        try:
+            yield
+        finally:
+            self._end(processes)
 
     def _supervise(self, over: threading.Event) -> None:
         while not over.wait(0.1):

@@ -4,6 +4,9 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from tests.faults.gauges import forgotten, grown
 from tests.faults.soak import Sum, stored
 
 
@@ -34,3 +37,24 @@ def test_what_was_stored_is_read_from_all_proxies_whatever_installation_pushed_i
     for number, line in enumerate(lines):
         (tmp_path / f"redis-{number}.jsonl").write_text(json.dumps(line) + "\n")
     assert set(stored(tmp_path)) == {(1, 5)}
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([10, 10, 50, 50, 50, 50, 50, 50], []),  # it warmed up
+        ([50, 50, 50, 50, 60, 60, 90, 90], ["memory of ticker, MB grew from 50.0 to 90.0"]),
+        ([5, 5, 5, 5, 20, 20, 20, 20], []),  # a few MB are no growth
+        ([50, 50, 50, 50, 900, 50, 50, 50], []),  # nor is a moment
+        ([1, 2, 300], []),
+    ],
+)
+def test_what_is_larger_at_the_end_than_after_a_quarter_of_the_time_has_grown(
+    values: list[float], found: list[str]
+) -> None:
+    assert grown([{"memory of ticker, MB": value} for value in values]) == found
+
+
+def test_a_key_of_a_job_that_never_expires_is_forgotten() -> None:
+    keys = Counter({"rq:job:*, stays": 2, "rq:job:*": 3, "rq:workers:*, stays": 4})
+    assert forgotten(keys) == ["2 keys rq:job:* never expire"]

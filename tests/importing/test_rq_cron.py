@@ -1,4 +1,4 @@
-"""The reader of rq cron: 20 entries, made by its own API, from its record in Redis and from its module."""
+"""The reader of rq cron: 20 entries, made by its own API, from its record in Redis."""
 
 import json
 import os
@@ -52,11 +52,6 @@ def recorded(scheduler: CronScheduler) -> dict[str, Found]:
     return {found.id: found for found in read()}
 
 
-@pytest.fixture
-def collected(scheduler: CronScheduler) -> dict[str, Found]:
-    return {found.id: found for found in read(f"module:{CONFIG}")}
-
-
 def test_the_record_has_all_entries_and_refuses_what_it_does_not_hold(recorded: dict[str, Found]) -> None:
     assert Counter(found.verdict for found in recorded.values()) == {
         "same": 12,
@@ -67,21 +62,10 @@ def test_the_record_has_all_entries_and_refuses_what_it_does_not_hold(recorded: 
     check_refusals("rq_cron", recorded.values(), of="record")
 
 
-def test_the_module_tells_methods_and_names_the_place_and_type_of_what_is_no_json(collected: dict[str, Found]) -> None:
-    assert Counter(found.verdict for found in collected.values()) == {
-        "same": 9,
-        "changed": 2,
-        "decide": 1,
-        "refused": 8,
-    }
-    check_refusals("rq_cron", collected.values(), of="module")
-
-
-@pytest.mark.parametrize("way", ["recorded", "collected"])
 def test_an_entry_keeps_its_function_arguments_queue_time_out_and_next_time(
-    way: str, scheduler: CronScheduler, request: pytest.FixtureRequest
+    recorded: dict[str, Found], scheduler: CronScheduler
 ) -> None:
-    found = request.getfixturevalue(way)["mail-5"]
+    found = recorded["mail-5"]
     [job] = [job for job in scheduler.get_jobs() if job.name == "mail-5"]
     assert job.next_enqueue_time and found.next_there
     assert timedelta(0) <= found.next_there - job.next_enqueue_time < timedelta(seconds=10), (
@@ -93,19 +77,15 @@ def test_an_entry_keeps_its_function_arguments_queue_time_out_and_next_time(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["recorded", "collected"])
-def test_entries_with_one_name_get_names_of_their_own(way: str, request: pytest.FixtureRequest) -> None:
-    founds = request.getfixturevalue(way)
-    assert [founds[name].wanted["args"] for name in ("fetch", "fetch-2", "fetch-3")] == [[1], [2], [3]]
-    assert founds["fetch-2"].changes == (sentence("imports.renamed", name="fetch", new="fetch-2"),)
+def test_entries_with_one_name_get_names_of_their_own(recorded: dict[str, Found]) -> None:
+    assert [recorded[name].wanted["args"] for name in ("fetch", "fetch-2", "fetch-3")] == [[1], [2], [3]]
+    assert recorded["fetch-2"].changes == (sentence("imports.renamed", name="fetch", new="fetch-2"),)
 
 
-@pytest.mark.parametrize("way", ["recorded", "collected"])
-def test_a_note_names_each_time_to_live(way: str, request: pytest.FixtureRequest) -> None:
-    founds = request.getfixturevalue(way)
+def test_a_note_names_each_time_to_live(recorded: dict[str, Found]) -> None:
     ttls = {"result_ttl": 80, "ttl": 60, "failure_ttl": 70}
-    assert founds["weekdays"].notes == tuple(sentence("imports.ttl", name=name, seconds=ttls[name]) for name in ttls)
-    assert founds["mail-5"].notes == ()
+    assert recorded["weekdays"].notes == tuple(sentence("imports.ttl", name=name, seconds=ttls[name]) for name in ttls)
+    assert recorded["mail-5"].notes == ()
 
 
 def test_a_cron_text_keeps_its_meaning_and_its_next_time(recorded: dict[str, Found]) -> None:
@@ -125,13 +105,10 @@ def test_a_zone_in_which_its_next_time_is_none_of_its_times_is_asked_for_again(s
     assert wrong_zone.within(founds["weekdays"].decisions[0].question)
 
 
-def test_the_last_run_is_known_when_the_record_is_gone(scheduler: CronScheduler, redis: Redis) -> None:
+def test_without_its_record_rq_cron_has_to_be_started_again(scheduler: CronScheduler, redis: Redis) -> None:
     redis.delete("rq:cron_scheduler:here")
     with pytest.raises(ConfigurationError, check=sentence("imports.no_rq_cron").within):
         read()
-    [found] = [found for found in read(f"module:{CONFIG}") if found.id == "mail-5"]
-    [(_, enqueued)] = redis.zrange("rq:cron_job:mail-5:jobs", 0, -1, withscores=True)
-    assert found.next_there == datetime.fromtimestamp(enqueued, UTC) + timedelta(seconds=300)
 
 
 def test_nothing_may_be_taken_over_while_rq_cron_lives(scheduler: CronScheduler, redis: Redis) -> None:
@@ -143,16 +120,11 @@ def test_nothing_may_be_taken_over_while_rq_cron_lives(scheduler: CronScheduler,
     assert rq_cron.opened(Where()).alive() == ""
 
 
-def test_a_module_that_cannot_be_imported_is_one_sentence(environ: dict[str, str], redis: Redis) -> None:
-    with pytest.raises(ConfigurationError, match="ModuleNotFoundError: No module named"):
-        read("module:tests.importing.nowhere")
-
-
 @pytest.fixture
 def planned(scheduler: CronScheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The file of a plan for two of the entries."""
     monkeypatch.chdir(tmp_path)
-    words = ("import", "rq-cron", "--from", f"module:{CONFIG}", "--zone", "UTC", "--only", "mail-*", "--json")
+    words = ("import", "rq-cron", "--zone", "UTC", "--only", "mail-*", "--json")
     plan = json.loads(command(*words)[0])
     assert [(entry["id"], entry["verdict"]) for entry in plan["entries"]] == [("mail-4", "same"), ("mail-5", "same")]
     return "ticker-import.json"
@@ -243,7 +215,8 @@ assert "tests" not in sys.modules
 
 
 def test_the_plan_of_the_entries_has_these_verdicts(scheduler: CronScheduler) -> None:
-    made = plan.make(plan.Options("rq-cron", Where(f"module:{CONFIG}", "UTC")), datetime.now(UTC))
-    assert made.counts == {"same": 7, "changed": 1, "decide": 4, "refused": 8}
+    made = plan.make(plan.Options("rq-cron", Where(zone="UTC")), datetime.now(UTC))
+    assert made.counts == {"same": 9, "changed": 1, "decide": 5, "refused": 5}
     decide = [entry.found.id for entry in made.entries if entry.verdict == "decide"]
-    assert decide == ["fetch", "fetch-2", "fetch-3", "endless"], "their boxes do not fit, or have no limit"
+    inner = "tests.importing.cron_config.inner"  # the record does not tell that no worker offers it
+    assert decide == ["fetch", "fetch-2", "fetch-3", "endless", inner], "their boxes do not fit, or have no limit"

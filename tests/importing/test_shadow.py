@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from redis import Redis
+from rq.cron import CronScheduler
 
 from tests.harness import command
 from tests.importing.rq_schedule import schedule
@@ -64,8 +65,10 @@ def watched(source: Any, founds: list[Any], seconds: int, run: Callable[[], None
 
 def test_rq_cron_is_seen_as_monitor_sees_it(own_servers: tuple[Postgres, Valkey], reader: str) -> None:
     url = own_servers[1].url
-    source = rq_cron.opened(Where(f"module:{SHORT}"))
-    source._redis = rq_cron.opened(Where(reader))._redis
+    recorded = CronScheduler(Redis.from_url(url), name="before")
+    recorded.load_config_from_file(SHORT)
+    recorded.save()
+    source = rq_cron.opened(Where(reader))
     founds = source.read(datetime.now(UTC))
     before = Redis.from_url(url).dbsize()
     with monitored(url) as commands:
@@ -80,7 +83,7 @@ def test_rq_cron_is_seen_as_monitor_sees_it(own_servers: tuple[Postgres, Valkey]
                 scheduler.terminate()
 
         seen = watched(source, founds, 25, run)
-    assert before == 0
+    assert before == 1
     told_apart = seen["twin"].there + seen["twin-2"].there
     assert {"two": seen["two"].there, "three": seen["three"].there, "twin": told_apart} == pushes()
     assert abs(seen["twin"].there - 2 * seen["twin-2"].there) <= 2, "one runs every 2 s, the other every 4 s"

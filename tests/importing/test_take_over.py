@@ -337,7 +337,7 @@ def test_the_commands_plan_take_over_and_give_back(redis, db, environ, served, t
     assert imported("--give-back", folder=tmp_path)[0] == "gave back 0 entries\n"
 
 
-def test_a_take_over_needs_a_worker_of_ours_that_listens_to_the_queue_or_an_option(redis, db, environ, tmp_path):
+def test_a_take_over_needs_a_worker_of_ours_for_queue_and_function_or_an_option(redis, db, environ, tmp_path):
     schedule(redis, "poll-5", interval=60)
     imported(folder=tmp_path)
     refusal = sentence("imports.without_worker", queue="polling", entries="1 entry")
@@ -345,6 +345,14 @@ def test_a_take_over_needs_a_worker_of_ours_that_listens_to_the_queue_or_an_opti
     listens(redis, "polling", ours=False)
     assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1]), "RQ's own may not know the function"
     listens(redis, "reports", ours=True)
+    assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
+    listens(redis, "polling", ours=True)
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, repeatable, announced_at) VALUES ('other', 1, 1, false, now())"
+    )
+    refusal = sentence(
+        "imports.without_function", function="'tests.importing.rq_schedule:poll'", entries="1 entry", others="other"
+    )
     assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
     assert places(redis, db) == ({"poll-5"}, set(), set())
     imported("--take-over", "--without-worker", folder=tmp_path)

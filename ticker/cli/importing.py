@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from importlib import import_module
@@ -16,11 +16,12 @@ from ticker.cli import options, render
 from ticker.cli.connection import connected, database
 from ticker.cli.exits import NOT_SO
 from ticker.cli.fit import row
-from ticker.errors import BadInput, TickerError
+from ticker.errors import BadInput, TickerError, not_announced
 from ticker.importing import export as exporting
 from ticker.importing import plan as planning
 from ticker.importing.found import EXAMPLES, Verdict, Where
 from ticker.queue.rq import RedisQueue
+from ticker.read import overview
 from ticker.read.formatting import moment
 from ticker.schedules.duration import milliseconds
 from ticker.tasks.fields import DEFAULTS
@@ -65,7 +66,7 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_colu
 @click.option(
     "--old-jobs", type=click.Choice(["wait", "remove"]), help="Wait for the old scheduler's jobs in RQ, or remove them."
 )
-@click.option("--without-worker", is_flag=True, help="Take over although no ticker worker listens to a queue.")
+@click.option("--without-worker", is_flag=True, help="Take over although no ticker worker serves a task.")
 @click.option(
     "--shadow",
     metavar="DURATION",
@@ -197,9 +198,9 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str, *, ne
             sentences = source.take_over(db, chosen)
         render.answer({"done": sentences, "left": left}, *sentences, *_left(left))
         return NOT_SO if left else 0
-    if needs_worker:
-        _check_workers(one.wanted.get("queue", DEFAULTS["queue"]) for one in promised.chosen(founds))
     with connected() as db:
+        if needs_worker:
+            _check_workers(db, [one.wanted for one in promised.chosen(founds)])
         moved = _take_over().take_over(
             source, db, schema, promised.chosen, old_jobs=old_jobs, tell=lambda text: render.say(text, err=True)
         )
@@ -207,16 +208,24 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str, *, ne
     return _print_moved("took over", moved)
 
 
-def _check_workers(queues: Iterable[str]) -> None:
-    """Raises BadInput if no worker of ours listens to one of the queues. RQ's own workers may not know the functions."""
+def _check_workers(db: Any, wanted: Sequence[Mapping[str, Any]]) -> None:
+    """Raises BadInput if no worker of ours listens to the queue of a task, or if workers have announced functions, but not
+    its own. RQ's workers announce nothing.
+    """
     with closing(RedisQueue.from_settings(settings.current())) as queue:
         served = queue.attended(ours=True)
-    for name, count in Counter(queues).items():
-        if name not in served:
+    announced = [function.name for function in overview.functions(db)]
+    whys = Counter(
+        f"no ticker worker listens to the queue {name}"
+        if (name := one.get("queue", DEFAULTS["queue"])) not in served
+        else not_announced("function", one["function"], announced)
+        for one in wanted
+    )
+    for why, count in whys.items():
+        if why:
             raise BadInput(
                 "--take-over", None,
-                f"finds no ticker worker that listens to the queue {name}, where {_entries(count)} would run; start one: "
-                f"ticker worker --functions ... {name}, or pass --without-worker",
+                f"would leave {_entries(count)} waiting: {why}; start one: ticker worker --functions ..., or pass --without-worker",
             )  # fmt: skip
 
 

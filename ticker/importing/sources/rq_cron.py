@@ -1,24 +1,13 @@
-"""Reads the entries of rq cron: from the record that it keeps in Redis, or from its configuration module.
+"""Reads the entries of rq cron from the record that it keeps in Redis.
 
-The record is a hash with a TTL of 120 s, in which arguments that are not JSON are missing. The module is imported in a
-separate process, in which a collector replaces `rq.cron.register`.
+The record is a hash with a TTL of 120 s, in which arguments that are not JSON are missing, and methods lack their class.
 """
 
-import importlib
-import inspect
 import json
-import logging
-import os
-import runpy
-import subprocess
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from ticker import clock, settings
@@ -26,16 +15,12 @@ from ticker.errors import ConfigurationError, escaped
 from ticker.importing import dialects
 from ticker.importing.found import Decision, Found, LeftOver, Source, Waiting, Where, function_name, unique
 from ticker.importing.sources import rq_entries
-from ticker.importing.sources.pickles import load, misfits, unpacked
+from ticker.importing.sources.pickles import load, unpacked
 from ticker.importing.sources.samplers import HistorySampler, Sampler, hashes
 from ticker.queue import rq
 from ticker.queue.bulk import PREFIX
 
-log = logging.getLogger("ticker.importing")
-
 NAME = "rq-cron"
-MODULE = "module:"
-"""How `--from` begins if it names the configuration module."""
 SCHEDULERS, RECORD, HISTORY = (
     f"{PREFIX}:cron_schedulers",
     f"{PREFIX}:cron_scheduler:{{}}",
@@ -43,14 +28,14 @@ SCHEDULERS, RECORD, HISTORY = (
 )
 TAKEN = "ticker:taken:rq-cron"
 CALL = "function", "args", "kwargs"
+IDENTITY = "func_name", "queue_name", "args", "kwargs", "interval", "cron", "job_timeout"  # and the name
 QUEUED, STARTED = "queued", "started"
 NO_JSON = "<not JSON serializable>"
 ALIVE = timedelta(minutes=2)  # rq cron shows a sign of life each minute, and its record lasts as long
 HISTORY_AT_MOST = 1000  # jobs of a name that RQ's history keeps
-IMPORT_TIMEOUT = 60  # seconds
 
 Entry = Mapping[str, Any]
-"""An entry as `CronJob.to_dict` stores it. That of a collected one has `refusals`, too."""
+"""An entry as `CronJob.to_dict` stores it."""
 
 
 def opened(where: Where) -> "RqCron":
@@ -58,7 +43,7 @@ def opened(where: Where) -> "RqCron":
 
 
 class RqCron(Source):
-    """rq cron's entries: those of the records in Redis, whose URL is --from, or those of a module (`module:myapp.cron`).
+    """rq cron's entries: those of the records in Redis, whose URL is --from.
 
     rq cron reads cron texts in the zone of its host, which no record names: --zone does. Nothing leaves rq cron when it is taken
     over, because its entries are code: it has to be stopped.
@@ -67,31 +52,27 @@ class RqCron(Source):
     name = NAME
 
     def __init__(self, where: Where) -> None:
-        self._module = where.text.removeprefix(MODULE) if where.text.startswith(MODULE) else ""
-        url = "" if self._module else where.text
-        self._redis: Any = rq.connect(url or settings.current().require_redis(), retries=0)
+        self._redis: Any = rq.connect(where.text or settings.current().require_redis(), retries=0)
         self._zone, self._names, self._taking = where.zone, dict[str, str](), dict[str, str]()
         self._calls = defaultdict[str, set[tuple[str, str]]](set)
 
     def read(self, now: datetime) -> list[Found]:
         with rq.translated():
-            recorded = self.records()
-            entries = collected(self._module) if self._module else recorded
-            names, known = Counter(map(_name, entries)), {_identity(entry): entry for entry in recorded}
+            entries = self.records()
+            names = Counter(map(_name, entries))
             last = {name: self._last(name) for name in names}
-        if not entries and not self._module:
+        if not entries:
             raise ConfigurationError(
                 "Redis holds no record of rq cron, which keeps one while it runs and for two minutes after it was stopped: "
-                "start it and stop it, or read its module: --from module:NAME"
+                "start it and stop it"
             )
         self._names = dict(zip(unique(map(_name, entries)), map(_name, entries), strict=True))
         founds = []
         for entry, id_ in zip(entries, self._names, strict=True):
-            of_record = known.get(_identity(entry), {})
-            newest, by_record = last[_name(entry)], rq_entries.moment(of_record.get("latest_enqueue_time"))
+            newest, by_record = last[_name(entry)], rq_entries.moment(entry.get("latest_enqueue_time"))
             if by_record and (newest is None or names[_name(entry)] > 1):
                 newest = by_record  # the history is that of all entries with the name
-            found = _found(entry, id_, self._zone, of_record.get("next_enqueue_time"), newest)
+            found = _found(entry, id_, self._zone, newest)
             if not found.refusals:
                 self._calls[_name(entry)].add((found.wanted["queue"], _as_json(*map(found.wanted.get, CALL))))
             founds.append(found)
@@ -222,7 +203,7 @@ def _as_json(function: Any, args: Any, kwargs: Any) -> str:
     return json.dumps([function, args or [], kwargs or {}], sort_keys=True)
 
 
-def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: datetime | None) -> Found:
+def _found(entry: Entry, id_: str, zone: str, latest: datetime | None) -> Found:
     wanted: dict[str, Any] = {"function": function_name(entry["func_name"]), "name": id_, "queue": entry["queue_name"]}
     refusals, changes, decisions, times = [*_refusals(entry)], list[str](), list[Decision](), None
     for field, ours in (("args", "args"), ("kwargs", "kwargs"), ("meta", "metadata")):
@@ -234,7 +215,7 @@ def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: da
         wanted["box"] = timeout
     if entry.get("cron"):
         translated = dialects.translate(NAME, entry["cron"], zone or "UTC")
-        times, due = translated.times, rq_entries.moment(next_there)
+        times, due = translated.times, rq_entries.moment(entry.get("next_enqueue_time"))
         wanted |= translated.wanted
         refusals += [translated.refusal] if translated.refusal else []
         if not zone:
@@ -257,109 +238,19 @@ def _found(entry: Entry, id_: str, zone: str, next_there: str | None, latest: da
     return Found(
         NAME, id_, wanted, due, times=times, changes=tuple(changes), decisions=() if refusals else tuple(decisions),
         refusals=tuple(refusals), notes=tuple(rq_entries.notes_of_ttls({name: entry.get(name) for name in rq_entries.TTLS})),
-        stored={"identity": json.dumps(_identity(entry))},
+        stored={"identity": json.dumps([_name(entry), *map(entry.get, IDENTITY)])},
     )  # fmt: skip
 
 
 def _refusals(entry: Entry) -> Iterator[str]:
-    yield from entry.get("refusals", ())
     if str(entry["func_name"]).endswith(".<lambda>"):
         yield f"{entry['func_name']} is a lambda, which no worker can find by its name; give the function a name"
     for field in ("args", "kwargs", "meta"):
         if entry.get(field) == NO_JSON:
-            yield (
-                f"a value in {field} is not JSON, and the record of rq cron does not name it; "
-                "read the module that registers it: --from module:NAME"
-            )
+            yield f"a value in {field} is not JSON, and the record of rq cron does not name it; pass a text, a number, or an id"
     if entry.get("webhooks"):
         yield "webhooks have no counterpart; let the function call the address, or use notifications"
 
 
-IDENTITY = ("name", "func_name", "queue_name", "args", "kwargs", "interval", "cron", "job_timeout")
-
-
-def _identity(entry: Entry) -> tuple[Any, ...]:
-    return (_name(entry), *(entry.get(field) for field in IDENTITY[1:]))
-
-
 def _name(entry: Entry) -> str:
     return str(entry.get("name") or entry["func_name"])
-
-
-# ------------------------------------------------------------------------------------------- the configuration module
-
-
-@cache
-def collected(module: str) -> list[Entry]:
-    """Imports the module in a separate process, and returns the entries that it registers."""
-    log.warning("imports %s, which runs its code, in a process of its own", module, extra={"event": "module_imported"})
-    command = [sys.executable, "-m", __name__, module]
-    try:
-        child = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=IMPORT_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        raise ConfigurationError(f"--from: the import of {module} took longer than {IMPORT_TIMEOUT} s") from None
-    answer = json.loads(child.stdout or b"{}")
-    if "entries" not in answer:
-        why = answer.get("error", f"its process ended with exit code {child.returncode}")
-        raise ConfigurationError(f"--from: {module} cannot be imported: {why}")
-    return list(answer["entries"])
-
-
-def main(module: str) -> None:
-    """Imports the module, and prints the entries that it registers as JSON. The module's own output goes to standard error."""
-    answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    from rq import cron
-
-    entries = list[Entry]()
-    signature = inspect.signature(cron.register)
-
-    def register(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        given = signature.bind(*args, **kwargs).arguments
-        entries.append(_entry(**given))
-        return given
-
-    cron.register = register
-    try:
-        if Path(module).is_absolute():
-            runpy.run_path(module, run_name="rq_cron_config")
-        else:
-            importlib.import_module(module.removesuffix(".py").replace("/", "."))
-        written: dict[str, Any] = {"entries": entries}
-    except BaseException as error:  # also SystemExit: what the module does at its import
-        line = (str(error).strip() or "no message").splitlines()[0]
-        written = {"error": f"{type(error).__name__}: {line}"}
-    json.dump(written, answer)
-    answer.flush()
-    os._exit(0)  # threads that the module may have started do not matter
-
-
-def _entry(func: Callable[..., Any], queue_name: str, **given: Any) -> Entry:
-    """Returns the entry as rq cron stores it, with sentences on what cannot be brought over."""
-    module, name = getattr(func, "__module__", "?"), getattr(func, "__name__", "?")
-    refusals = [*_faults(func, module, name)]
-    entry = {key: value for key, value in given.items() if key not in ("args", "kwargs", "meta", "webhooks") and value}
-    for field in ("args", "kwargs", "meta"):
-        faults = [*misfits(given.get(field), field)]
-        refusals += [f"{fault}, which is no JSON; pass a text, a number, or an id" for fault in faults]
-        if given.get(field) and not faults:
-            entry[field] = json.dumps(given[field])
-    return {
-        **entry, "func_name": f"{module}.{name}", "name": given.get("name") or f"{module}.{name}", "queue_name": queue_name,
-        "webhooks": bool(given.get("webhooks")), "refusals": refusals,
-    }  # fmt: skip
-
-
-def _faults(func: Callable[..., Any], module: str, name: str) -> Iterator[str]:
-    """Yields why a worker cannot find the function by its name, unless the name itself shows it."""
-    qualified = getattr(func, "__qualname__", name)
-    if inspect.ismethod(func) or (qualified != name and "<locals>" not in qualified):
-        yield f"{module}.{qualified} is a method; write a function that calls it"
-    elif not isinstance(func, FunctionType):
-        yield f"{module}.{qualified} is a {type(func).__name__}, not a function; write a function that calls it"
-    elif qualified != name and name != "<lambda>":
-        yield f"{module}.{qualified} is defined in a function; define it at the module's top"
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -23,6 +23,9 @@ CAUSE_AT_MOST, CAUSE_READS_AT_MOST = 200, 500  # characters
 _QUOTED_OR_URL = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)|\b\w{1,20}://[^\s,;()<>"']+""")
 _WORD = re.compile(r"""[^\s,;()\[\]{}<>"'=|]+""")
 _VARIABLE = re.compile(r"\d|[@/\\]|\w\.\w")
+_HOST = re.compile(
+    r"(?<![\w.-])(?<![^/]/)(?:(?:[a-z0-9][a-z0-9-]*\.)+[a-z][a-z0-9-]+|\d+\.\d+\.\d+\.\d+)(?![\w-]|\.\w)"
+)
 _ASTERISKS = re.compile(r"\*(?:[^\w()\[\]{}]*\*)+")
 
 FRAMEWORK_NAMES: dict[str, str] = {}
@@ -63,8 +66,7 @@ def cause(error: str) -> str:
 
     A record has the class and the text of an exception, as in the last line of its traceback.
     """
-    line = escaped((error.strip().splitlines() or [""])[0])[:CAUSE_READS_AT_MOST]
-    masked = _WORD.sub(_masked, _QUOTED_OR_URL.sub("*", line))
+    masked = _WORD.sub(_masked, _QUOTED_OR_URL.sub("*", _first_line(error)))
     return _ASTERISKS.sub("*", masked)[:CAUSE_AT_MOST].strip()
 
 
@@ -72,6 +74,15 @@ def _masked(found: re.Match[str]) -> str:
     word = found[0].rstrip(":.!?")
     is_class = found.start() == 0 and found[0].endswith(":") and word.isidentifier()
     return found[0] if is_class or not _VARIABLE.search(word) else "*" + found[0][len(word) :]
+
+
+def hosts(error: str) -> set[str]:
+    """Returns the names that look like hosts, and the IPv4 addresses, in the part of this error that `cause` reads."""
+    return set(_HOST.findall(_first_line(error)))
+
+
+def _first_line(error: str) -> str:
+    return escaped((error.strip().splitlines() or [""])[0])[:CAUSE_READS_AT_MOST]
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

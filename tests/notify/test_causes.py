@@ -17,7 +17,7 @@ from tests.plans import indexes, plan, read_whole
 from tests.running import in_fork, work
 from tests.sentences import sentence
 from ticker.engine.tick import tick
-from ticker.errors import cause
+from ticker.errors import cause, hosts
 from ticker.notify import Log, message
 from ticker.notify.message import Notice
 from ticker.notify.outbox import LEASE, Outbox
@@ -107,6 +107,24 @@ def test_the_cause_of_an_error_leaves_out_what_differs_among_tasks(error, common
 @pytest.mark.parametrize("error", ["a'" * 50_000, "1" * 100_000, "é" * 100_000, "\0\x1b" * 1000, "a.b@" * 30_000])
 def test_a_cause_is_short_and_printable_whatever_the_error_is(error):
     assert len(cause(error)) <= 200 and cause(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        ("ConnectionRefusedError: imap.acme.example:993", {"imap.acme.example"}),
+        ("HTTPSConnectionPool(host='api.acme.example', port=443): /v1.2/index.html", {"api.acme.example"}),
+        (
+            "OSError: https://a-1.acme.example/x.json and user@mx2.other.example.",
+            {"a-1.acme.example", "mx2.other.example"},
+        ),
+        ("TimeoutError: 192.168.0.7 after 1.5 s", {"192.168.0.7"}),
+        ("urllib3.exceptions.MaxRetryError: too many\nin.second.line", set()),
+        ("ValueError: x.y.Z, a..b, -a.example-, .hidden.", set()),
+    ],
+)
+def test_the_hosts_in_an_error_are_found(error, named):
+    assert hosts(error) == named
 
 
 # ------------------------------------------------------------------------------------------------------- the notices

@@ -24,7 +24,7 @@ FAILS = replace(TICKER, failure="PostgreSQL refuses writes", failing_ms=60_000)
 def seen(*causes: int, per_minute: float | None = 42.4, **counts: int) -> Overview:
     all_counts = dict.fromkeys(Counts.__dataclass_fields__, 0) | {"tasks": 603} | counts
     groups = [
-        Cause(REFUSED if number == 0 else f"E{number}", tasks, NINE, (), ()) for number, tasks in enumerate(causes)
+        Cause(REFUSED if number == 0 else f"E{number}", tasks, NINE, (), (), {}) for number, tasks in enumerate(causes)
     ]
     return Overview(NINE + MINUTE, Counts(**all_counts), [], [], [], groups, {}, per_minute, [], [], [TICKER])
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.factories import a_need, ticked
+from tests.factories import a_need, a_run, ticked
 from tests.sentences import sentence
 from tests.web.asking import API, SCRIPT, problem, text_of
 from tests.web.conftest import Serve
@@ -82,6 +82,26 @@ def test_failing_tasks_stand_in_groups_with_their_begin_and_examples(fleet: None
     said = text_of(client.get("/"))
     assert "2 tasks: ConnectionRefusedError" in said and "1 task: TimeoutError" not in said
     assert "user2@example.org n2 failed 1 time in a row" in said
+
+
+def test_a_group_names_the_hosts_in_its_last_errors_each_with_its_tasks(
+    fleet: None, client: TestClient, db: Db
+) -> None:
+    for id_ in range(4, 15):
+        run = a_run(
+            db, ticker.get(db, id_), outcome="failed", reason=f"{REFUSED} imap.{'a' if id_ < 11 else 'b'}.example"
+        )
+        db.execute("UPDATE ticker.tasks SET last_run_id = %s WHERE id = %s", [run, id_])
+    page = client.get("/")
+    assert "Named in the last errors: imap.a.example (7), imap.b.example (4). Such as" in text_of(page)
+    [link] = re.findall(r'href="(/tasks\?[^"]+error=imap.b.example)"', page.text)
+    listed = client.get(html.unescape(link))
+    assert listed.text.count("<tr data-key=") == 4 and 'name="error" value="imap.b.example"' in listed.text
+    query = html.unescape(link).partition("?")[2]
+    assert "Retry 4 tasks?" in client.get(f"/tasks/all?{query}&action=retry").text
+    client.post(f"/tasks/all?{query}&action=retry", headers=SCRIPT)
+    planned = db.execute("SELECT task_id FROM ticker.runs WHERE kind = 'manual' ORDER BY task_id").fetchall()
+    assert [id_ for (id_,) in planned] == [11, 12, 13, 14]
 
 
 def test_a_cause_is_run_or_paused_as_a_whole_and_asks_with_its_number(

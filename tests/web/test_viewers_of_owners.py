@@ -131,7 +131,7 @@ def test_those_of_other_owners_do_not(of: Callable[..., TestClient], db: Db, oth
 @pytest.mark.parametrize(
     "filters",
     ["", "owner=mail_channels:5", "owner_type=mail_channels", "name=mail.fetch", "function=mail.fetch", "search=fetch",
-     "state=running", "state=waiting", "state=failing", "state=outside_hours", "cause=refused", "sort=failures", "sort=lateness"],
+     "state=running", "state=waiting", "state=failing", "state=outside_hours", "cause=refused", "error=refused", "sort=failures", "sort=lateness"],
 )  # fmt: skip
 def test_no_filter_finds_tasks_or_runs_of_others(
     filters: str, of: Callable[..., TestClient], db: Db, other: Task
@@ -145,7 +145,7 @@ def test_no_filter_finds_tasks_or_runs_of_others(
     )
     client = of(OTHER)
     assert {task["owner"] for task in client.get(f"{API}/tasks?{filters}").json()["tasks"]} <= {OTHER}
-    of_runs = "" if filters.split("=")[0] in ("name", "state", "cause", "sort") else filters
+    of_runs = "" if filters.split("=")[0] in ("name", "state", "cause", "error", "sort") else filters
     assert {run["owner"] for run in client.get(f"{API}/runs?{of_runs}").json()["runs"]} <= {OTHER}
     for page in (f"/tasks?{filters}", f"/runs?{of_runs}", f"/runs?task=1&{of_runs}"):
         assert "/tasks/1" not in client.get(page).text

@@ -3,13 +3,14 @@
 The page's first screen, `ticker top` and the statistics of the HTTP API show this state.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import cast
 
 from ticker.db.steps import Steps, reads
-from ticker.errors import not_announced
+from ticker.errors import hosts, not_announced
 from ticker.model import NO_FAILURE, Outcome
 from ticker.read import journal
 from ticker.read import tasks as read_tasks
@@ -23,7 +24,7 @@ from ticker.tasks.rows import query
 COUNTED_AT_MOST = 100_000
 LATE_READ = 1_000
 """Late tasks of each sort that are read for a list of a few: 200,000 would take seconds on a busy machine."""
-EXAMPLES = 3  # tasks of a cause
+EXAMPLES = 3  # tasks and hosts of a cause
 HOUR = timedelta(hours=1)
 
 
@@ -66,7 +67,7 @@ class Cause:
     """A cause with which `tasks` fail that nobody has paused or disabled: the first line of an error, without what differs.
 
     `ids` are up to 100 of them, of which the first began to fail at `since`. Both `since` and `examples`, three of these
-    tasks, may be missing if they were deleted.
+    tasks, may be missing if they were deleted. `hosts`: the three hosts that most of their last errors name, and how many do.
     """
 
     cause: str
@@ -74,6 +75,7 @@ class Cause:
     since: datetime | None
     ids: tuple[int, ...]
     examples: tuple[Task, ...]
+    hosts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +173,15 @@ def causes(*, limit: int = 10) -> Steps[list[Cause]]:
     found = {
         task.id: task for task in (yield from tasks_by_id.steps(id_ for row in rows for id_ in row["ids"][:EXAMPLES]))
     }
+    read = yield query("last_reasons", ids=[id_ for row in rows for id_ in row["ids"]])
+    named = {row["id"]: hosts(row["reason"] or "") for row in read}
     return [
         Cause(
             **{**row, "ids": tuple(row["ids"])},
             examples=tuple(found[id_] for id_ in row["ids"][:EXAMPLES] if id_ in found),
+            hosts=dict(
+                Counter(host for id_ in row["ids"] for host in sorted(named.get(id_, ()))).most_common(EXAMPLES)
+            ),
         )
         for row in rows
     ]

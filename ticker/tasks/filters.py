@@ -14,7 +14,7 @@ from ticker.schedules.duration import SECOND, whole
 from ticker.tasks import identity
 from ticker.tasks.rows import instant, query, sees_all
 
-READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
+READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search", "error")
 """The filters that no index serves without an owner."""
 INDEXED = ("owner_type", "owner_id", "cause")
 NAMES = ("owner", "owner_type", *READ_THROUGH, "state", "cause")

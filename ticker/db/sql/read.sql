@@ -42,6 +42,10 @@ SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
 CASE WHEN NOT coalesce({seen_waiting t}, false) THEN '' WHEN {in_full_queue t} THEN 'queue_full' WHEN {is_alone t} THEN 'waits_for_its_turn'
         WHEN {may_be_full t} THEN 'no_room' ELSE '' END
 
+-- rule: last_reason
+-- The reason of the last run of the task, if it is kept. A sub-select, so that no plan reads all runs.
+(SELECT r.reason FROM {schema}.runs r WHERE r.id = t.last_run_id)
+
 -- rule: picked
 -- The task matches all filters that are not null, apart from its state. Filters without an index are also in sub-selects.
 (%(owner_type)s::text IS NULL OR t.owner_type = %(owner_type)s)
@@ -52,6 +56,7 @@ CASE WHEN NOT coalesce({seen_waiting t}, false) THEN '' WHEN {in_full_queue t} T
   AND (%(group)s::text IS NULL OR t.group_name = (SELECT %(group)s::text))
   AND (%(submitter)s::text IS NULL OR t.submitter = (SELECT %(submitter)s::text))
   AND (%(cause)s::text IS NULL OR {failing t} AND t.cause = %(cause)s)
+  AND (%(error)s::text IS NULL OR {failing t} AND position(lower(%(error)s) IN lower({last_reason t})) > 0)
   AND (%(failures)s::int IS NULL OR t.failures = %(failures)s)
   AND (%(search)s::text IS NULL
        OR position(lower(%(search)s) IN lower(concat_ws(' ', t.name, t.function, t.owner_type || ':' || t.owner_id, t.subject))) > 0)
@@ -152,6 +157,10 @@ SELECT l.cause, l.tasks, f.ids, (SELECT min(e.at) FROM unnest(f.ids) AS i (id), 
 FROM largest l, LATERAL (SELECT array_agg(t.id) AS ids FROM (
     SELECT t.id FROM {schema}.tasks t WHERE {failing t} AND t.cause = l.cause ORDER BY t.id LIMIT 100) t) f
 ORDER BY l.tasks DESC, l.cause
+
+-- name: last_reasons
+-- Returns the beginning of the last error of each of these tasks.
+SELECT t.id, left({last_reason t}, 600) AS reason FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
 
 -- name: none_succeeds
 -- Returns whether tasks fail, and none of the tasks that may run has succeeded with its last run. Looks at the first %(most)s of them.

@@ -110,21 +110,23 @@ FOR NO KEY UPDATE OF t
 -- Returns the number of the chosen interval tasks, and how many of them already have a phase. Also returns the largest
 -- number that is due within one tick, now and after each has its phase.
 WITH instant AS MATERIALIZED (
-    SELECT {now} AS now
-), chosen AS MATERIALIZED (
-    SELECT t.spread, extract(epoch FROM greatest(t.next_run, i.now)) * 1000 AS due, t.every_ms,
-        1000 * extract(epoch FROM i.now) AS now,
-        ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint * every_ms / 268435456 AS phase
-    FROM {schema}.tasks t, instant i
+    SELECT 1000 * extract(epoch FROM {now})::float8 AS now
+), ticks AS MATERIALIZED (
+    SELECT b.now, b.later, count(*) AS tasks, count(*) FILTER (WHERE spread) AS placed
+    FROM instant i, {schema}.tasks t, LATERAL (
+        SELECT ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint * every_ms / 268435456 AS phase) p,
+        LATERAL (
+        SELECT floor(greatest(1000 * extract(epoch FROM next_run)::float8, i.now) / %(tick_ms)s) AS now,
+            floor((ceil((i.now - phase) / every_ms) * every_ms + phase) / %(tick_ms)s) AS later) b
     WHERE kind = 'interval' AND next_run IS NOT NULL
       AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
       AND (%(function)s::text IS NULL OR function = %(function)s)
-), placed AS (
-    SELECT ceil((now - phase) / every_ms) * every_ms + phase AS due FROM chosen
+    GROUP BY b.now, b.later
 )
-SELECT (SELECT count(*) FROM chosen)::int AS tasks, (SELECT count(*) FILTER (WHERE spread) FROM chosen)::int AS placed,
-    (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM chosen GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_now,
-    (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM placed GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_then
+SELECT coalesce(sum(tasks), 0)::int AS tasks, coalesce(sum(placed), 0)::int AS placed,
+    (SELECT coalesce(max(n), 0) FROM (SELECT sum(tasks) AS n FROM ticks GROUP BY now) s)::int AS most_now,
+    (SELECT coalesce(max(n), 0) FROM (SELECT sum(tasks) AS n FROM ticks GROUP BY later) s)::int AS most_then
+FROM ticks
 
 -- name: spread
 -- Gives a phase to the next chosen tasks, by id, that have none yet.

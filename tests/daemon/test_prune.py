@@ -267,6 +267,15 @@ def test_the_rest_follows_the_backlog(hours, rests):
     assert prune.rest(hours * 3_600_000) == rests
 
 
+@pytest.mark.parametrize(
+    ("keep", "outcome", "overdue"),
+    [("problems", "succeeded", 48), ("none", "succeeded", 48), ("none", "failed", 48), ("all", "succeeded", 0)],
+)
+def test_a_record_that_its_task_does_not_keep_is_overdue_after_two_hours(db, store, keep, outcome, overdue):
+    put(db, of(db, keep=keep), outcome, 50 * HOUR)
+    assert lap(store).overdue_ms // 3_600_000 == overdue
+
+
 def test_a_backlog_is_warned_about(db, store, caplog):
     put(db, 99, "succeeded", 30 * DAY + 2 * DAY)
     Pruner(store, Settings(), threading.Event()).attempt()

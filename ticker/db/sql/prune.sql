@@ -61,7 +61,8 @@ WITH instant AS MATERIALIZED (
                 AND n.reason IN ('unknown_function', 'expired', 'missed', 'no_time')))
         ORDER BY n.id DESC OFFSET 19 LIMIT 1) l
 ), doomed AS MATERIALIZED (
-    SELECT p.id FROM page p JOIN heads h ON h.id = p.head LEFT JOIN lasts l ON l.task_id = h.task_id
+    SELECT p.id, h.is_free AND h.keep <> 'all' AS is_unwanted
+    FROM page p JOIN heads h ON h.id = p.head LEFT JOIN lasts l ON l.task_id = h.task_id
     WHERE p.is_over AND (h.is_free OR h.id < l.id)
 ), locked AS MATERIALIZED (
     SELECT id FROM {schema}.runs
@@ -69,14 +70,15 @@ WITH instant AS MATERIALIZED (
 ), gone AS (
     DELETE FROM {schema}.runs WHERE id = ANY (ARRAY(SELECT id FROM locked)) RETURNING id
 ), counted AS (
-    SELECT id FROM gone UNION ALL SELECT id FROM doomed WHERE %(dry)s
+    SELECT id, is_unwanted FROM doomed WHERE %(dry)s OR id IN (SELECT id FROM gone)
 )
 SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), true) AS young,
     count(c.id) FILTER (WHERE p.outcome IN {good_outcomes})::int AS successes,
     count(c.id) FILTER (WHERE p.outcome IN {bad_outcomes})::int AS failures,
     count(c.id) FILTER (WHERE p.outcome = 'dropped')::int AS drops, 0 AS events,
-    greatest(max(extract(epoch FROM i.now - p.ended_at) * 1000 - CASE WHEN p.outcome IN {bad_outcomes} THEN %(failures_ms)s::bigint
-        ELSE %(successes_ms)s::bigint END) FILTER (WHERE c.id IS NOT NULL), 0)::bigint AS overdue_ms
+    greatest(max(extract(epoch FROM i.now - p.ended_at) * 1000 - CASE WHEN c.is_unwanted THEN 7200000
+        WHEN p.outcome IN {bad_outcomes} THEN %(failures_ms)s::bigint ELSE %(successes_ms)s::bigint END)
+        FILTER (WHERE c.id IS NOT NULL), 0)::bigint AS overdue_ms
 FROM instant i, page p LEFT JOIN counted c ON c.id = p.id
 
 -- rule: unused

@@ -84,6 +84,24 @@ class Found:
         return Verdict.CHANGED if self.changes else Verdict.SAME
 
 
+@dataclass(slots=True)
+class Draft:
+    """What a reader knows of an entry so far."""
+
+    wanted: dict[str, Any]
+    changes: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def found(self, source: str, id_: str, next_there: datetime | None = None, **more: Any) -> Found:
+        """Returns the entry. One that is refused asks for nothing."""
+        return Found(
+            source, id_, self.wanted, next_there, changes=tuple(self.changes), refusals=tuple(self.refusals),
+            decisions=() if self.refusals else tuple(self.decisions), notes=tuple(self.notes), **more,
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """The command's options of a source. An empty text means that the option was not passed: our own settings apply."""

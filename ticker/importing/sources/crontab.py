@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, Source, Where, unique
+from ticker.importing.found import Decision, Draft, Found, Source, Where, unique
 from ticker.importing.sources import json_lines
 
 SYSTEM = ("/etc/crontab", "/etc/cron.d/")  # files whose lines name a user before the command
@@ -63,38 +63,30 @@ class Crontab(Source):
     def _found(self, line: Line, name: str, asks: bool) -> Found:
         zone, task = line.zone or self.where.zone, self.where.command_task
         read = dialects.translate("crontab", line.schedule, zone or "UTC")
-        refusals = [] if read.refusal is None else [read.refusal]
+        kwargs = {"command": line.command.replace("\\%", "%")}
+        draft = Draft({**read.wanted, "function": task, "name": name, "kwargs": kwargs})
         if not line.command:
-            refusals = [f"line {line.number} has no command after its five fields"]
-        elif not task:
-            refusals.append("its command is for a shell; name your function that runs it: --command-task FUNCTION")
+            draft.refusals.append(f"line {line.number} has no command after its five fields")
+        elif read.refusal:
+            draft.refusals.append(read.refusal)
+        if line.command and not task:
+            draft.refusals.append(
+                "its command is for a shell; name your function that runs it: --command-task FUNCTION"
+            )
         if _PERCENT.search(line.command):
-            refusals.append("its command has %, after which cron passes input to it; put the input into a script")
-        decisions = [Decision("box", "cron sets no time limit; how long may a run last?")]
+            draft.refusals.append("its command has %, after which cron passes input to it; put the input into a script")
+        draft.decisions.append(Decision("box", "cron sets no time limit; how long may a run last?"))
         if asks:
-            decisions.append(
-                Decision(
-                    "user",
-                    "each command begins with the name of a user, or of no program, on this host, as in /etc/crontab; is it a user?",
-                )
-            )
+            question = "each command begins with the name of a user, or of no program, on this host, as in /etc/crontab; is it a user?"
+            draft.decisions.append(Decision("user", question))
         if not zone:
-            decisions.append(
-                Decision("zone", "cron uses the time zone of its host, which no crontab names; which zone is it?")
-            )
-        notes = [f"cron runs it as {line.user}, and a worker as its own user"] if line.user else []
+            question = "cron uses the time zone of its host, which no crontab names; which zone is it?"
+            draft.decisions.append(Decision("zone", question))
+        if line.user:
+            draft.notes.append(f"cron runs it as {line.user}, and a worker as its own user")
         if line.mailto:
-            notes.append("cron sends its output by mail (MAILTO); the ticker only notifies of failures")
-        wanted = {
-            **read.wanted,
-            "function": task,
-            "name": name,
-            "kwargs": {"command": line.command.replace("\\%", "%")},
-        }
-        return Found(
-            "crontab", name, wanted, decisions=() if refusals else tuple(decisions), refusals=tuple(refusals),
-            notes=tuple(notes), stored={"line": line.number},
-        )  # fmt: skip
+            draft.notes.append("cron sends its output by mail (MAILTO); the ticker only notifies of failures")
+        return draft.found("crontab", name, stored={"line": line.number})
 
 
 def entries(lines: Sequence[str], has_users: bool) -> Iterator[Line]:

@@ -16,7 +16,7 @@ from ticker import settings
 from ticker.db import connections
 from ticker.errors import ConfigurationError, escaped, quoted
 from ticker.importing import dialects
-from ticker.importing.found import BY, Decision, Found, LeftOver, Source, Where, function_name
+from ticker.importing.found import BY, Decision, Draft, Found, LeftOver, Source, Where, function_name
 from ticker.importing.sources.samplers import RowSampler, Sampler
 from ticker.importing.take_over import TAKEN_FROM, task_of
 from ticker.read import entries
@@ -247,23 +247,23 @@ def _found(row: Mapping[str, Any], now: datetime) -> Found:
     state = task["enabled"], task["total_run_count"], _instant(task["last_run_at"])
     fields, faults = _arguments(task)
     timing, times = _schedule(row)
-    refusals = [*_refusals(row, now), *faults, *([timing] if isinstance(timing, str) else [])]
     wanted: dict[str, Any] = {"function": function_name(task["task"]), "name": task["name"], **fields}
     wanted |= {field: task[field] for field in ("queue", "description") if task[field]}
-    due, decisions = None, [Decision("box", "beat stores no time limit; how long may a run last?")]
-    if not isinstance(timing, str):
+    draft, due = Draft(wanted, refusals=[*_refusals(row, now), *faults], notes=[*_notes(task)]), None
+    draft.decisions.append(Decision("box", "beat stores no time limit; how long may a run last?"))
+    if isinstance(timing, str):
+        draft.refusals.append(timing)
+    else:
         wanted |= {**timing, **_bounds(task, timing)}
         due = _next(task, wanted, times, now) if task["enabled"] else None
         if due and "every" in wanted:
             wanted["first"] = due
         if due and due <= now and "at" in wanted:
             wanted["at"] = now + CHANGE_OVER  # until it is decided
-            decisions.append(
-                Decision("at", f"its time {due.isoformat()} has passed, and beat has not run it; when should it run?")
-            )
-    return Found(
-        NAME, task["name"], wanted, None if refusals else due, enabled=task["enabled"], times=times,
-        decisions=() if refusals else tuple(decisions), refusals=tuple(refusals), notes=tuple(_notes(task)),
+            question = f"its time {due.isoformat()} has passed, and beat has not run it; when should it run?"
+            draft.decisions.append(Decision("at", question))
+    return draft.found(
+        NAME, task["name"], None if draft.refusals else due, enabled=task["enabled"], times=times,
         stored={"identity": task["name"], "state": state},
     )  # fmt: skip
 

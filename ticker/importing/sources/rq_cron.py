@@ -13,7 +13,7 @@ from typing import Any
 from ticker import clock, settings
 from ticker.errors import ConfigurationError, escaped
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, LeftOver, Source, Waiting, Where, function_name, unique
+from ticker.importing.found import Decision, Draft, Found, LeftOver, Source, Waiting, Where, function_name, unique
 from ticker.importing.sources import rq_entries
 from ticker.importing.sources.pickles import load, unpacked
 from ticker.importing.sources.samplers import HistorySampler, Sampler, hashes
@@ -205,41 +205,37 @@ def _as_json(function: Any, args: Any, kwargs: Any) -> str:
 
 def _found(entry: Entry, id_: str, zone: str, latest: datetime | None) -> Found:
     wanted: dict[str, Any] = {"function": function_name(entry["func_name"]), "name": id_, "queue": entry["queue_name"]}
-    refusals, changes, decisions, times = [*_refusals(entry)], list[str](), list[Decision](), None
+    notes = rq_entries.notes_of_ttls({name: entry.get(name) for name in rq_entries.TTLS})
+    draft, times = Draft(wanted, refusals=[*_refusals(entry)], notes=[*notes]), None
     for field, ours in (("args", "args"), ("kwargs", "kwargs"), ("meta", "metadata")):
         if entry.get(field) not in (None, NO_JSON):
             wanted[ours] = json.loads(entry[field])
     if (timeout := entry.get("job_timeout") or rq_entries.USUAL_TIMEOUT) == -1:
-        decisions.append(Decision("box", "its jobs have no time limit (job_timeout -1); how long may a run last?"))
+        draft.decisions.append(
+            Decision("box", "its jobs have no time limit (job_timeout -1); how long may a run last?")
+        )
     else:
         wanted["box"] = timeout
-    if entry.get("cron"):
-        translated = dialects.translate(NAME, entry["cron"], zone or "UTC")
+    if text := entry.get("cron"):
+        translated = dialects.translate(NAME, text, zone or "UTC")
         times, due = translated.times, rq_entries.moment(entry.get("next_enqueue_time"))
         wanted |= translated.wanted
-        refusals += [translated.refusal] if translated.refusal else []
-        if not zone:
-            decisions.append(
-                Decision("zone", "rq cron uses the time zone of its host, which it does not store; which zone is it?")
+        draft.refusals += [translated.refusal] if translated.refusal else []
+        question = "rq cron uses the time zone of its host, which it does not store; which zone is it?"
+        if zone:
+            question = (
+                f"its next time there is not one of {text!r} in {zone}; which is the time zone of rq cron's host?"
             )
-        elif due and times and times(due - timedelta(seconds=1), 1) != [due]:
-            decisions.append(
-                Decision(
-                    "zone",
-                    f"its next time there is not one of {entry['cron']!r} in {zone}; which is the time zone of rq cron's host?",
-                )
-            )
+        if not zone or (due and times and times(due - timedelta(seconds=1), 1) != [due]):
+            draft.decisions.append(Decision("zone", question))
     else:
         wanted["every"] = entry["interval"]
         due = latest + timedelta(seconds=entry["interval"]) if latest else None
         wanted |= {"first": due} if due else {}
     if id_ != _name(entry):
-        changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
-    return Found(
-        NAME, id_, wanted, due, times=times, changes=tuple(changes), decisions=() if refusals else tuple(decisions),
-        refusals=tuple(refusals), notes=tuple(rq_entries.notes_of_ttls({name: entry.get(name) for name in rq_entries.TTLS})),
-        stored={"identity": json.dumps([_name(entry), *map(entry.get, IDENTITY)])},
-    )  # fmt: skip
+        draft.changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
+    identity = json.dumps([_name(entry), *map(entry.get, IDENTITY)])
+    return draft.found(NAME, id_, due, times=times, stored={"identity": identity})
 
 
 def _refusals(entry: Entry) -> Iterator[str]:

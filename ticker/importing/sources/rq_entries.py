@@ -1,15 +1,13 @@
 """Translates an entry of rq-scheduler, as it is stored in Redis, to a task. Reads no server."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
 
 from ticker.engine import timing
 from ticker.importing import dialects
-from ticker.importing.found import Decision, Found, function_name
+from ticker.importing.found import Decision, Draft, Found, function_name
 from ticker.importing.sources.pickles import load, misfits, named, unpacked
 from ticker.schedules.duration import SECOND, words
 
@@ -28,52 +26,33 @@ USUAL_TIMEOUT, USUAL_PASS = (
 )  # seconds: the defaults of RQ, and of the interval of rqscheduler, which Redis does not hold
 SOON = timedelta(seconds=30)
 """How far ahead a time has to lie, so that it has not passed when the task is registered."""
-ZONES_SHOWN, USUAL_ZONES = 5, ("Europe/", "America/", "Asia/")
 
 Job = Mapping[str, bytes]
 
 
-@dataclass(slots=True)
-class Entry:
-    """What has been read of an entry so far."""
-
-    wanted: dict[str, Any]
-    changes: list[str] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def found(id_: str, score: float, job: Job, now: datetime, zone: str, zones: Collection[str]) -> Found:
+def found(id_: str, score: float, job: Job, now: datetime, zone: str) -> Found:
     """Returns the entry with this next time, a Unix time, and with these fields of its job.
 
-    `zone` is that of the scheduler's host, if the operator has said it; `zones` are those that its cron entries allow.
+    `zone` is that of the scheduler's host, if the operator has said it.
     """
     next_there = datetime.fromtimestamp(score, UTC)
-    entry, times = Entry({"name": id_}), None
+    entry, times = Draft({"name": id_}), None
     if not job.get("data"):
         entry.refusals.append(
             "its job no longer exists in Redis, so there is nothing to import; rq-scheduler removes the entry at its next pass"
         )
-        return _found(id_, next_there, entry, None, "")
+        return entry.found(SOURCE, id_, next_there, stored={"identity": ""})
     meta = _meta(entry, job)
     _call(entry, job["data"])
     _not_taken(entry, job, meta)
     if not entry.refusals:
-        times = _schedule(entry, meta, next_there, job, now, zone, zones)
+        times = _schedule(entry, meta, next_there, job, now, zone)
         _box(entry, job)
     identity = blake2b(job["data"] + repr((meta.get("interval"), meta.get("cron_string"))).encode(), digest_size=8)
-    return _found(id_, next_there, entry, times, identity.hexdigest())
+    return entry.found(SOURCE, id_, next_there, times=times, stored={"identity": identity.hexdigest()})
 
 
-def _found(id_: str, next_there: datetime, entry: Entry, times: Any, identity: str) -> Found:
-    return Found(
-        SOURCE, id_, entry.wanted, next_there, times=times, changes=tuple(entry.changes), decisions=tuple(entry.decisions),
-        refusals=tuple(entry.refusals), notes=tuple(entry.notes), stored={"identity": identity},
-    )  # fmt: skip
-
-
-def _meta(entry: Entry, job: Job) -> dict[str, Any]:
+def _meta(entry: Draft, job: Job) -> dict[str, Any]:
     try:
         meta = load(job["meta"]) if job.get("meta") else {}
     except ValueError:
@@ -84,7 +63,7 @@ def _meta(entry: Entry, job: Job) -> dict[str, Any]:
     return {}
 
 
-def _call(entry: Entry, data: bytes) -> None:
+def _call(entry: Draft, data: bytes) -> None:
     """Reads the function and its arguments."""
     try:
         function, instance, args, kwargs = load(unpacked(data))
@@ -108,7 +87,7 @@ def _call(entry: Entry, data: bytes) -> None:
         entry.wanted["kwargs"] = kwargs
 
 
-def _not_taken(entry: Entry, job: Job, meta: Mapping[str, Any]) -> None:
+def _not_taken(entry: Draft, job: Job, meta: Mapping[str, Any]) -> None:
     """Refuses what a task cannot do, and names what is lost."""
     if callbacks := [
         name.removesuffix("_callback_name") for name in FIELDS if name.endswith("_callback_name") and job.get(name)
@@ -146,13 +125,7 @@ def _not_taken(entry: Entry, job: Job, meta: Mapping[str, Any]) -> None:
 
 
 def _schedule(
-    entry: Entry,
-    meta: Mapping[str, Any],
-    next_there: datetime,
-    job: Job,
-    now: datetime,
-    zone: str,
-    zones: Collection[str],
+    entry: Draft, meta: Mapping[str, Any], next_there: datetime, job: Job, now: datetime, zone: str
 ) -> dialects.Times | None:
     """Reads the schedule. `first` is the next time there, but not before the last run there plus the interval."""
     try:
@@ -179,55 +152,31 @@ def _schedule(
             )
         return None
     if text := meta.get("cron_string"):
-        return _cron(entry, str(text), next_there, zone, zones)
+        return _cron(entry, str(text), next_there, zone)
     entry.wanted |= {"at": max(next_there, now + SOON), "remove": True}
     if next_there < now:
         entry.changes.append("its time has passed: it runs once, immediately, as in rq-scheduler")
     return None
 
 
-def _cron(entry: Entry, text: str, next_there: datetime, zone: str, zones: Collection[str]) -> dialects.Times | None:
+def _cron(entry: Draft, text: str, next_there: datetime, zone: str) -> dialects.Times | None:
     read = dialects.translate(SOURCE, text, zone or "UTC")
     if read.refusal:
         entry.refusals.append(read.refusal)
         return None
     entry.wanted |= {**read.wanted, "first": next_there}
-    fits = _is_time(text, next_there, zone or "UTC")
+    fits = read.times is not None and read.times(next_there - timedelta(seconds=1), 1) == [next_there]
     if zone and not fits:
         entry.changes.append(f"its next time there is not a time of {text!r} in {zone}: check --zone")
     elif not zone and not (fits and text.split()[1:5] == ["*"] * 4):
-        fitting = sorted(zones, key=lambda name: (name != "UTC", not name.startswith(USUAL_ZONES), name))
-        more = f" and {len(fitting) - ZONES_SHOWN} more" if len(fitting) > ZONES_SHOWN else ""
         entry.decisions.append(Decision(
-            "zone", "rq-scheduler reads a cron text in the zone of its host, whose next times fit "
-            f"{', '.join(fitting[:ZONES_SHOWN]) or 'no zone'}{more}",
+            "zone", "rq-scheduler reads a cron text in the zone of its host, which it does not store; its next time "
+            f"{'fits' if fits else 'does not fit'} UTC",
         ))  # fmt: skip
     return read.times
 
 
-def fitting_zones(cron_entries: Iterable[tuple[str, datetime]]) -> frozenset[str]:
-    """Returns the zones in which each of these texts has its next time."""
-    fitting = frozenset(available_timezones())
-    for text, next_there in cron_entries:
-        alike: dict[timedelta | None, set[str]] = {}
-        for name in fitting:
-            alike.setdefault(next_there.astimezone(ZoneInfo(name)).utcoffset(), set()).add(name)
-        fitting = frozenset().union(*(names for names in alike.values() if _is_time(text, next_there, min(names))))
-    return fitting
-
-
-def cron_text(job: Job) -> str:
-    """Returns the cron text of an entry, or an empty one."""
-    meta = _meta(Entry({}), job)
-    return "" if meta.get("interval") else str(meta.get("cron_string") or "")
-
-
-def _is_time(text: str, at: datetime, zone: str) -> bool:
-    times = dialects.translate(SOURCE, text, zone).times
-    return times is not None and times(at - timedelta(seconds=1), 1) == [at]
-
-
-def _box(entry: Entry, job: Job) -> None:
+def _box(entry: Draft, job: Job) -> None:
     """Takes RQ's timeout as the box, if it fits into the interval."""
     timeout = _whole(job, "timeout") or USUAL_TIMEOUT
     last = (

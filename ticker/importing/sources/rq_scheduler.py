@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -30,7 +30,6 @@ SCHEDULE, LOCK = "rq:scheduler:scheduled_jobs", "rq:scheduler_lock"
 PARKED, TAKEN = "ticker:parked:rq-scheduler", "ticker:taken:rq-scheduler"
 LOCK_MS, KEEP_EVERY = 6_000, 1.5
 LOCK_AT_LEAST, LOCK_AT_MOST = 30.0, 140.0  # seconds to wait for the lock: twice its time to live, if it has one
-ZONES_FROM = 30  # cron entries: more of them hardly narrow down the zones
 AT_ONCE = 500
 
 
@@ -73,12 +72,7 @@ class RqScheduler(Source):
 
     def _found(self, scores: Mapping[str, float], now: datetime) -> list[Found]:
         jobs = self._jobs([*scores])
-        texts = (
-            {id_: text for id_, job in jobs.items() if (text := rq_entries.cron_text(job))} if not self._zone else {}
-        )
-        crons = sorted({(text, datetime.fromtimestamp(scores[id_], UTC)) for id_, text in texts.items()})
-        zones = rq_entries.fitting_zones(crons[:ZONES_FROM])
-        return [rq_entries.found(id_, score, jobs[id_], now, self._zone, zones) for id_, score in scores.items()]
+        return [rq_entries.found(id_, score, jobs[id_], now, self._zone) for id_, score in scores.items()]
 
     def _jobs(self, ids: Sequence[str]) -> dict[str, rq_entries.Job]:
         jobs: dict[str, rq_entries.Job] = {}

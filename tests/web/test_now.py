@@ -4,16 +4,18 @@ import html
 import json
 import re
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.factories import a_need, a_run, ticked
+from tests.factories import MINUTE, SECOND, a_drop, a_need, a_run, ticked
 from tests.sentences import sentence
 from tests.web.asking import API, SCRIPT, problem, text_of
 from tests.web.conftest import Serve
+from ticker.read.entries import instant
 
 pytestmark = pytest.mark.slow
 
@@ -168,3 +170,26 @@ def test_the_api_has_the_series(fleet: None, client: TestClient, db: Db) -> None
     assert [point["outcomes"] for point in found["points"] if point["outcomes"]] == [{"failed": 2}]
     assert len(client.get(f"{API}/activity", params={"span": "30d"}).json()["points"]) == 120
     assert problem(client.get(f"{API}/activity", params={"span": "1h"}), 422)["field"] == "span"
+
+
+def test_a_drop_says_its_reason_once_and_a_worker_is_its_host_and_process(
+    environ: dict[str, str], client: TestClient, db: Db
+) -> None:
+    task = ticker.register(db, "poll", every="1m")
+    now = instant(db)
+    a_drop(db, task, "too_early", ended_at=now, checked_at=now, checked_last_run=now - 50 * SECOND)
+    a_run(
+        db,
+        task,
+        state="running",
+        outcome=None,
+        ended_at=None,
+        token=uuid4(),
+        until=now + MINUTE,
+        worker="6b5b222d",
+        host="node-7",
+        pid=42,
+    )
+    said = text_of(client.get("/"))
+    assert "1 too early" in said and ": 50 s after" in said and "too_early" not in said
+    assert "(node-7/42)" in said and "6b5b222d" not in said

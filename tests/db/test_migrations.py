@@ -44,6 +44,7 @@ from ticker.model import (
     Outcome,
     RunKind,
 )
+from ticker.queue import inspect
 from ticker.schedules.duration import LONGEST
 
 
@@ -138,7 +139,7 @@ def test_five_upgrades_at_once_of_an_empty_database_create_it_once(empty, empty_
             upgrades = [pool.submit(migrations.upgrade, empty_url) for _ in range(5)]
             while empty.execute(waiting, [migrations.UPGRADE_LOCK]).fetchone() != (5,):
                 assert not any(upgrade.done() for upgrade in upgrades)
-        assert [upgrade.result(timeout=60) for upgrade in upgrades] == [None] * 5
+        assert [upgrade.result(timeout=60) for upgrade in upgrades] == [migrations.newest()] * 5
     assert look(empty, "ticker") == look(db, "ticker")
     assert migrations.problems(empty_url) == []
 
@@ -323,23 +324,53 @@ def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("revision", ["0019", "0001.00000000", "9999"])
-def test_a_database_of_another_version_is_refused_in_one_sentence_and_left_alone(revision, db, environ):
-    """An earlier one, an earlier edition of the revision that is edited in place, and a later one."""
-    db.execute("UPDATE ticker.ticker_version SET version_num = %s", [revision])
+def refused_everywhere(refusal, db, environ):
     before = look(db, "ticker")
-    refusal = sentence(
-        "errors.unknown_revision", schema="'ticker'", revision=f"'{revision}'", newest=migrations.newest(),
-        setting="TICKER_SCHEMA", remedy="ticker db upgrade",
-    )  # fmt: skip
     assert migrations.problems(environ["DATABASE_URL"]) == [refusal]
     for arguments in ("db upgrade", "tick"):
         done = CliRunner().invoke(main, arguments.split())
         assert (done.exit_code, done.stdout) == (78, "")
         assert refusal == done.stderr.removeprefix("error: ").removesuffix("\n")
     assert look(db, "ticker") == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("revision", ["0000", "0001.00000000"])
+def test_a_database_of_another_version_is_refused_in_one_sentence_and_left_alone(revision, db, environ):
+    """An earlier one, and an earlier edition of the revision that is edited in place."""
+    db.execute("UPDATE ticker.ticker_version SET version_num = %s", [revision])
+    refusal = sentence(
+        "errors.unknown_revision", schema="'ticker'", revision=f"'{revision}'", newest=migrations.newest(),
+        setting="TICKER_SCHEMA", remedy="ticker db upgrade",
+    )  # fmt: skip
+    refused_everywhere(refusal, db, environ)
     assert db.execute("SELECT version_num FROM ticker.ticker_version").fetchall() == [(revision,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("revision", "oldest"), [("0019", "0002"), ("9999", "9999")])
+def test_a_later_revision_that_needs_a_later_release_is_refused_in_one_sentence(revision, oldest, db, environ):
+    db.execute("UPDATE ticker.ticker_version SET version_num = %s, oldest = %s", [revision, oldest])
+    refusal = sentence(
+        "errors.needs_a_newer_release",
+        schema="'ticker'",
+        revision=f"'{revision}'",
+        oldest=oldest,
+        newest=migrations.newest(),
+    )
+    refused_everywhere(refusal, db, environ)
+    assert db.execute("SELECT version_num, oldest FROM ticker.ticker_version").fetchall() == [(revision, oldest)]
+
+
+@pytest.mark.slow
+def test_a_release_works_with_a_later_revision_that_allows_it(db, environ, settings):
+    """So that an old process can restart in the middle of a rolling upgrade, also by `ticker db upgrade && ticker run`."""
+    db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
+    assert migrations.problems(environ["DATABASE_URL"]) == []
+    inspect.check(settings)
+    done = CliRunner().invoke(main, ["db", "upgrade"])
+    assert (done.exit_code, done.output) == (0, "schema ticker is at revision 9999\n")
+    assert db.execute("SELECT version_num FROM ticker.ticker_version").fetchall() == [("9999",)]
 
 
 @pytest.mark.slow

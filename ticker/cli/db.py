@@ -7,6 +7,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, require_answer, store
+from ticker.cli.fit import row
 from ticker.db import installation, sql
 from ticker.errors import BadInput, TickerError, did_you_mean
 from ticker.read import formatting
@@ -23,30 +24,59 @@ def db() -> None:
 
 @db.command(short_help="Upgrade, check or print the tables.")
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; list the problems.")
+@click.option("--plan", "only_plan", is_flag=True, help="Change nothing; list the locks that the upgrade would take.")
 @click.option(
     "--sql", "only_sql", is_flag=True, help="Print the SQL for an empty database, without connecting to a server."
 )
-@options.json_flag("With --check: print one JSON document.")
-def upgrade(only_check: bool, only_sql: bool) -> None:
+@options.json_flag("With --check or --plan: print one JSON document.")
+def upgrade(only_check: bool, only_plan: bool, only_sql: bool) -> None:
     """Upgrade the tables to the newest revision.
 
-    Several processes may run this at the same time. With --check, lists the problems of the tables, of this
-    installation, and of the triggers of owner tables, and exits with 0 if there are none, otherwise with 1.
+    Several processes may run this at the same time, and tickers and workers may go on. With --check, lists the problems
+    of the tables, of this installation, and of the triggers of owner tables, and exits with 0 if there are none,
+    otherwise with 1. With --plan, lists the pending revisions, which tables each one locks, and for how long it is
+    expected to.
     """
-    if only_check + only_sql > 1 or render.is_json() > only_check:
-        raise click.UsageError("give --check, with or without --json; or --sql; or none of them")
+    if only_check + only_plan + only_sql > 1 or render.is_json() > only_check + only_plan:
+        raise click.UsageError("give --check or --plan, with or without --json; or --sql; or none of them")
     settings = configured()
     from ticker import migrations
 
     if only_check:
         check(settings)
         return
+    if only_plan:
+        plan(settings)
+        return
     if only_sql:
         click.echo(migrations.ddl(settings.schema).rstrip("\n"))
         return
     require_answer()
-    migrations.upgrade(settings.database_url, settings.schema)
-    render.say(f"schema {settings.schema} is at revision {migrations.newest(settings.schema)}")
+    revision = migrations.upgrade(settings.database_url, settings.schema)
+    render.say(f"schema {settings.schema} is at revision {revision}")
+
+
+def plan(settings: Settings) -> None:
+    from ticker.migrations import plan
+
+    revision, pending, locks = plan.plan(settings.require_database(), settings.schema)
+    render.answer(
+        {"revision": revision, "pending": pending, "locks": [one._asdict() for one in locks]},
+        f"schema {settings.schema} is at revision {revision or 'none'}; pending: {', '.join(pending) or 'nothing'}",
+    )
+    if locks and not render.is_json():
+        rows = (
+            row(
+                one.revision,
+                one.table,
+                f"{one.rows:,}",
+                one.lock,
+                one.blocks or "nothing",
+                f"{max(one.seconds, 0.1):g} s",
+            )
+            for one in locks
+        )
+        render.print_table(("revision", "table", "rows", "lock", "blocks", "for about"), rows)
 
 
 def check(settings: Settings) -> None:

@@ -51,6 +51,19 @@ FACTS = """
         to_regclass(%(schema)s || '.ticker_version') IS NOT NULL AS has_revision"""
 
 
+REVISION = 'SELECT version_num, oldest FROM "{schema}".ticker_version'
+
+
+class Revision(NamedTuple):
+    """The revision of the tables, and the oldest one whose release works with them, as the tables say."""
+
+    name: str
+    oldest: str
+
+
+NO_REVISION = Revision("", "")
+
+
 class Facts(NamedTuple):
     """The properties that the database reports."""
 
@@ -125,10 +138,10 @@ def check_clock(ahead: timedelta, took: timedelta) -> str:
 
 
 def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:
-    """Checks that the tables exist, have this program's revision, and may be used."""
+    """Checks that the tables exist, have a revision that works with this program, and may be used."""
     if not facts.has_tables:
         raise ConfigurationError(f"DATABASE_URL: schema {schema!r} has no tables; run: ticker db upgrade")
-    check_revision(revision(connection, schema) if facts.has_revision else "", schema)
+    check_revision(revision(connection, schema) if facts.has_revision else NO_REVISION, schema)
     for sentence in missing_rights(connection, schema, RIGHTS):
         raise ConfigurationError(sentence)
 
@@ -142,30 +155,43 @@ def missing_rights(connection: Any, schema: str, needed: Mapping[str, Iterable[s
             yield f"DATABASE_URL: its user may not {right} {schema}.{table}; GRANT it that right"
 
 
-def revision(connection: psycopg.Connection[Any], schema: str) -> str:
-    row = connection.execute(f'SELECT version_num FROM "{schema}".ticker_version').fetchone()
-    return str(row[0]) if row else ""
+def revision(connection: psycopg.Connection[Any], schema: str) -> Revision:
+    row = connection.execute(REVISION.format(schema=schema), binary=True).fetchone()
+    return Revision(*row) if row else NO_REVISION
 
 
-def check_revision(at: str, schema: str) -> None:
-    check_upgradable([at] if at else [], schema)
-    if at != (newest := revisions()[-1]):
+def check_revision(there: Revision, schema: str) -> None:
+    """Raises ConfigurationError unless the tables have this release's revision, or a newer one that works with it."""
+    if left := pending(there, schema):
         raise ConfigurationError(
-            f"DATABASE_URL: schema {schema!r} is at revision {at or 'none'}, but {newest} is needed;"
+            f"DATABASE_URL: schema {schema!r} is at revision {there.name or 'none'}, but {left[-1]} is needed;"
             " run: ticker db upgrade"
         )
 
 
-def check_upgradable(there: Iterable[str], schema: str) -> None:
-    """Raises ConfigurationError if no upgrade leads from these revisions to this release's."""
+def pending(there: Revision, schema: str) -> list[str]:
+    """Returns the revisions of this release that the tables lack, oldest first. Newer tables lack none.
+
+    Raises ConfigurationError if no upgrade leads from there to this release's, or if newer tables need a newer release.
+    """
     known = revisions()
-    for revision in there:
-        if revision not in known:
-            raise ConfigurationError(
-                f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, which this version of ticker (up to {known[-1]})"
-                " does not know; install the version that created it (all tasks are kept), or for a new installation set"
-                " TICKER_SCHEMA to another name and run: ticker db upgrade"
-            )
+    if not there.name:
+        return known
+    if there.name in known:
+        return known[known.index(there.name) + 1 :]
+    at, newest = there.name.partition(".")[0], known[-1].partition(".")[0]
+    if at <= newest:
+        raise ConfigurationError(
+            f"DATABASE_URL: schema {schema!r} is at revision {there.name!r}, which this version of ticker (up to {known[-1]})"
+            " does not know; install the version that created it (all tasks are kept), or for a new installation set"
+            " TICKER_SCHEMA to another name and run: ticker db upgrade"
+        )
+    if there.oldest > newest:
+        raise ConfigurationError(
+            f"DATABASE_URL: schema {schema!r} is at revision {there.name!r}, which needs a version of ticker with revision"
+            f" {there.oldest} or newer, and this one has {known[-1]}; install the version that upgraded the tables"
+        )
+    return []
 
 
 def revisions() -> list[str]:

@@ -8,7 +8,7 @@ from django.db.migrations.operations.base import Operation
 
 from ticker import migrations, owners
 from ticker.db import drivers
-from ticker.db.checks import check_upgradable, revisions
+from ticker.db.checks import NO_REVISION, REVISION, Revision, pending
 from ticker.settings import current
 from ticker.tasks.owner_triggers import drop_triggers_on, triggers_on
 
@@ -54,11 +54,10 @@ def _upgrade(connection: Any) -> Iterator[str]:
     with driver.transaction(writes=True):
         driver.fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
         [there] = driver.fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
-        rows = driver.fetch(f"SELECT version_num FROM {table}", {}) if there["has_revision"] else []
-    found = str(rows[0]["version_num"]) if rows else ""
-    check_upgradable(filter(None, [found]), schema)
-    if found != revisions()[-1]:
-        yield migrations.script(schema, found)
+        rows = driver.fetch(REVISION.format(schema=schema), {}) if there["has_revision"] else []
+    found = Revision(rows[0]["version_num"], rows[0]["oldest"]) if rows else NO_REVISION
+    if pending(found, schema):
+        yield migrations.script(schema, found.name)
 
 
 def _execute(editor: Any, statements: Iterable[str]) -> None:

@@ -1,9 +1,11 @@
 """Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported only in this package."""
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from threading import Event
 from typing import Any
 
 import psycopg
@@ -19,13 +21,17 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
 from ticker.db import checks, tables
-from ticker.db.checks import check_revision, check_upgradable
+from ticker.db.checks import NO_REVISION, Revision, check_revision, pending
 from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 from ticker.db.drivers import PATH
-from ticker.errors import ConfigurationError
+from ticker.errors import ConfigurationError, RowLocked
 from ticker.settings import current, psycopg_url, schema_name
 
 UPGRADE_LOCK = 0x7469636B  # any number that is the same for all processes that upgrade
+LOCK_WAIT = (
+    0.5  # seconds: others queue behind it, and after 1 s, PostgreSQL would look for a deadlock and end one of them
+)
+TRIES = 60
 VERSION_TABLE = "ticker_version"  # not alembic_version: the application may have its own in the same schema
 
 SET_UP = (  # so that no schema, not even public, counts as the default
@@ -53,15 +59,53 @@ def engine(url: str) -> sa.Engine:
     return sa.create_engine("postgresql+psycopg://", poolclass=sa.NullPool, creator=connect)
 
 
-def upgrade(url: str, schema: str = "ticker") -> None:
-    """Upgrades the schema to the newest revision. Any number of processes may call it at once, any number of times."""
+def upgrade(url: str, schema: str = "ticker") -> str:
+    """Upgrades the schema to the newest revision. Any number of processes may call it at once, any number of times.
+
+    Each revision is a transaction, which waits for a lock for up to half a second and is then tried again. Returns the
+    revision of the tables: they may have been upgraded by a newer release that still works with this one.
+    """
     schema_name("schema", schema)
-    with _connected(url) as connection:
+    tries = 0
+    while True:
+        try:
+            with connected(url) as connection:
+                if not _is_alone(connection):
+                    connection.rollback()
+                    continue
+                connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+                there = revision_of(connection, schema)
+                if not (left := pending(there, schema)):
+                    return there.name
+                command.upgrade(config(schema, connection), left[0])
+            tries = 0
+        except RowLocked as error:
+            tries += 1
+            if tries == TRIES:
+                raise RowLocked(
+                    f"schema {schema}: the next revision was not applied: another transaction held a lock that it needs"
+                    f" in each of {TRIES} attempts of {LOCK_WAIT} s; end long transactions, which"
+                    " pg_stat_activity lists, and run: ticker db upgrade"
+                ) from error
+            Event().wait(LOCK_WAIT)  # what has queued behind this attempt comes first
+
+
+def _is_alone(connection: sa.Connection) -> bool:
+    """Takes the lock of upgrades. It does not wait for long: CREATE INDEX CONCURRENTLY waits for the transaction that waits."""
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'")
+    try:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
-        connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-        context = MigrationContext.configure(connection, opts=options(schema))
-        check_upgradable(context.get_current_heads(), schema)
-        command.upgrade(config(schema, connection), "head")
+    except sa.exc.OperationalError as error:
+        if isinstance(error.orig, psycopg.errors.LockNotAvailable):
+            return False
+        raise
+    return True
+
+
+def revision_of(connection: sa.Connection, schema: str) -> Revision:
+    if not MigrationContext.configure(connection, opts=options(schema)).get_current_heads():
+        return NO_REVISION
+    return checks.revision(connection.connection.driver_connection, schema)  # type: ignore[arg-type]
 
 
 def ddl(schema: str = "ticker") -> str:
@@ -100,14 +144,31 @@ def include_name(name: str | None, kind: str, parents: Mapping[str, str | None])
 def run(folder: str) -> None:
     """Runs a revision's SQL, or prints it for `ddl`. It does not use op.execute, which reads :name as a parameter."""
     attributes = environment.config.attributes
-    files = sorted((checks.VERSIONS / folder).glob("*.sql"))
-    text = "\n\n".join(file.read_text(encoding="utf-8") for file in files)
+    text = sql_of(folder)
     text = text.replace("{tables}", _ddl_of_tables(attributes["schema"])) if "{tables}" in text else text
     text = text.replace("{schema}", f'"{attributes["schema"]}"').replace("{environment}", attributes["environment"])
-    if environment.is_offline_mode():
-        op.get_context().impl.static_output(text)
+    if environment.is_offline_mode():  # for one transaction
+        op.get_context().impl.static_output(text.replace(" CONCURRENTLY", ""))
+    elif "CONCURRENTLY" in text:  # each statement alone, while this transaction holds the lock of upgrades
+        with closing(op.get_bind().engine.raw_connection()) as other:
+            driver: Any = other.driver_connection
+            driver.rollback()
+            driver.autocommit = True
+            for statement in statements(text):
+                driver.execute(statement)
     else:
         op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
+
+
+def sql_of(folder: str) -> str:
+    files = sorted((checks.VERSIONS / folder).glob("*.sql"))
+    return "\n\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def statements(text: str) -> list[str]:
+    """Returns the statements of a revision, without comments and the bodies of functions."""
+    bare = re.sub(r"(?s:\$\$.*?\$\$|BEGIN ATOMIC.*?\nEND)|--.*", "", text)
+    return [" ".join(statement.split()) for statement in bare.split(";") if statement.strip()]
 
 
 def _ddl_of_tables(schema: str) -> str:
@@ -127,17 +188,17 @@ def _ddl_of_tables(schema: str) -> str:
 
 def problems(url: str, schema: str = "ticker") -> list[str]:
     """Returns one sentence for each difference between the database and the requirements of this release."""
-    with _connected(url) as connection:
+    with connected(url) as connection:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
         if version < OLDEST_POSTGRESQL:
             return [f"PostgreSQL {version} is too old; {OLDEST_POSTGRESQL} or newer is needed"]
-        context = MigrationContext.configure(connection, opts=options(schema))
-        if not (heads := context.get_current_heads()):
+        if (there := revision_of(connection, schema)) == NO_REVISION:
             return [f"schema {schema} has no tables; run: ticker db upgrade"]
         try:
-            check_revision(heads[0], schema)
+            check_revision(there, schema)
         except ConfigurationError as error:
             return [str(error)]
+        context = MigrationContext.configure(connection, opts=options(schema))
         with warnings.catch_warnings(action="ignore"):  # a newer SQLAlchemy warns of what Alembic does
             differences = compare_metadata(context, tables.define(schema))
         return [
@@ -179,7 +240,7 @@ def _keeping_search_path(text: str) -> str:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[sa.Connection]:
+def connected(url: str) -> Iterator[sa.Connection]:
     with translated():
         try:
             with engine(url).begin() as connection:

@@ -11,3 +11,6 @@ END $$;
 INSERT INTO installation (system_identifier, database_oid, marker_oid, environment)
 SELECT cluster_identifier(), d.oid, 'installation'::regclass, '{environment}'
 FROM pg_database d WHERE d.datname = current_database();
+
+-- The oldest revision whose release works with these tables. A later revision that removes something raises it.
+ALTER TABLE ticker_version ADD COLUMN oldest text DEFAULT '0001' NOT NULL;

@@ -20,7 +20,7 @@ from tests.running import PATIENCE, ROOT, until
 from ticker.db import checks
 from ticker.db.connections import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 POLLS = """
 import os

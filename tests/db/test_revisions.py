@@ -2,9 +2,11 @@
 
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,7 +17,8 @@ from tests import next_release
 from tests.cli.answers import answer
 from tests.db.dump import FOLDER, dump
 from tests.db.look import TABLES, behaviour, look
-from tests.running import until
+from tests.harness import command
+from tests.running import Ticking, until, working
 from tests.sentences import sentence
 from ticker import migrations
 from ticker.cli import main
@@ -28,12 +31,18 @@ NOTE = "ALTER TABLE tasks ADD COLUMN note text DEFAULT '' NOT NULL;"
 
 
 @pytest.fixture
-def add_revisions(tmp_path, monkeypatch) -> Callable[..., None]:
-    """Freezes the first revision in a copy of the folder. The function adds those of a next release."""
+def versions(tmp_path, monkeypatch) -> Path:
+    """A copy of the folder, which this process takes for its own."""
     shutil.copytree(checks.VERSIONS.parent, tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(checks, "VERSIONS", tmp_path / "migrations" / "versions")
+    return checks.VERSIONS
+
+
+@pytest.fixture
+def add_revisions(versions, monkeypatch) -> Callable[..., None]:
+    """Freezes the first revision in the copy. The function adds those of a next release."""
     monkeypatch.setattr(checks, "FROZEN", frozenset({"0001"}))
-    return partial(next_release.add, checks.VERSIONS)
+    return partial(next_release.add, versions)
 
 
 def restore(dumped: str, url: str) -> None:
@@ -117,6 +126,44 @@ def test_an_edit_of_a_revision_that_is_not_frozen_makes_another_revision(new_dat
 
 
 # ------------------------------------------------------------------------------------------------ while others work
+
+
+POLL = """
+from wrappers import task
+
+@task("busy")
+def busy(run):
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_frozen_revision_is_upgraded_while_a_ticker_and_a_worker_go_on(new_database, environ, monkeypatch, versions):
+    url = new_database()
+    monkeypatch.setenv("DATABASE_URL", url)
+    if dumps := sorted(FOLDER.glob("*.sql")):
+        restore(dumps[-1].read_text(encoding="utf-8"), url)
+        command("db", "adopt", "--resume")
+    migrations.upgrade(url)
+    with connect(url) as db, Ticking(), working(patch=POLL):
+        tasks = [ticker.register(db, "busy", name=f"busy {number}", every="30s").id for number in range(5)]
+
+        def run_all():
+            """Makes all due, and waits for their runs."""
+            due = "UPDATE ticker.tasks SET next_run = clock_timestamp(), last_run = NULL WHERE function = 'busy' RETURNING next_run"
+            since = min(db.execute(due).fetchall())
+            ended = "SELECT count(DISTINCT task_id) FROM ticker.runs WHERE outcome = 'succeeded' AND occurrence >= %s"
+            until(lambda: db.execute(ended, since).fetchone() == (len(tasks),), "the runs")
+
+        run_all()
+        next_release.add(versions)
+        upgraded = threading.Thread(target=migrations.upgrade, args=[url])
+        upgraded.start()
+        run_all()
+        upgraded.join()
+        run_all()
+        assert checks.revision(db, "ticker").name == migrations.newest()
+        assert {run.outcome for task in tasks for run in ticker.list_runs(db, task=task)} == {"succeeded"}
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from redis import Redis
 
 import ticker
 from tests import next_release
-from tests.db.dump import FOLDER
+from tests.db.freeze import FOLDER
 from tests.running import PATIENCE, ROOT, until
 from ticker.db import checks
 from ticker.db.connections import connect

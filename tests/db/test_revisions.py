@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import ticker
 from tests import next_release
 from tests.cli.answers import answer
-from tests.db.dump import FOLDER, dump
+from tests.db.freeze import FOLDER, digest, dump
 from tests.db.look import TABLES, behaviour, look
 from tests.harness import command
 from tests.running import Ticking, until, working
@@ -59,8 +59,12 @@ def check_equal(upgraded: psycopg.Connection, created: psycopg.Connection) -> No
     assert runs == [("report", "planned"), ("poll", "ended")]
 
 
-def test_each_frozen_revision_has_a_dump():
+def test_each_frozen_revision_has_a_dump_and_still_its_sql():
     assert {file.stem for file in FOLDER.glob("*.sql")} == checks.FROZEN
+    folders = [file.stem for file in sorted(checks.VERSIONS.glob("0*.py")) if file.stem[:4] in checks.FROZEN]
+    for folder in folders:
+        dumped = (FOLDER / f"{folder[:4]}.sql").read_text(encoding="utf-8")
+        assert dumped.startswith(digest(folder)), f"{folder} is frozen: add a revision"
 
 
 @pytest.mark.slow

@@ -17,11 +17,8 @@ from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
-TABLES = [Path(__file__).with_name(name) for name in ("columns.py", "side_tables.py", "tables.py")]
 FROZEN: frozenset[str] = frozenset()
-"""The revisions that no longer change. The name of each other one has a digest of its SQL, and of TABLES if it creates
-them, which tells its editions apart.
-"""
+"""The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions apart."""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 REFUSED = timedelta(hours=1)  # the largest accepted difference
@@ -200,12 +197,9 @@ def revisions() -> list[str]:
 
 
 def named(folder: str) -> str:
-    """Returns the name of the revision whose SQL is in a folder of VERSIONS. It may contain the DDL of the tables."""
+    """Returns the name of the revision whose SQL is in a folder of VERSIONS."""
     number = folder.partition("_")[0]
     if number in FROZEN:
         return number
-    text = b"".join(file.read_bytes() for file in sorted((VERSIONS / folder).glob("*.sql")))
-    if b"{tables}" in text:
-        text = b"".join(file.read_bytes() for file in TABLES) + text
-    digest = sha256(text)
+    digest = sha256(b"".join(file.read_bytes() for file in sorted((VERSIONS / folder).glob("*.sql"))))
     return f"{number}.{digest.hexdigest()[:8]}"

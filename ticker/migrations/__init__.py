@@ -17,7 +17,6 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects.postgresql import DOMAIN
-from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
 from ticker.db import checks, tables
@@ -144,9 +143,11 @@ def include_name(name: str | None, kind: str, parents: Mapping[str, str | None])
 def run(folder: str) -> None:
     """Runs a revision's SQL, or prints it for `ddl`. It does not use op.execute, which reads :name as a parameter."""
     attributes = environment.config.attributes
-    text = sql_of(folder)
-    text = text.replace("{tables}", _ddl_of_tables(attributes["schema"])) if "{tables}" in text else text
-    text = text.replace("{schema}", f'"{attributes["schema"]}"').replace("{environment}", attributes["environment"])
+    text = (
+        sql_of(folder)
+        .replace("{schema}", f'"{attributes["schema"]}"')
+        .replace("{environment}", attributes["environment"])
+    )
     if environment.is_offline_mode():  # for one transaction
         op.get_context().impl.static_output(text.replace(" CONCURRENTLY", ""))
     elif "CONCURRENTLY" in text:  # each statement alone, while this transaction holds the lock of upgrades
@@ -169,21 +170,6 @@ def statements(text: str) -> list[str]:
     """Returns the statements of a revision, without comments and the bodies of functions."""
     bare = re.sub(r"(?s:\$\$.*?\$\$|BEGIN ATOMIC.*?\nEND)|--.*", "", text)
     return [" ".join(statement.split()) for statement in bare.split(";") if statement.strip()]
-
-
-def _ddl_of_tables(schema: str) -> str:
-    """Returns the DDL of the tables and their indexes. The types of their columns are our domains."""
-    statements: list[ExecutableDDLElement] = []
-    for table in tables.define(schema).sorted_tables:
-        for column in table.columns:
-            if domain := column.info.get("domain"):
-                column.type = DOMAIN(f"ticker_{domain}", column.type, create_type=False)
-        indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        statements += [CreateTable(table), *map(CreateIndex, indexes)]
-    text = "".join(f"{statement.compile(dialect=op.get_context().dialect)};\n".lstrip() for statement in statements)
-    filled = [table for table in tables.metadata.sorted_tables if "fillfactor" in table.info]
-    text += "".join(f"ALTER TABLE {one.name} SET (fillfactor = {one.info['fillfactor']});\n" for one in filled)
-    return text.replace("%%", "%")  # no parameters are passed
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:

@@ -1,4 +1,4 @@
-"""Creates all tables. It is edited in place until it is frozen: then 2_tables.sql gets the DDL of the tables."""
+"""Creates all tables."""
 
 from ticker.db.checks import named
 from ticker.migrations import run

@@ -65,12 +65,19 @@ def ddl_of_tables() -> str:
                 column.type = DOMAIN(f"ticker_{domain}", column.type, create_type=False)
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements += [CreateTable(table), *map(CreateIndex, indexes)]
-    text = "".join(f"{str(statement.compile(dialect=dialect())).strip()};\n" for statement in statements)
+    text = "".join(f"{in_order(str(statement.compile(dialect=dialect())).strip())};\n" for statement in statements)
     filled = [table for table in here.sorted_tables if "fillfactor" in table.info]
     text += "".join(f"ALTER TABLE {one.name} SET (fillfactor = {one.info['fillfactor']});\n" for one in filled)
     return re.sub(
         r"[ \t]+$", "", text.replace("%%", "%").replace("\t", "    "), flags=re.MULTILINE
     )  # no parameters are passed
+
+
+def in_order(text: str) -> str:
+    """Sorts the constraints of a CREATE TABLE by name: SQLAlchemy copies them in any order."""
+    head, *constraints = text.split(", \n\tCONSTRAINT ")
+    constraints = sorted(constraint.removesuffix("\n)") for constraint in constraints)
+    return ", \n\tCONSTRAINT ".join([head, *constraints]) + "\n)" * bool(constraints)
 
 
 def write_tables() -> None:

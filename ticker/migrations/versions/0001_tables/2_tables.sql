@@ -69,8 +69,8 @@ CREATE TABLE installation (
     traced_until ticker_moment,
     taken_from ticker_queues DEFAULT '{}' NOT NULL,
     PRIMARY KEY (single),
-    CONSTRAINT installation_single CHECK (single),
-    CONSTRAINT installation_id CHECK (id ~ '^[a-z0-9]{8}$')
+    CONSTRAINT installation_id CHECK (id ~ '^[a-z0-9]{8}$'),
+    CONSTRAINT installation_single CHECK (single)
 );
 CREATE TABLE limited_keys (
     key ticker_key NOT NULL,
@@ -152,9 +152,9 @@ CREATE TABLE pauses (
     mark TEXT GENERATED ALWAYS AS (CASE scope WHEN 'all' THEN scope WHEN 'unknown' THEN scope || ' ' || of_queue::text || ' ' || value::text
     ELSE scope || ' ' || value::text END) STORED NOT NULL,
     PRIMARY KEY (id),
-    CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = '')),
+    CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL),
     CONSTRAINT pauses_scope CHECK (scope IN ('all', 'group', 'function', 'queue', 'owner_type', 'limit', 'unknown')),
-    CONSTRAINT pauses_done CHECK (done_at IS NULL OR resumed_at IS NOT NULL)
+    CONSTRAINT pauses_value CHECK ((scope = 'all') = (value = ''))
 );
 CREATE INDEX pauses_ended ON pauses (mark, resumed_at);
 CREATE UNIQUE INDEX pauses_in_force ON pauses (scope, value, of_queue) WHERE resumed_at IS NULL;
@@ -203,13 +203,13 @@ CREATE TABLE runs (
     queue ticker_short DEFAULT '' NOT NULL,
     traceparent ticker_short,
     PRIMARY KEY (id),
-    CONSTRAINT runs_running CHECK (state <> 'running' OR (token IS NOT NULL AND started_at IS NOT NULL AND until IS NOT NULL)),
-    CONSTRAINT runs_ended CHECK ((state = 'ended') = (outcome IS NOT NULL) AND (state = 'ended') = (ended_at IS NOT NULL)),
     CONSTRAINT runs_dropped CHECK (outcome <> 'dropped' OR reason <> ''),
-    CONSTRAINT runs_uptime CHECK ((boot IS NULL) = (uptime_us IS NULL)),
+    CONSTRAINT runs_ended CHECK ((state = 'ended') = (outcome IS NOT NULL) AND (state = 'ended') = (ended_at IS NOT NULL)),
     CONSTRAINT runs_occurrence CHECK (kind <> 'scheduled' OR occurrence IS NOT NULL),
     CONSTRAINT runs_piece CHECK (kind <> 'piece' OR parent_id IS NOT NULL),
-    CONSTRAINT runs_planned CHECK (state <> 'planned' OR due_at IS NOT NULL)
+    CONSTRAINT runs_planned CHECK (state <> 'planned' OR due_at IS NOT NULL),
+    CONSTRAINT runs_running CHECK (state <> 'running' OR (token IS NOT NULL AND started_at IS NOT NULL AND until IS NOT NULL)),
+    CONSTRAINT runs_uptime CHECK ((boot IS NULL) = (uptime_us IS NULL))
 );
 CREATE INDEX runs_by_outcome ON runs (owner_type, outcome, ended_at) WHERE outcome <> 'dropped';
 CREATE INDEX runs_by_owner ON runs (owner_type, owner_id, ended_at) WHERE owner_type <> '' AND ended_at IS NOT NULL;
@@ -236,8 +236,8 @@ CREATE TABLE slots (
     until ticker_moment,
     took_ms INTEGER,
     PRIMARY KEY (key, kind, n),
-    CONSTRAINT slots_token CHECK (kind = 'run' OR token IS NULL),
-    CONSTRAINT slots_kind CHECK (kind IN ('run', 'start'))
+    CONSTRAINT slots_kind CHECK (kind IN ('run', 'start')),
+    CONSTRAINT slots_token CHECK (kind = 'run' OR token IS NULL)
 );
 CREATE INDEX slots_token ON slots (token) WHERE token IS NOT NULL;
 CREATE TABLE tasks (
@@ -327,16 +327,16 @@ CREATE TABLE tasks (
     enough_jobs_event BIGINT,
     cause ticker_short DEFAULT '' NOT NULL,
     PRIMARY KEY (id),
-    CONSTRAINT tasks_fit CHECK (kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms),
-    CONSTRAINT tasks_elastic CHECK ((every_most_ms IS NULL OR kind = 'interval' AND every_most_ms > every_ms) AND (pace_ms IS NULL OR coalesce(pace_ms BETWEEN every_ms AND every_most_ms, false))),
-    CONSTRAINT tasks_paused CHECK (paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')),
-    CONSTRAINT tasks_during CHECK (during = '' OR kind = 'interval'),
-    CONSTRAINT tasks_waiting CHECK (array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000 AND coalesce(array_lower(waiting, 1), 1) = 1 AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting)),
-    CONSTRAINT tasks_owner_name UNIQUE (owner_type, owner_id, name),
     CONSTRAINT tasks_bounds CHECK (starts_at <= ends_at),
+    CONSTRAINT tasks_during CHECK (during = '' OR kind = 'interval'),
+    CONSTRAINT tasks_elastic CHECK ((every_most_ms IS NULL OR kind = 'interval' AND every_most_ms > every_ms) AND (pace_ms IS NULL OR coalesce(pace_ms BETWEEN every_ms AND every_most_ms, false))),
+    CONSTRAINT tasks_fit CHECK (kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms),
+    CONSTRAINT tasks_hold CHECK ((run_token IS NULL) = (running_until IS NULL)),
     CONSTRAINT tasks_owner CHECK ((owner_type = '') = (owner_id = '')),
+    CONSTRAINT tasks_owner_name UNIQUE (owner_type, owner_id, name),
+    CONSTRAINT tasks_paused CHECK (paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')),
     CONSTRAINT tasks_schedule CHECK (CASE kind WHEN 'interval' THEN every_ms >= 1000 ELSE every_ms = 0 AND expression <> '' END),
-    CONSTRAINT tasks_hold CHECK ((run_token IS NULL) = (running_until IS NULL))
+    CONSTRAINT tasks_waiting CHECK (array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000 AND coalesce(array_lower(waiting, 1), 1) = 1 AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting))
 );
 CREATE INDEX tasks_alarm_at ON tasks (alarm_at) WHERE alarm_at IS NOT NULL;
 CREATE INDEX tasks_alone ON tasks (alone_until) WHERE alone_until IS NOT NULL;

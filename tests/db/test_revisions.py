@@ -311,6 +311,13 @@ def test_a_plan_is_printed_and_changes_nothing(db, environ, add_revisions):
     assert look(db, "ticker") == before and checks.revision(db, "ticker") == ("0001", "0001")
 
 
+@pytest.mark.slow
+def test_a_plan_of_an_empty_database_locks_nothing(new_database, environ, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", new_database())
+    assert answer("db", "upgrade", "--plan") == {"revision": "", "pending": checks.revisions(), "locks": []}
+    assert "--check or --plan" in command("db", "upgrade", "--plan", "--sql", code=2)[1]
+
+
 # ------------------------------------------------------------------------------------------------------- the policy
 
 

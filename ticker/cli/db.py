@@ -64,18 +64,11 @@ def plan(settings: Settings) -> None:
         {"revision": revision, "pending": pending, "locks": [one._asdict() for one in locks]},
         f"schema {settings.schema} is at revision {revision or 'none'}; pending: {', '.join(pending) or 'nothing'}",
     )
-    if locks and not render.is_json():
-        rows = (
-            row(
-                one.revision,
-                one.table,
-                f"{one.rows:,}",
-                one.lock,
-                one.blocks or "nothing",
-                f"{max(one.seconds, 0.1):g} s",
-            )
-            for one in locks
-        )
+    rows = [
+        row(one.revision, one.table, f"{one.rows:,}", one.lock, one.blocks or "nothing", f"{max(one.seconds, 0.1):g} s")
+        for one in locks
+    ]
+    if rows and not render.is_json():
         render.print_table(("revision", "table", "rows", "lock", "blocks", "for about"), rows)
 
 

@@ -18,32 +18,22 @@ READ, INDEXED, WRITTEN = 2, 2, 30
 Measured by `python -m tests.bench upgrade`.
 """
 
-FORMS: list[tuple[str, str, int]] = [
-    (r"(CREATE( OR REPLACE)?|DROP) (FUNCTION|AGGREGATE|DOMAIN) .*|CREATE TABLE .*|(GRANT|REVOKE) .*", NO_LOCK, 0),
-    (
-        r"ALTER DOMAIN \w+ (DROP CONSTRAINT \w+|ADD .* NOT VALID)|DROP INDEX CONCURRENTLY .*|UPDATE ticker_version .*",
-        NO_LOCK,
-        0,
-    ),
-    (r"ALTER TABLE (?P<table>\w+) VALIDATE CONSTRAINT \w+", SHARE_UPDATE, READ),
-    (
-        r"ALTER TABLE (?P<table>\w+) ADD COLUMN \w+ (?!ticker_)[\w[\]]+( DEFAULT ('[^']*'|[-\w]+))?( NOT NULL)?",
-        EXCLUSIVE,
-        0,
-    ),
-    (r"ALTER TABLE (?P<table>\w+) ADD CONSTRAINT \w+ CHECK \(.*\) NOT VALID", EXCLUSIVE, 0),
-    (
-        r"ALTER TABLE (?P<table>\w+) (DROP (COLUMN|CONSTRAINT) \w+|ALTER COLUMN \w+ (SET|DROP) DEFAULT\b.*)",
-        EXCLUSIVE,
-        0,
-    ),
-    (r"(DROP|ALTER) TABLE (?P<table>\w+)\b.*", EXCLUSIVE, WRITTEN),
-    (r"CREATE( UNIQUE)? INDEX CONCURRENTLY \w+ ON \{schema\}\.(?P<table>\w+) .*", SHARE_UPDATE, INDEXED),
-    (r"CREATE( UNIQUE)? INDEX \w+ ON (?P<table>\w+) .*", SHARE, INDEXED),
-    (r"CREATE( OR REPLACE)? TRIGGER \w+ .*? ON (?P<table>\w+)\b.*", SHARE_ROW, 0),
-    (r"DROP TRIGGER \w+ ON (?P<table>\w+)", EXCLUSIVE, 0),
-    (r"(UPDATE|DELETE FROM|INSERT INTO) (?P<table>\w+)\b.*", ROW, WRITTEN),
-]
+FORMS = {
+    r"(CREATE( OR REPLACE)?|DROP) (FUNCTION|AGGREGATE|DOMAIN) .*|CREATE TABLE .*|(GRANT|REVOKE) .*": (NO_LOCK, 0),
+    r"ALTER DOMAIN \w+ (DROP CONSTRAINT \w+|ADD .* NOT VALID)|DROP INDEX CONCURRENTLY .*": (NO_LOCK, 0),
+    r"UPDATE ticker_version .*": (NO_LOCK, 0),
+    r"ALTER TABLE <table> VALIDATE CONSTRAINT \w+": (SHARE_UPDATE, READ),
+    r"ALTER TABLE <table> ADD COLUMN \w+ (?!ticker_)[\w[\]]+( DEFAULT ('[^']*'|[-\w]+))?( NOT NULL)?": (EXCLUSIVE, 0),
+    r"ALTER TABLE <table> ADD CONSTRAINT \w+ CHECK \(.*\) NOT VALID": (EXCLUSIVE, 0),
+    r"ALTER TABLE <table> (DROP (COLUMN|CONSTRAINT) \w+|ALTER COLUMN \w+ (SET|DROP) DEFAULT\b.*)": (EXCLUSIVE, 0),
+    r"(DROP|ALTER) TABLE <table>\b.*": (EXCLUSIVE, WRITTEN),
+    r"CREATE( UNIQUE)? INDEX CONCURRENTLY \w+ ON \{schema\}\.<table> .*": (SHARE_UPDATE, INDEXED),
+    r"CREATE( UNIQUE)? INDEX \w+ ON <table> .*": (SHARE, INDEXED),
+    r"CREATE( OR REPLACE)? TRIGGER \w+ .*? ON <table>\b.*": (SHARE_ROW, 0),
+    r"DROP TRIGGER \w+ ON <table>": (EXCLUSIVE, 0),
+    r"(UPDATE|DELETE FROM|INSERT INTO) <table>\b.*": (ROW, WRITTEN),
+    r"(?s:.*)": (UNKNOWN, 0),
+}
 """The forms of statements, the lock that each takes on a table, and the microseconds per row. The first match counts. A
 column of a domain with a rule, or with a default that is no constant, makes PostgreSQL write the table anew.
 """
@@ -82,21 +72,20 @@ def plan(url: str, schema: str) -> tuple[str, list[str], list[Locked]]:
 def locks(revision: str, sql: str, rows: dict[str, int]) -> list[Locked]:
     """Returns the strongest lock on each of the tables, which has so many rows. All are held until the revision ends."""
     taken: dict[str, set[str]] = defaultdict(set)
-    micros = 0.0
+    micros = 0
     for statement in statements(sql):
         table, lock, per_row = _form(statement)
-        if lock and rows and (table in rows or table == "?"):
-            taken[table].add(lock)
+        if lock and rows and (table in rows or lock == UNKNOWN):
+            taken[table or "?"].add(lock)
             micros += per_row * rows.get(table, 0)
+    strongest = {table: min(found, key=LOCKS.index) for table, found in taken.items()}
+    seconds = round(micros / 1_000_000, 1)
     return [
-        Locked(revision, table, lock, BLOCKED.get(lock, ""), rows.get(table, 0), round(micros / 1_000_000, 1))
-        for table, found in taken.items()
-        for lock in [min(found, key=LOCKS.index)]
+        Locked(revision, table, lock, BLOCKED.get(lock, ""), rows.get(table, 0), seconds)
+        for table, lock in strongest.items()
     ]
 
 
 def _form(statement: str) -> tuple[str, str, int]:
-    for form, lock, per_row in FORMS:
-        if match := re.fullmatch(form, statement):
-            return match.groupdict().get("table") or "", lock, per_row
-    return "?", UNKNOWN, 0
+    matches = ((re.fullmatch(form.replace("<table>", r"(?P<table>\w+)"), statement), of) for form, of in FORMS.items())
+    return next((match.groupdict().get("table", ""), *of) for match, of in matches if match)

@@ -17,7 +17,7 @@ from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
-FROZEN: frozenset[str] = frozenset()
+FROZEN = frozenset({"0001"})
 """The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions apart."""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's

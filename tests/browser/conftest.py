@@ -27,6 +27,8 @@ SCREENS = (
     "/runs",
     "/runs/1",
     "/runs?by=reason",
+    "/runs?at=2m",
+    "/?at=2m",
     "/processes",
     "/api",
 )

@@ -75,7 +75,8 @@ def test_each_row_of_a_list_is_a_card_on_a_phone_and_its_cells_are_labelled(phon
         '"State"',
         '"Last 20"',
     ]
-    assert card.bounding_box()["width"] > 300
+    box, marks = card.bounding_box(), card.locator(".strip").bounding_box()
+    assert box["width"] > 300 and marks["x"] + marks["width"] <= box["x"] + box["width"]
 
 
 def test_the_navigation_of_a_phone_is_one_line_and_begins_at_the_screen(phone):

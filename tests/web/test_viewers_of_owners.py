@@ -167,6 +167,7 @@ def test_the_screens_show_nothing_that_leads_nowhere(of: Callable[..., TestClien
         f"/tasks/{other.id}",
         "/runs",
         "/runs/2",
+        "/runs?at=2m",
         "/tasks/all?action=pause",
     ):
         page = client.get(screen).text

@@ -343,7 +343,7 @@ def test_a_take_over_needs_a_worker_of_ours_for_queue_and_function_or_an_option(
     refusal = sentence("imports.without_worker", queue="polling", entries="1 entry")
     assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
     listens(redis, "polling", ours=False)
-    assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1]), "RQ's own may not know the function"
+    assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
     listens(redis, "reports", ours=True)
     assert refusal.within(imported("--take-over", code=2, folder=tmp_path)[1])
     listens(redis, "polling", ours=True)

@@ -94,10 +94,8 @@ def import_(
     path = Path(plan_file)
     if step is not None and shadow is not None:
         raise click.UsageError(f"--shadow cannot be combined with --{step}")
-    if step != "take-over":
-        for option, is_given in (("--old-jobs", old_jobs is not None), ("--without-worker", without_worker)):
-            if is_given:
-                raise click.UsageError(f"{option} applies only to --take-over")
+    if step != "take-over" and (old_jobs or without_worker):
+        raise click.UsageError(f"{'--old-jobs' if old_jobs else '--without-worker'} applies only to --take-over")
     if step is None and shadow is None:
         plan = planning.make(_options(source, **given), clock.python_utc())
         plan.write(path)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,8 +24,8 @@ URL = "redis+sentinel://poll%40er:p%2Fw@one,two:7000,[::1]/jobs/3"
 
 
 @pytest.fixture(scope="module")
-def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    with watched(tmp_path_factory.mktemp("sentinels"), os.environ) as started:
+def sentinels() -> Iterator[Watched]:
+    with watched(os.environ) as started:
         yield started
 
 
@@ -107,9 +106,9 @@ def test_an_interrupted_answer_is_not_read_by_the_next_call(
 @pytest.mark.slow
 @pytest.mark.usefixtures("traced")
 def test_after_a_failover_ticks_and_runs_go_on_and_all_processes_name_the_same_redis(
-    db: Db, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with watched(tmp_path, os.environ) as servers:
+    with watched(os.environ) as servers:
         monkeypatch.setenv("REDIS_URL", servers.url)
         ticker.register(db, "plain", every="1s")
 

@@ -40,13 +40,23 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 )
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(2), help="How many, on two hosts.")
 @click.option("--limits", is_flag=True, help="Half of the tasks share keys with limits, and the limits change.")
+@click.option(
+    "--topology",
+    default="plain",
+    type=click.Choice(["plain", "ha"]),
+    show_default=True,
+    help="ha: PostgreSQL with a standby, Redis with a replica and three sentinels.",
+)
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
-def main(minutes: float, seed: int, folder: Path | None, amount: float, **options: Any) -> None:
+def main(minutes: float, seed: int, folder: Path | None, amount: float, topology: str, **options: Any) -> None:
     """Runs tickers, workers and a client on real servers, injects faults, and judges the history."""
+    ha = topology == "ha"
+    if ha and (options["own_hosts"] or options["pooled"]):
+        raise click.UsageError("--topology ha does not go with --own-hosts or --pooler")
     place = folder or Path(tempfile.mkdtemp(prefix="ticker-faults-"))
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
-    unhealed = play(place, minutes * 60, seed, load=amount, **options)
+    unhealed = play(place, minutes * 60, seed, load=amount, ha=ha, **options)
     violations: list[Violation] = []
     for found in history.worlds(place):
         violations += check(found)

@@ -304,7 +304,7 @@ class Book:
         self.witness("begin", run, at, **said | more)
 
     def witness(self, event: str, run: int, at: float, *, child: bool = False, **more: Any) -> None:
-        task = self._runs[run]["task_id"] if run in self._runs else more.pop("task", 0)
+        task = more.pop("task", 0) or self._runs[run]["task_id"]
         pid = more.pop("pid", 2 if child else 1)
         self.event(event, at, file=f"witness/{pid}.jsonl", task=task, run=run, pid=pid, child=child, **more)
 

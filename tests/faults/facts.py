@@ -366,6 +366,10 @@ class History:
     limits: Sequence[Declaration] = ()  # in the order in which they were sent
     holds: Sequence[HoldOff] = ()
     slots: Sequence[Slot] = ()
+    lost_ends: frozenset[int] = (
+        frozenset()
+    )  # runs that had ended on a primary, and not on the standby that was promoted
+    promotions: Sequence[float] = ()  # when a standby of PostgreSQL took writes
     stopped: float | None = None  # when everything was stopped for the restore that ended this world
 
     def seconds(self, at: float) -> float:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.faults.clockmap import ClockMap, Pair, clock_map
 from tests.faults.facts import (
@@ -30,11 +30,18 @@ from tests.faults.witnesses import Witnesses
 
 DATABASE = "database.jsonl"  # read last: its instants need the clocks
 EXPORTS = "database"  # and database-0.jsonl, where a restore replaced the database
-OF_ALL_WORLDS = frozenset({"clocks", "setup", "fault", "wipe", "calm", "last", "process", "signal"})
-GAP = frozenset({"wipe", "postgres_down", "no_tickers", "no_workers"})
+OF_ALL_WORLDS = frozenset({"clocks", "setup", "fault", "wipe", "calm", "last", "process", "signal", "take"})
+GAPS = {
+    "restored": ("gap", frozenset({"wipe", "postgres_down", "no_tickers", "no_workers"})),
+    "failed_over": ("lost", frozenset({"postgres_down"})),
+}
+"""What a world lacks between its copy and its return, as a fault. A restore stops everything, and what Redis keeps is of
+another installation. After the promotion of a standby that lagged, all goes on, with the same Redis."""
 RESTART = 10.0  # seconds, where the setup does not say
 
 Line = Mapping[str, Any]
+RunOfTask = tuple[int, int]
+"""A promoted standby gives the numbers of lost runs again, usually to runs of other tasks."""
 
 
 def load(folder: Path) -> History:
@@ -44,16 +51,16 @@ def load(folder: Path) -> History:
 
 
 def worlds(folder: Path) -> list[History]:
-    """A restore of an older dump ends one world and begins another, in which what came between the dump and the restore never
-    was. Each is a history of its own: what the database of that world knew at its end, and what the others wrote of it."""
-    restores = [line for line in lines(folder / "events.jsonl", []) if line["event"] == "restored"]
+    """A restore of an older dump, or the promotion of a standby that lagged, ends one world and begins another, in which what
+    came between never was. Each is a history of its own: what the database of that world knew at its end, and what the others wrote of it."""
+    restores = [line for line in lines(folder / "events.jsonl", []) if line["event"] in GAPS]
     seen, found = Seen(), []
     for number, restore in enumerate([*restores, None]):
         stopped = restore["stopped"] if restore else None
         database = folder / (f"database-{number}.jsonl" if restore else DATABASE)
         found.append(_world(folder, seen.until(stopped), database))
         if restore:
-            seen = seen.restored(restore["dumped"], restore["at"])
+            seen = seen.without(_gap(restore))
     return found
 
 
@@ -61,20 +68,45 @@ def is_export(path: Path) -> bool:
     return path.name.startswith(EXPORTS)
 
 
+class Gap(NamedTuple):
+    begin: float
+    end: float
+    event: str
+    ends: frozenset[int] = frozenset()
+
+    @property
+    def fault(self) -> Fault:
+        kind, effects = GAPS[self.event]
+        return Fault(f"gap {self.begin}", kind, "all", effects, self.begin, self.end)
+
+
 @dataclass(frozen=True)
 class Seen:
     """What belongs to a world: all instants but those in its gaps, and none after it was stopped for a restore."""
 
-    gaps: tuple[Calm, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     stopped: float | None = None
 
     def until(self, stopped: float | None) -> "Seen":
         return replace(self, stopped=stopped)
 
-    def restored(self, dumped: float, at: float) -> "Seen":
+    def without(self, gap: Gap) -> "Seen":
         """The world after a restore: what lay before the dump, and what comes from now on."""
-        kept = tuple(gap for gap in self.gaps if gap.begin < dumped)
-        return Seen((*kept, Calm(dumped, at)), None)
+        return Seen((*(other for other in self.gaps if other.begin < gap.begin), gap), None)
+
+    def unknown(self, witnessed: Iterator[Line]) -> frozenset[RunOfTask]:
+        """Runs that began in a gap, or after the end. Some go on in this world, in which their start never was."""
+        return frozenset(_run(line) for line in witnessed if line["event"] == "begin" and line["at"] not in self)
+
+    def lived(self, witnessed: Iterator[Line], unknown: frozenset[RunOfTask]) -> Iterator[Line]:
+        """The lines of a process that belong to this world. Another run of it may have the number of an unknown one, and of the same
+        task: then this process says that it began."""
+        begun: set[RunOfTask] = set()
+        for line in witnessed:
+            if line["event"] == "begin":
+                (begun.add if line["at"] in self else begun.discard)(_run(line))
+            if line["at"] in self and (_run(line) not in unknown or _run(line) in begun):
+                yield line
 
     def __contains__(self, at: float) -> bool:
         is_over = self.stopped is not None and at > self.stopped
@@ -93,8 +125,10 @@ def _world(folder: Path, seen: Seen, database: Path) -> History:
     for line in lines(database, torn):
         trail.add(line)
     witnesses = Witnesses(strict_children=setup.strict_children)
-    for path in sorted(folder.glob("witness/*.jsonl")):
-        witnesses.add_file(line for line in lines(path, torn) if line["at"] in seen)
+    files = sorted(folder.glob("witness/*.jsonl"))
+    unknown = seen.unknown(line for path in files for line in lines(path, [])) if seen.gaps else frozenset()
+    for path in files:
+        witnesses.add_file(seen.lived(lines(path, torn), unknown))
     return _history(folder, setup, clocks, events, trail, witnesses, torn)
 
 
@@ -134,6 +168,7 @@ class Events:
     limits: dict[Any, list[Line]] = field(default_factory=dict)
     calms: list[Line] = field(default_factory=list)
     wipes: list[float] = field(default_factory=list)
+    promotions: list[float] = field(default_factory=list)
     pushes: dict[str, list[Push]] = field(default_factory=dict)
     takes: dict[str, list[float]] = field(default_factory=dict)
     unknown_takes: list[float] = field(default_factory=list)
@@ -163,6 +198,8 @@ class Events:
                 self.limits.setdefault(line["id"], []).append(line)
             case "fault":
                 self.faults.setdefault(line["id"], []).append(line)
+            case "promoted":
+                self.promotions.append(line["at"])
             case "wipe":
                 self.wipes.append(line["at"])
             case "calm":
@@ -189,7 +226,7 @@ class Events:
 
     def all_faults(self) -> list[Fault]:
         """A restore took everything away between its dump and its end: in the world after it, no process was there."""
-        gaps = [Fault(f"gap {gap.begin}", "gap", "all", GAP, gap.begin, gap.end) for gap in self.seen.gaps]
+        gaps = [gap.fault for gap in self.seen.gaps]
         return sorted([*gaps, *map(_fault, self.faults.values())], key=lambda fault: fault.begin)
 
     def all_operations(self) -> list[Operation]:
@@ -215,6 +252,14 @@ class Events:
             begin = at.get("begin", 0.0)
             found[id_] = Life(parts[0]["name"], begin, at.get("end", FOREVER))
         return found
+
+
+def _run(line: Line) -> RunOfTask:
+    return line["run"], line["task"]
+
+
+def _gap(line: Line) -> Gap:
+    return Gap(line["dumped"], line["at"], line["event"], frozenset(line.get("ends", ())))
 
 
 def _push(line: Line) -> Push:
@@ -261,7 +306,7 @@ def _history(
 ) -> History:
     return History(
         folder=folder, setup=setup, last=events.last if events.seen.stopped is None else events.seen.stopped, clocks=clocks, faults=events.all_faults(),
-        wipes=sorted([*events.wipes, *(at for gap in events.seen.gaps for at in gap)]), calms=events.all_calms(), operations=events.all_operations(),
+        wipes=sorted([*events.wipes, *(at for gap in events.seen.gaps if gap.event == "restored" for at in gap[:2])]), calms=events.all_calms(), operations=events.all_operations(),
         pushes={job: sorted(pushes, key=lambda push: push.at) for job, pushes in events.pushes.items()},
         tasks=trail.tasks(), runs=trail.runs(), changed_by=trail.changed_by(), witnessed=witnesses.all(),
         stale_writes=witnesses.stale_writes, logs=sorted(folder.rglob("*.log")), torn=torn,
@@ -269,5 +314,6 @@ def _history(
         events=trail.events(), takes={job: sorted(ats) for job, ats in events.takes.items()},
         unknown_takes=sorted(events.unknown_takes), lives=events.lives(), signals=sorted(events.signals),
         limits=events.all_limits(), holds=witnesses.holds(), slots=trail.slots,
-        stopped=events.seen.stopped,
+        stopped=events.seen.stopped, promotions=events.promotions,
+        lost_ends=frozenset(run for gap in events.seen.gaps for run in gap.ends),
     )  # fmt: skip

@@ -33,7 +33,8 @@ Act = Callable[[Stage, Random], AbstractContextManager[str]]
 @dataclass(frozen=True)
 class Kind:
     """`least` and `most` are seconds; both 0 for what happens in an instant. The domain ALONE has a storm for itself, once
-    in a run, for SHARE of the run's length within these bounds. `calm`: the shortest calm after its storm."""
+    in a run, for SHARE of the run's length within these bounds. `calm`: the shortest calm after its storm.
+    `ha`: it needs pairs of servers (`--topology ha`)."""
 
     name: str
     domain: str
@@ -42,6 +43,7 @@ class Kind:
     effects: tuple[str, ...]
     act: Act
     calm: float = 0.0
+    ha: bool = False
 
 
 KINDS: dict[str, Kind] = {}
@@ -55,11 +57,11 @@ LONG_CALM = 115.0  # seconds: long enough for L7 and, after it, two intervals of
 
 
 def kind(
-    domain: str, least: float = 0.0, most: float = 0.0, *effects: str, calm: float = 0.0
+    domain: str, least: float = 0.0, most: float = 0.0, *effects: str, calm: float = 0.0, ha: bool = False
 ) -> Callable[[Callable[[Stage, Random], Iterator[str]]], Act]:
     def register(body: Callable[[Stage, Random], Iterator[str]]) -> Act:
         act = contextmanager(body)
-        KINDS[body.__name__] = Kind(body.__name__, domain, least, most, effects, act, calm)
+        KINDS[body.__name__] = Kind(body.__name__, domain, least, most, effects, act, calm, ha)
         return act
 
     return register
@@ -119,11 +121,13 @@ def redis_killed_in_mid_group(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("redis", 1, 8, "redis_down")
 def redis_frozen(stage: Stage, draw: Random) -> Iterator[str]:
-    with stage.server_lock:
+    with stage.redis_lock:
         pid = stage.valkey.pid
     os.kill(pid, signal.SIGSTOP)
     yield "redis"
     os.kill(pid, signal.SIGCONT)
+    with stage.redis_lock:
+        stage.valkey.start()
 
 
 @kind("redis", 0, 0, "wipe")
@@ -214,23 +218,23 @@ def postgres_killed_in_mid_group(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("postgres", 0, 1, "postgres_down")
 def postgres_restarted(stage: Stage, draw: Random) -> Iterator[str]:
-    with stage.server_lock:
+    with stage.postgres_lock:
         stage.postgres.stop(draw.choice(["fast", "immediate"]))
     yield "postgres"
-    with stage.server_lock:
+    with stage.postgres_lock:
         stage.postgres.start()
 
 
 @kind("postgres", 1, 8, "postgres_down")
 def postgres_frozen(stage: Stage, draw: Random) -> Iterator[str]:
-    with stage.server_lock:
+    with stage.postgres_lock:
         pid = stage.postgres.pid
     stopped = [pid, *children_of(pid)]
     for process in stopped:
-        _signalled(process, signal.SIGSTOP)
+        signalled(process, signal.SIGSTOP)
     yield "postgres"
     for process in reversed(stopped):
-        _signalled(process, signal.SIGCONT)
+        signalled(process, signal.SIGCONT)
 
 
 @kind("postgres")
@@ -548,7 +552,7 @@ def _frozen(process: Process, pids: list[int]) -> Iterator[str]:
         process.send(signal.SIGCONT, pid)
 
 
-def _signalled(pid: int, number: signal.Signals) -> None:
+def signalled(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -596,22 +600,24 @@ def _of_the_crowd(stage: Stage) -> tuple[Process, int]:
 
 
 def _without_postgres(stage: Stage, target: str = "postgres") -> Iterator[str]:
-    with stage.server_lock:
+    with stage.postgres_lock:
         stage.postgres.kill()
     yield target
-    with stage.server_lock:
+    with stage.postgres_lock:
         stage.postgres.start()
 
 
 def _without_redis(stage: Stage, target: str = "redis") -> Iterator[str]:
-    """It comes back empty."""
-    stage.journal.write("wipe")
-    with stage.server_lock:
+    """It comes back empty, if it is alone; otherwise its replica takes its place."""
+    if stage.wipes:
+        stage.journal.write("wipe")
+    with stage.redis_lock:
         stage.valkey.kill()
     yield target
-    with stage.server_lock:
+    with stage.redis_lock:
         stage.valkey.start()
-    stage.journal.write("wipe")
+    if stage.wipes:
+        stage.journal.write("wipe")
 
 
 def _changed(stage: Stage, draw: Random, to: Mapping[str, keys.Limit]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
+from tests.faults import failovers, wide  # noqa: F401
 from tests.faults.kinds import ALONE, EXPECTED, KINDS, LIMITS, SHARE, Kind
 from tests.faults.stage import Stage
 
@@ -34,12 +35,13 @@ class Planned:
 
 
 def schedule(
-    seed: int, seconds: float, *, own_hosts: bool = False, only: Collection[str] = (), limits: bool = False
-) -> list[Planned]:
+    seed: int, seconds: float, *, own_hosts: bool = False, only: Collection[str] = (), limits: bool = False,
+    ha: bool = False,
+) -> list[Planned]:  # fmt: skip
     """As many storms as fit, each kind equally often: a kind is drawn again only when all others have been drawn. What needs a
     storm of its own has one, somewhere among them, where the run is long enough, or where it is asked for by its name."""
     draw = Random(f"nemesis {seed}")
-    kinds = [kind for kind in KINDS.values() if kind.name in only or not only]
+    kinds = [kind for kind in KINDS.values() if (kind.name in only or not only) and (ha or not kind.ha)]
     out = {ALONE} | (set() if own_hosts else {"cable"}) | (set() if limits else {LIMITS})
     turn = [kind for kind in kinds if kind.domain not in out]
     alone = [kind for kind in kinds if kind.domain == ALONE and (only or seconds >= LONG_ENOUGH)]
@@ -108,6 +110,7 @@ class Nemesis:
         self._planned = planned
         self._healthy = healthy
         self.unhealed: list[str] = []
+        self._worlds = 0
         self._turns = {kind.domain: threading.Lock() for kind in KINDS.values()}
         (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in planned], indent=0))
 
@@ -138,7 +141,8 @@ class Nemesis:
             self._act(fault, kind, number)
 
     def _act(self, fault: Planned, kind: Kind, number: int) -> None:
-        about = {"id": 1000 * fault.storm + number, "kind": fault.kind, "effects": kind.effects}
+        effects = {*kind.effects, *self._stage.may_promote(kind.domain)}
+        about = {"id": 1000 * fault.storm + number, "kind": fault.kind, "effects": sorted(effects)}
         journal = self._stage.journal
         journal.write("fault", phase="begin", target=None, **about)
         target, error = "", ""
@@ -152,7 +156,11 @@ class Nemesis:
     def _calm(self, seconds: float) -> None:
         began = time.time()
         self._stage.heal()
-        ill = self._healthy(began)
+        if self._stage.edits.restores != self._worlds:
+            self._worlds = self._stage.edits.restores
+            wide.resume_all(self._stage)
+        ill = [*self._stage.broken, *self._healthy(began)]
+        self._stage.broken.clear()
         if ill:
             self.unhealed += ill
             self._stage.journal.write("unhealed", what=ill)

@@ -29,15 +29,15 @@ class NeverBegan(Exception):
 
 def play(
     folder: Path, seconds: float, seed: int, *, load: float = 1.0, shared: str = "", own_hosts: bool = False,
-    only: Collection[str] = (), pooled: bool = False, workers: int = 4, limits: bool = False,
+    only: Collection[str] = (), pooled: bool = False, workers: int = 4, limits: bool = False, ha: bool = False,
 ) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
     with (
         Journal(folder) as events,
-        opened(folder, events, own_hosts=own_hosts, pooled=pooled, workers=workers, crowd=CROWD) as stage,
+        opened(folder, events, own_hosts=own_hosts, pooled=pooled, workers=workers, crowd=CROWD, ha=ha) as stage,
     ):
         journal.install_audit(stage.postgres.url)
-        planned = schedule(seed, seconds, own_hosts=own_hosts, only=only, limits=limits)
+        planned = schedule(seed, seconds, own_hosts=own_hosts, only=only, limits=limits, ha=ha)
         with clocked(stage), prepared(stage, seed, seconds, load, shared, limits=limits):
             nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
             url = stage.hosts["host-app"].environ["DATABASE_URL"]

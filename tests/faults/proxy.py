@@ -13,12 +13,13 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.faults import wire
 from tests.faults.address import Address, Kind, parsed, through
 from tests.faults.link import DIRECTIONS, Conditions, Link, Talk
 from tests.faults.push_record import FLUSH_EVERY, PushRecord
@@ -35,18 +36,21 @@ Result = TypeVar("Result")
 class Proxy:
     """Stands before one server, on one or several addresses (`tests.faults.address.parsed` says how they are written).
 
-    `record` is the file of push events, for Redis; `seed` is that of the jitter. It can be opened once.
+    `record` is the file of push events, for Redis; `seed` is that of the jitter. `names` are ports that the answers of a
+    sentinel name, each with the one that its clients read instead. It can be opened once.
     """
 
     def __init__(
-        self, *, listen: Path_ | Sequence[Path_], server: Path_, kind: Kind, record: Path_ | None = None, seed: int = 0
-    ) -> None:
+        self, *, listen: Path_ | Sequence[Path_], server: Path_, kind: Kind, record: Path_ | None = None, seed: int = 0,
+        names: Mapping[int, int] = {},
+    ) -> None:  # fmt: skip
         given = [listen] if isinstance(listen, (str, os.PathLike)) else listen
         self.kind: Kind = kind
         self.tally = Tally()
         self.addresses: list[Address] = [parsed(one, kind) for one in given]
         self._server = parsed(server, kind)
         self._record = PushRecord(record)
+        self._names = {wire.bulk(b"%d" % name): wire.bulk(b"%d" % instead) for name, instead in names.items()}
         self._dice = random.Random(seed)
         self._rules = Rules()
         self._conditions = Conditions()
@@ -247,7 +251,7 @@ class Proxy:
 
     def _talk(self, link: Link) -> Talk:
         if self.kind == "redis":
-            return RedisTalk(link, self._rules, self.tally, self._record)
+            return RedisTalk(link, self._rules, self.tally, self._record, self._names)
         return PostgresTalk(link, self._rules, self.tally)
 
     def _change(self, only_new: bool, **changes: Any) -> None:

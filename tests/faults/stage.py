@@ -22,9 +22,11 @@ from tests.faults.address import server_of
 from tests.faults.hosts import Cable, network
 from tests.faults.journal import Journal
 from tests.faults.proxy import Proxy
+from tests.faults.topology import Databases, Redises, Way, databases, redises
 from tests.running import ROOT
 from ticker import embedded, migrations
 from ticker.errors import TickerError
+from ticker.queue.sentinel import Client
 from wrappers.sandbox import subreaper
 
 SECRET = "5ecret-of-the-settings"  # the embedded servers accept every password; none may be seen in a log
@@ -48,23 +50,26 @@ class Host:
     def __init__(self, name: str, stage: "Stage", cable: Cable | None, opened: ExitStack) -> None:
         own = stage.folder / "hosts" / name
         own.mkdir(mode=0o755, parents=True)
-        doors = (f"tcp:{cable.address}:0",) * 2 if cable else (own / ".s.PGSQL.5432", own / "redis")
         record = stage.folder / f"redis-{name}.jsonl"
-        urls = stage.way, stage.valkey.url
         self.name = name
         self.cable = cable
         self.prefix = cable.prefix if cable else ()
-        self.postgres = opened.enter_context(Proxy(listen=doors[0], server=server_of(urls[0]), kind="postgres"))
-        self.redis = opened.enter_context(
-            Proxy(listen=doors[1], server=server_of(urls[1]), kind="redis", record=record)
-        )
-        self.environ = {
-            "DATABASE_URL": self.postgres.through(urls[0]).replace("postgres@", f"postgres:{SECRET}@"),
-            "REDIS_URL": self.redis.through(urls[1]).replace("://", f"://default:{SECRET}@"),
-        }
+        self.postgres: Proxy | Way
+        self.redis: Proxy | Way
+        if isinstance(stage.postgres, Databases) and isinstance(stage.valkey, Redises):
+            self.postgres, database_url = stage.postgres.way(own, opened, SECRET)
+            self.redis, redis_url = stage.valkey.way(record, opened, SECRET)
+        else:
+            doors = (f"tcp:{cable.address}:0",) * 2 if cable else (own / ".s.PGSQL.5432", own / "redis")
+            servers = server_of(stage.way), server_of(stage.valkey.url)
+            self.postgres = opened.enter_context(Proxy(listen=doors[0], server=servers[0], kind="postgres"))
+            self.redis = opened.enter_context(Proxy(listen=doors[1], server=servers[1], kind="redis", record=record))
+            database_url = self.postgres.through(stage.way).replace("postgres@", f"postgres:{SECRET}@")
+            redis_url = self.redis.through(stage.valkey.url).replace("://", f"://default:{SECRET}@")
+        self.environ = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
 
     @property
-    def proxies(self) -> tuple[Proxy, Proxy]:
+    def proxies(self) -> "tuple[Proxy | Way, Proxy | Way]":
         return self.postgres, self.redis
 
     def heal(self) -> None:
@@ -187,7 +192,7 @@ class Stage:
     """Everything that a nemesis can hit. Behind the `with` block of `opened` no process and no server is left."""
 
     def __init__(
-        self, folder: Path, journal: Journal, postgres: embedded.Postgres, valkey: embedded.Valkey,
+        self, folder: Path, journal: Journal, postgres: embedded.Postgres | Databases, valkey: embedded.Valkey | Redises,
         cables: Mapping[str, Cable], started: ExitStack, way: str, workers: int, crowd: str,
     ) -> None:  # fmt: skip
         self.folder = folder
@@ -195,9 +200,13 @@ class Stage:
         self.postgres = postgres
         self.valkey = valkey
         self.way = way  # the URL to which the proxies lead
+        if isinstance(postgres, Databases):
+            postgres.promoted = lambda: journal.write("promoted")
         self.edits = Edits()
+        self.broken: list[str] = []  # what a fault saw and no history shows
         self.servers = subreaper.children()  # the processes behind both, which are nobody's orphans
-        self.server_lock = threading.RLock()  # the embedded servers are no objects for several threads
+        # the embedded servers are no objects for several threads
+        self.postgres_lock, self.redis_lock = threading.RLock(), threading.RLock()
         self.hosts = {name: Host(name, self, cables.get(name), started) for name in HOSTS}
         self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]
         self.workers = [
@@ -247,7 +256,7 @@ class Stage:
         return psycopg.connect(self.postgres.url, autocommit=True, application_name="harness", connect_timeout=10)
 
     def redis(self) -> Redis:
-        return Redis.from_url(self.valkey.url, socket_timeout=10)
+        return Client.from_url(self.valkey.url, socket_timeout=10)
 
     # ------------------------------------------------------------------------------------------------- life and end
 
@@ -286,27 +295,38 @@ class Stage:
         for process in processes:
             process.send(signal.SIGKILL)
 
+    def may_promote(self, domain: str) -> tuple[str, ...]:
+        """What a fault of Redis may do besides, where sentinels watch it: they promote the replica when it lasts."""
+        return ("wipe",) if domain == "redis" and not self.wipes else ()
+
+    @property
+    def wipes(self) -> bool:
+        """Whether a Redis that is killed comes back empty."""
+        return not isinstance(self.valkey, Redises)
+
     def heal(self) -> None:
         """Whatever a fault left behind is undone: every network whole, both servers up and answering."""
         for host in self.hosts.values():
             host.heal()
-        with self.server_lock:
+        with self.postgres_lock, self.redis_lock:
             self.postgres.start()
             self.valkey.start()
 
 
 @contextmanager
 def opened(
-    folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False, workers: int = 4, crowd: str = ""
-) -> Iterator[Stage]:
+    folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False, workers: int = 4, crowd: str = "",
+    ha: bool = False,
+) -> Iterator[Stage]:  # fmt: skip
     """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace. `pooled`: all
-    reach PostgreSQL through PgBouncer in transaction mode. `crowd`: the queue of the large group, with more workers."""
+    reach PostgreSQL through PgBouncer in transaction mode. `crowd`: the queue of the large group, with more workers. `ha`:
+    pairs of servers, one of which may take the place of the other."""
     (folder / "witness").mkdir(mode=0o777)
     subreaper.become_subreaper()
     with ExitStack() as started:
         cables = started.enter_context(network(HOSTS)) if own_hosts else {}
-        postgres = started.enter_context(embedded.postgres())
-        valkey = started.enter_context(embedded.valkey())
+        postgres = started.enter_context(databases() if ha else embedded.postgres())
+        valkey = started.enter_context(redises() if ha else embedded.valkey())
         way = postgres.url
         if pooled:
             way = poolers.through(started.enter_context(poolers.pooler(postgres.url)), postgres.url)

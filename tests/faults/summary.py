@@ -1,6 +1,7 @@
 """Counts of a fault run, for people: what was done to it, what it did, and how much each check had to judge."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from tests.faults.checks.keys import holds, uses
 from tests.faults.checks.liveness import windows
 from tests.faults.checks.starts import gaps, lives
 from tests.faults.facts import History, Run, bare
+
+SHOWN = 6  # kinds of faults
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Summary:
     spacing: float | None
     waiting: int
     queued: float | None
+    silences: Mapping[str, float]
+    promotions: Sequence[float]
     spare: float | None
     torn: int
     judged: Mapping[str, int]
@@ -58,6 +63,8 @@ class Summary:
             f"least spacing     {_seconds(self.spacing)} over I - T",
             f"most waiting      {self.waiting} occurrences of one task",
             f"longest in queue  {_seconds(self.queued)} from a push to its start in a calm",
+            f"longest silence   {_silences(self.silences)} without a start, during faults of a kind",
+            f"promotions        {len(self.promotions)} of PostgreSQL; the first start {_seconds(max(self.promotions, default=None))} after one, or earlier",
             f"processors left   {'nothing measured' if self.spare is None else f'{self.spare:.0%}'} on average in the calms",
             *(self._line(name) for name in self.judged),
         ]
@@ -97,6 +104,8 @@ def summarise(history: History) -> Summary:
         spacing=min((gap.apart - gap.least for gap in gaps(history)), default=None),
         waiting=max((len(v.waiting) for task in history.tasks.values() for v in task.versions), default=0),
         queued=max(in_queue(history), default=None),
+        silences=silences(history),
+        promotions=[*first_starts(history)],
         spare=_average(share for at, share in history.spare if any(c.begin <= at <= c.end for c in windows(history))),
         torn=len(history.torn),
         judged={name: findings.facts for name, findings in found.items()},
@@ -129,6 +138,33 @@ def in_queue(history: History) -> Iterator[float]:
         stored = [push.at for push in history.pushes.get(bare(run.job), ()) if push.answer == "stored"]
         if run.started and stored and any(calm.begin <= stored[-1] and run.started.at <= calm.end for calm in calms):
             yield run.started.at - stored[-1]
+
+
+def silences(history: History) -> Mapping[str, float]:
+    """Returns the longest time without a start that each kind of fault was in, or began or ended."""
+    starts, found = _starts(history), dict[str, float]()
+    for fault in history.faults:
+        part = starts[max(bisect_left(starts, fault.begin) - 1, 0) : bisect_right(starts, fault.end) + 1]
+        longest = max((after - before for before, after in pairwise(part)), default=0.0)
+        found[fault.kind] = max(found.get(fault.kind, 0.0), longest)
+    return found
+
+
+def first_starts(history: History) -> Iterator[float]:
+    """Seconds from each promotion of a standby to the first start after it."""
+    starts = _starts(history)
+    for at in history.promotions:
+        if after := starts[bisect_left(starts, at) :]:
+            yield after[0] - at
+
+
+def _starts(history: History) -> list[float]:
+    return sorted(run.started.at for run in history.runs.values() if run.started)
+
+
+def _silences(found: Mapping[str, float]) -> str:
+    longest = sorted(found.items(), key=lambda item: -item[1])
+    return ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in longest[:SHOWN]) or "none"
 
 
 def _average(values: Iterator[float]) -> float | None:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.faults import wire
@@ -99,7 +99,10 @@ PLAIN = Expected()
 class RedisTalk:
     """Pairs commands with answers in their order. A connection that subscribes is passed on as it is from then on."""
 
-    def __init__(self, link: Link, rules: Rules, tally: Tally, record: PushRecord) -> None:
+    def __init__(
+        self, link: Link, rules: Rules, tally: Tally, record: PushRecord, names: Mapping[bytes, bytes]
+    ) -> None:
+        self._names = names
         self._link, self._rules, self._tally, self._record = link, rules, tally, record
         self._requests, self._answers = wire.RedisStream(), wire.RedisStream()
         self._expected: deque[Expected] = deque()
@@ -123,6 +126,8 @@ class RedisTalk:
                 onward.append(message)
                 continue
             expected = self._expected.popleft()
+            for name, instead in self._names.items():
+                message = message.replace(name, instead)
             if expected.takes and (job := taken_job(message)) is not None:
                 self._record.write_taken(job, at)
             if expected.is_swallowed:

@@ -4,13 +4,17 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.faults import hosts, keys
+from tests.faults.__main__ import main
 from tests.faults.checker import check
-from tests.faults.history import load
+from tests.faults.history import load, worlds
 from tests.faults.kinds import ALONE, KINDS, LIMITS
 from tests.faults.nemesis import schedule
 from tests.faults.play import play
+
+FAILOVERS = {kind.name for kind in KINDS.values() if kind.ha}
 
 
 @pytest.mark.slow
@@ -31,6 +35,28 @@ def test_a_minute_on_hosts_of_their_own_with_cables_pulled_breaks_no_promise(tmp
     history = load(tmp_path)
     assert [*unhealed, *map(str, check(history))] == []
     assert "cable_pulled" in {fault.kind for fault in history.faults}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_minute_of_failovers_breaks_no_promise(tmp_path: Path) -> None:
+    """A lagging standby is promoted among them, so that there are two worlds."""
+    unhealed = play(opened(tmp_path), 60.0, seed=1, load=0.1, ha=True, only=FAILOVERS)
+    histories = worlds(tmp_path)
+    assert [*unhealed, *(str(violation) for history in histories for violation in check(history))] == []
+    assert len(histories) > 1 and histories[-1].promotions
+    assert {fault.kind for fault in histories[-1].faults} >= FAILOVERS
+
+
+@pytest.mark.parametrize("option", ["--own-hosts", "--pooler"])
+def test_pairs_of_servers_do_not_go_with_other_ways_to_them(option: str) -> None:
+    said = CliRunner().invoke(main, ["--topology", "ha", option])
+    assert said.exit_code == 2 and "--topology ha does not go with --own-hosts or --pooler" in said.output
+
+
+def test_failovers_need_pairs_of_servers() -> None:
+    assert {fault.kind for fault in schedule(7, 30 * 60.0, ha=True)} >= FAILOVERS
+    assert not FAILOVERS & {fault.kind for fault in schedule(7, 30 * 60.0)}
 
 
 def test_a_schedule_is_a_function_of_its_seed_and_uses_every_kind() -> None:

@@ -29,7 +29,20 @@ def paused(stage: Stage, scope: Scope, seconds: float | None = None) -> Iterator
             _told(stage, "pause_all", about, lambda: ticker.pause_all(db, reason="a fault run", until=until, **of))
         yield " ".join(scope)
     finally:
-        stage.insist(lambda db: _told(stage, "resume_all", about, lambda: ticker.resume_all(db, **of)))
+        resume(stage, scope)
+
+
+def resume(stage: Stage, scope: Scope) -> None:
+    name, value = scope
+    of = {name: value} if value else {}
+    about = {"scope": name, "value": value}
+    stage.insist(lambda db: _told(stage, "resume_all", about, lambda: ticker.resume_all(db, **of)))
+
+
+def resume_all(stage: Stage) -> None:
+    """For a new world: the end of a pause may be among what is lost."""
+    for scope in (ALL, *SCOPES, *OF_LIMITS):
+        resume(stage, scope)
 
 
 def _told(stage: Stage, op: str, change: dict[str, object], act: Callable[[], object]) -> None:

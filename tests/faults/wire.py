@@ -71,6 +71,10 @@ def texts(message: bytes) -> list[bytes]:
     return items
 
 
+def bulk(text: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
 def error(message: bytes) -> bytes | None:
     """The text of an answer that is an error."""
     if message[0] not in ERRORS:

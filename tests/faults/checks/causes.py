@@ -8,6 +8,7 @@ import signal
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from tests.faults.checks import excuses
 from tests.faults.checks.crews import DEAD, crew_of, deed_of, last_activity, pid_of, process_of
 from tests.faults.checks.findings import Findings
 from tests.faults.facts import FOREVER, History, Run, Signal
@@ -158,6 +159,9 @@ def recorded_as_returned(history: History) -> Findings:
         is_lost = run.outcome == "lost" or not run.ends or _outlived(history, run, one.returned)
         if is_lost and _later_start(history, run, written):
             found.excuse("a later run had started")
+            continue
+        if is_lost and excuses.lost_its_end(history, run):
+            found.excuse("its end was lost with a primary")
             continue
         if found.judge(not is_lost):
             found.blame(

@@ -178,9 +178,11 @@ def backlog_since(history: History) -> float:
 
 
 def hold_outlives_the_history(history: History, run: Run) -> bool:
-    """Its outcome was not due yet when the tickers were stopped."""
+    """Its outcome was not due yet when the tickers were stopped, or when PostgreSQL was killed and its standby took over: L5 says
+    when it is."""
     assert run.started is not None
-    return run.started.at + run.hold + 2 * history.setup.tick + SLACK > history.end
+    due = max(run.started.at + run.hold, kept_from_the_end(history, run, history.end) or 0.0)
+    return due + 2 * history.setup.tick + SLACK > history.end
 
 
 def pieces_outlive_the_history(history: History, run: Run) -> bool:
@@ -188,6 +190,15 @@ def pieces_outlive_the_history(history: History, run: Run) -> bool:
     if run.state != "processing" or run.handed_out is None:
         return False
     return run.handed_out.at + 2 * run.hold + history.setup.queue_delay + 2 * history.setup.tick + SLACK > history.end
+
+
+# ----------------------------------------------------------------------------------------------------------- S14
+
+
+def lost_its_end(history: History, run: Run) -> bool:
+    """Its end was written to a primary that was killed, and the standby that was promoted lacked it: the run was still running
+    there. Its worker had been answered, and does not write it again."""
+    return run.id in history.lost_ends
 
 
 # ------------------------------------------------------------------------------------------------------- L1 to L4

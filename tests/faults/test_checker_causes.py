@@ -134,6 +134,24 @@ def test_a_run_that_returned_and_is_lost_is_found(book: Book) -> None:
     )
 
 
+@pytest.mark.parametrize(("deleted", "found"), [(True, set()), (False, {"S14"})])
+def test_a_run_that_raised_hold_lost_is_recorded_so_where_its_task_was_deleted(
+    book: Book, deleted: bool, found: set[str]
+) -> None:
+    task = book.task()
+    book.push(task, 0, 0)
+    book.advance(task, 0, 0)
+    run = book.start(task, 0, 0, begins=False)
+    book.begin(run, 0.01, process=WORKER)
+    if deleted:
+        book.delete(task, 1)
+    book.witness("end", run, 3, task=task)
+    book.end(
+        run, 3.1, "lost", witnessed=False, reason="HoldLost: run 2 no longer holds task 1: its next run was not changed"
+    )
+    assert broken(book) == found
+
+
 def test_a_run_that_returned_and_is_recorded_so_is_judged_and_fine(book: Book) -> None:
     returned(book, outcome="failed")
     assert broken(book) == set()

@@ -160,6 +160,9 @@ def recorded_as_returned(history: History) -> Findings:
         if is_lost and _later_start(history, run, written):
             found.excuse("a later run had started")
             continue
+        if is_lost and excuses.raised_hold_lost(history, run):
+            found.excuse("its task was deleted, and it says so")
+            continue
         if is_lost and excuses.lost_its_end(history, run):
             found.excuse("its end was lost with a primary")
             continue

@@ -195,6 +195,13 @@ def pieces_outlive_the_history(history: History, run: Run) -> bool:
 # ----------------------------------------------------------------------------------------------------------- S14
 
 
+def raised_hold_lost(history: History, run: Run) -> bool:
+    """Its task was deleted while it ran, its function learnt that, and its worker wrote it."""
+    task = history.tasks.get(run.task)
+    is_gone = task is not None and task.deleted is not None and bool(run.ended) and task.deleted.at <= run.ended.at
+    return is_gone and run.reason.startswith("HoldLost:")
+
+
 def lost_its_end(history: History, run: Run) -> bool:
     """Its end was written to a primary that was killed, and the standby that was promoted lacked it: the run was still running
     there. Its worker had been answered, and does not write it again."""

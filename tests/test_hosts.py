@@ -21,7 +21,7 @@ from rq import Worker
 
 import ticker
 from tests.documents.recipes import process
-from tests.running import PATIENCE, until
+from tests.running import PATIENCE, Ticking, until
 from tests.sentences import sentence
 from ticker import clock
 from ticker.db.store import PostgresStore
@@ -71,6 +71,20 @@ def test_a_worker_that_may_fork_no_process_ends_and_its_run_is_lost_at_once(
     lost = ticker.list_runs(db)[0]
     assert (lost.outcome, lost.reason) == ("lost", sentence("why.function_did_not_begin"))
     assert ticker.get(db, task.id).running_until is None
+
+
+@pytest.mark.slow
+def test_a_worker_that_gets_no_thread_at_its_first_job_leaves_that_job_to_the_next_worker(
+    traced: object, db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis, tmp_path: Path
+) -> None:
+    ticker.register(db, "plain", every="1h", box="1m")
+    with working(tmp_path, redis, *OF_A_USER) as (supervisor, worker):
+        subprocess.run([*OF_A_USER, "prlimit", f"--pid={worker}", "--nproc=0"], check=True)
+        tick(store, queue)
+        assert supervisor.wait(PATIENCE) == 0
+    with Ticking(), working(tmp_path, redis):
+        until(lambda: ended(db), "the run")
+    assert ended(db) == [("plain", "succeeded")]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ others are to be deleted at once: their tasks keep problems. Next to that, laps 
 which are kept (`--kept`). The servers sync, and autovacuum is on.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from tests.bench.figures import Figure, Stage, middle, parser, show, stage
+from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
 from tests.faults.play import Spare
 from ticker.daemon import prune
 from ticker.db.store import PostgresStore
@@ -80,7 +81,9 @@ def rows(db: psycopg.Connection[Any], seen: Seen, seconds: float) -> Iterator[tu
         time.sleep(min(EVERY, seconds - passed))
         passed, [(table, indexes, _, dead, log)] = time.monotonic() - began, db.execute(STATE).fetchall()
         due = round(seen.inserted * (1 - 1 / FAILED)) - seen.deleted
-        yield (passed, seen.inserted, seen.deleted, due, float(table), float(indexes), dead, float(log - before) / passed)  # fmt: skip
+        line = (passed, seen.inserted, seen.deleted, due, float(table), float(indexes), dead, float(log - before) / passed)  # fmt: skip
+        print(f"# {', '.join(f'{value:,.1f}' for value in line)}", file=sys.stderr, flush=True)
+        yield line
 
 
 def fill(db: psycopg.Connection[Any], tasks: int, kept: int) -> None:
@@ -111,11 +114,12 @@ def main() -> None:
     options = reader.parse_args()
     spare = Spare()
     with stage(options.tasks, "--shared_buffers=512MB") as on:
-        fill(on.db, options.tasks, options.kept)
+        filled = timed(lambda: fill(on.db, options.tasks, options.kept))
         seen, samples = play(on, options.rate, 60 * options.minutes, options.pruners, options.rests)
     seconds = samples[-1][0]
     heads = ("s", "inserted", "deleted", "still to delete", "table, MB", "indexes, MB", "dead rows", "log, MB/s")
     figures = [
+        Figure(f"filling with {options.kept:,} records that are kept", filled, "s"),
         Figure("inserted", seen.inserted / seconds, "/s", None, f"the writer was {seen.late:.1f} s late at the end"),
         Figure("deleted", seen.deleted / seconds, "/s", None, f"{seen.laps} laps, {options.pruners} at once"),
         middle("a batch", seen.batches or [0.0], "ms"),

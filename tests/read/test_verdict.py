@@ -71,3 +71,17 @@ def test_the_worst_is_said_first_and_once(health: Health, overview: Overview, to
 def test_it_names_what_helps(overview: Overview, short: str, command: str, tasks: dict[str, Any]) -> None:
     found = verdict(WELL, overview)
     assert (found.short, found.command, found.tasks) == (short, command, tasks)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "named"),
+    [
+        ({"imap.acme.example": 2}, f"{REFUSED} (imap.acme.example)"),
+        ({"imap.acme.example": 1}, REFUSED),
+        ({"imap.acme.example": 2, "mail.example.org": 2}, REFUSED),
+    ],
+)
+def test_the_host_of_a_cause_is_named_if_all_of_its_errors_name_only_that(hosts: dict[str, int], named: str) -> None:
+    overview = seen(2, failing=2)
+    overview = replace(overview, causes=[replace(overview.causes[0], ids=(1, 2), hosts=hosts)])
+    assert verdict(WELL, overview).sentence == f"2 tasks fail with {named}"

@@ -77,6 +77,11 @@ class Cause:
     examples: tuple[Task, ...]
     hosts: Mapping[str, int]
 
+    @property
+    def host(self) -> str:
+        """Returns the host that all errors of `ids` name, if it is the only one."""
+        return "".join(self.hosts) if [*self.hosts.values()] == [len(self.ids)] else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Overview:

@@ -77,12 +77,13 @@ def _tasks(counts: Counts, state: str, one: str, many: str) -> str:
 
 
 def _with_cause(seen: Overview) -> str:
-    """Names the cause of most failures, unless each task fails with another one."""
+    """Names the cause of most failures, with its host, unless each task fails with another one."""
     failing = seen.counts.failing
     if not seen.causes or seen.causes[0].tasks == 1 < failing:
         return ""
     first = seen.causes[0]
-    return f" with {first.cause}" if first.tasks >= failing else f", {first.tasks:,} of them with {first.cause}"
+    named = f"{first.cause} ({first.host})" if first.host else first.cause
+    return f" with {named}" if first.tasks >= failing else f", {first.tasks:,} of them with {named}"
 
 
 def _help(seen: Overview) -> tuple[str, dict[str, str]]:

@@ -80,7 +80,7 @@ def test_all_that_failed_because_of_one_host_run_again_in_one_step(hosts, db):
     assert names == ["refused0", "refused1", "refused2"]
     assert [task.name for task in ticker.list_tasks(db, cause=REFUSED, error="other", state="failing")] == ["refused3"]
     assert [task.name for task in read_tasks.page_of_tasks(db, error="other", sort="failures").tasks] == ["refused3"]
-    assert "3 tasks match: 3 would change" in command("run-now", "--failed", "--error", "imap.acme.example")[0]
+    assert "3 tasks match: 3 would run" in command("run-now", "--failed", "--error", "imap.acme.example")[0]
     command("run-now", "--failed", "--error", "imap.acme.example", "--apply")
     planned = db.execute("SELECT task_name FROM ticker.runs WHERE kind = 'manual' ORDER BY task_name").fetchall()
     assert [name for (name,) in planned] == names

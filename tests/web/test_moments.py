@@ -113,3 +113,17 @@ def test_the_minutes_of_a_chart_lead_to_their_runs_at_any_moment(client: TestCli
     db.execute("UPDATE ticker.installation SET counted_until = clock_timestamp()")
     columns = re.findall(r'<a href="(/runs\?[^"]+)" tabindex="-1">', client.get(f"/?{AT}").text)
     assert listed(client.get(html.unescape(columns[-2]))) == [*range(590, 530, -10)]
+
+
+def test_the_first_screen_asks_why_a_task_did_not_run_at_a_time(client: TestClient, db: Db) -> None:
+    task = ticker.register(db, "poll", every="1m", subject="support@example.org")
+    other = ticker.register(db, "poll", name="other", every="1m", subject="sales@example.org")
+    form = re.search(r'<form [^>]*action="/tasks" method="get">(.*?)</form>', client.get("/").text, re.S)
+    assert form and re.findall(r'name="(\w+)"', form[1]) == ["search", "at"]
+    answer = client.get("/tasks?search=support&at=2026-03-01T09:00:00Z", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/tasks/{task.id}?at=2026-03-01T09%3A00%3A00Z")
+    assert "At 2026-03-01 09:00:00 UTC" in text_of(client.get(answer.headers["location"]))
+    several = client.get("/tasks?search=example.org&at=2026-03-01T09:00:00Z")
+    for one in (task, other):
+        assert link(several, one.subject) == f"/tasks/{one.id}?at=2026-03-01T09%3A00%3A00Z"
+    assert link(client.get("/tasks"), task.subject) == f"/tasks/{task.id}"

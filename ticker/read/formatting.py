@@ -276,7 +276,10 @@ def _pause(task: Task) -> str:
 def bulk_in_words(done: "Bulk") -> str:
     """Returns what a change of many tasks has done, or would do."""
     matched = f"{counted(done.matched, 'task')} {'matches' if done.matched == 1 else 'match'}"
-    changed = f"{done.changed} {'changed' if done.applied else 'would change'}"
+    if done.action in ("run", "retry"):
+        changed = f"{counted(done.changed, 'run')} requested" if done.applied else f"{done.changed} would run"
+    else:
+        changed = f"{done.changed} {'changed' if done.applied else 'would change'}"
     return f"{done.action}: {matched}: {changed}, {done.unchanged} need no change, {done.refused} refused"
 
 

@@ -211,8 +211,9 @@ class Tally:
         known = groups.get(text, BulkGroup(text, 0, ()))
         examples = known.examples
         if len(examples) < EXAMPLES:
-            owner = task_from(row).owner
-            examples = (*examples, f"{row['id']} {row['name']}" + (f" of {owner}" if owner else ""))
+            task = task_from(row)
+            named = f"{task.id} {task.name}" + (f" of {task.owner}" if task.owner else "")
+            examples = (*examples, f"{task.subject} ({named})" if task.subject else named)
         groups[text] = BulkGroup(text, known.tasks + times, examples)
 
     def report(self) -> Bulk:

@@ -32,7 +32,7 @@ from ticker.web.problems import MEDIA_TYPE, Refused, below
 from ticker.web.site import Site, site
 
 Shown = dict[str, Any]
-Handler = Callable[[Site, Any, Request], Shown]
+Handler = Callable[[Site, Any, Request], Shown | Response]
 Form = Mapping[str, list[str]]
 Change = Callable[[Site, Request, Form], Response]
 ROWS = 50  # per page of a list
@@ -46,7 +46,7 @@ of_owners: list[Route] = []
 
 
 def screen(path: str, template: str, *, offline: bool = False, owned: bool = False) -> Callable[[Handler], Handler]:
-    """Serves a function that reads as a screen. If `offline`, it gets no connection, and adds `of_all` itself.
+    """Serves a function that reads as a screen, or leads to one. If `offline`, it gets no connection, and adds `of_all` itself.
 
     If `owned`, viewers of some owners have it, too: each statement that it uses has the rule `seen`.
     """
@@ -55,7 +55,10 @@ def screen(path: str, template: str, *, offline: bool = False, owned: bool = Fal
         def served(request: Request) -> Response:
             here = site(request, BY)
             with nullcontext() if offline else here.database.reading() as db:
-                shown = ({} if offline else of_all(db)) | handler(here, db, request)
+                answer = handler(here, db, request)
+                if isinstance(answer, Response):
+                    return answer
+                shown = ({} if offline else of_all(db)) | answer
             return render(request, template, here.hide(shown))
 
         serve(Route(path, served), owned)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from ticker.db import steps
 from ticker.errors import BadInput, UnknownTask, not_announced
@@ -55,18 +55,22 @@ OCCURRENCES = 20  # in the history, and in the chart
 IN_THE_HEAD = frozenset({"subject", "state", "next run", "last run", "last outcome"})
 STRETCH, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart: without an interval, and at most
 MANY = 1000  # tasks of one request
-NO_FILTERS = frozenset({"action", "after", "back", "limit", "sort"})  # in the address of a list of tasks
+NO_FILTERS = frozenset({"action", "after", "at", "back", "limit", "sort"})  # in the address of a list of tasks
 ORDERS = {"failures": "most failures first", "lateness": "latest first"}
 UNDONE = 300  # tasks of which an answer's headers name the ids
 
 
 @screen("/tasks", "tasks.html", owned=True)
-def tasks(here: Site, db: Any, request: Request) -> Shown:
-    """Shows the list of tasks, filtered by its address, with the recent outcomes of each task."""
+def tasks(here: Site, db: Any, request: Request) -> Shown | Response:
+    """Shows the list of tasks, filtered by its address, with the recent outcomes of each task. With `at`, leads to that time of
+    the task, if only one matches.
+    """
     known = {
         name: schema for name, schema in api.OF_TASKS.items() if name in ("after", "sort") or name in where(request)
     }
     page: Shown = api.list_tasks(here, db, **filters(request, known), limit=ROWS)
+    if (at := asked(request, "at")) and len(page["tasks"]) == 1:
+        return RedirectResponse(f"{here.root}/tasks/{page['tasks'][0].id}?{urlencode({'at': at})}", 303)
     strips = overview.recent_outcomes(db, page["tasks"])
     shown = {"strips": strips, "states": TASK_STATES, "of_all": OF_ALL, "where": where(request)}
     shown |= {"functions": overview.functions(db), "sorts": ORDERS, "scopes": SCOPES}

@@ -129,6 +129,8 @@ def test_what_a_function_has_said_cannot_drive_the_terminal(db, drop):
         ("12:00", NOON.replace(minute=0, second=0)),
         ("9:30:15", NOON.replace(hour=9, minute=30, second=15)),
         ("12:02:04", NOON - timedelta(days=1) + timedelta(seconds=1)),
+        ("9:30:15 UTC", NOON.replace(hour=9, minute=30, second=15)),
+        ("2026-02-01 00:00:00 UTC", datetime(2026, 2, 1, tzinfo=UTC)),
         ("2h ago", NOON - timedelta(hours=2)),
         ("90", NOON - timedelta(seconds=90)),
         ("2026-02-01T00:00:00+01:00", datetime(2026, 1, 31, 23, tzinfo=UTC)),

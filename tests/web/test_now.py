@@ -110,13 +110,14 @@ def test_a_cause_is_run_or_paused_as_a_whole_and_asks_with_its_number(
     fleet: None, client: TestClient, db: Db, serve: Serve
 ) -> None:
     buttons = re.findall(r'hx-post="(/tasks/all[^"]+)" hx-vals=\'([^\']+)\' hx-confirm="([^"]+)"', client.get("/").text)
-    assert [question for _, _, question in buttons] == [
-        "Run 11 tasks now?", "Pause 11 tasks?", "Run 1 task now?", "Pause 1 task?",
+    assert [question.partition(" with ")[0] for _, _, question in buttons] == [
+        "Run 11 tasks now? They fail", "Pause 11 tasks? They fail", "Run 1 task now? It fails", "Pause 1 task? It fails",
     ]  # fmt: skip
-    for address, fields, _ in buttons[:2]:
+    assert html.unescape(buttons[0][2]).endswith(f" with {REFUSED}.")
+    for (address, fields, _), done in zip(buttons[:2], ("11 runs requested", "11 changed"), strict=True):
         answer = client.post(html.unescape(address), data=json.loads(fields), headers=SCRIPT)
         assert answer.status_code == 204 and "hx-redirect" not in answer.headers
-        assert "11 changed" in json.loads(answer.headers["hx-trigger"])["said"]
+        assert done in json.loads(answer.headers["hx-trigger"])["said"]
     assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'manual'").fetchall() == [(11,)]
     assert db.execute("SELECT DISTINCT cause FROM ticker.tasks WHERE paused_by IS NOT NULL").fetchall() == [(REFUSED,)]
     assert "/tasks/all" not in serve(TICKER_WEB_READ_ONLY="on").get("/").text

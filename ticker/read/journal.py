@@ -342,11 +342,12 @@ def _statement(wanted: Wanted) -> str:
 
 
 def _text(field: str, text: str, now: datetime) -> datetime:
-    if match := _TIME_OF_DAY.fullmatch(text.strip()):
+    bare = re.sub(r"\s*UTC$", "Z", text.strip())
+    if match := _TIME_OF_DAY.fullmatch(bare):
         hour, minute, second = (int(part or 0) for part in match.groups())
         today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
         return today if today <= now else today - timedelta(days=1)
-    bare = text.strip().removesuffix(" ago").rstrip()
+    bare = bare.removesuffix(" ago").rstrip()
     if _DATE.match(bare):
         return once.instant(field, bare, lambda: now)
     try:

@@ -114,8 +114,8 @@ def start_worker(queue: str) -> str:
 
 
 def load_function(queue: str = "") -> str:
-    """Returns what makes workers know a function: those of this queue, or of the queue of its tasks."""
-    return f"name its module in --tasks, or in --functions, of the workers of {f'the queue {queue}' if queue else 'its queue'}"
+    """Returns how workers get to know a function: those of this queue, or of the queue of its tasks."""
+    return f"start the workers of {f'the queue {queue}' if queue else 'its queue'} with its module in --tasks or --functions"
 
 
 class TickerWarning(UserWarning):

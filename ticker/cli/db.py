@@ -32,10 +32,10 @@ def db() -> None:
 def upgrade(only_check: bool, only_plan: bool, only_sql: bool) -> None:
     """Upgrade the tables to the newest revision.
 
-    Several processes may run this at the same time, and tickers and workers may go on. With --check, lists the problems
-    of the tables, of this installation, and of the triggers of owner tables, and exits with 0 if there are none,
-    otherwise with 1. With --plan, lists the pending revisions, which tables each one locks, and for how long it is
-    expected to.
+    Several processes may run this at the same time, while tickers and workers keep running. With --check, lists the
+    problems of the tables, of this installation, and of the triggers of owner tables, and exits with 0 if there are
+    none, otherwise with 1. With --plan, lists the pending revisions, the tables that each of them locks, and for how
+    long it is expected to lock them.
     """
     if only_check + only_plan + only_sql > 1 or render.is_json() > only_check + only_plan:
         raise click.UsageError("give --check or --plan, with or without --json; or --sql; or none of them")

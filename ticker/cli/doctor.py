@@ -44,8 +44,8 @@ class Advice(str):
 class Diagnosis:
     """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once.
 
-    `look` and `seen` are what the checks of the health and of the tasks have read, if they could. `none_succeeds` is the finding
-    that all tasks fail, if they do.
+    `look` and `seen` are what the checks of the health and of the tasks have read, if they could. `none_succeeds` is
+    the finding that no task succeeds, if there is one.
     """
 
     settings: Settings

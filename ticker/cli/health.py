@@ -26,8 +26,8 @@ def health(max_age: str | None) -> None:
     """Exit with 0 if all is well, otherwise with 1.
 
     All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker.
-    Ages are measured by the database's clock. The command is suitable for container health checks: tasks that fail or
-    are late are no problem here, because a restart would not help. `ticker doctor` judges them.
+    Ages are measured by the database's clock. The command is suitable for container health checks: failing and late
+    tasks are not a problem here, because a restart would not help. `ticker doctor` judges them.
     """
     from ticker.read import health as health_check
 

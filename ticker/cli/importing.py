@@ -62,11 +62,11 @@ PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_colu
 )
 @click.option("--take-over", "step", flag_value="take-over", help="Take over the entries of the plan file.")
 @click.option("--give-back", "step", flag_value="give-back", help="Give back the entries that were taken over.")
-@click.option("--forget-old", "step", flag_value="forget-old", help="Forget them: no warnings, and no way back.")
+@click.option("--forget-old", "step", flag_value="forget-old", help="Forget these entries: no warnings, no way back.")
 @click.option(
     "--old-jobs", type=click.Choice(["wait", "remove"]), help="Wait for the old scheduler's jobs in RQ, or remove them."
 )
-@click.option("--without-worker", is_flag=True, help="Take over although no ticker worker serves a task.")
+@click.option("--without-worker", is_flag=True, help="Take over even if no ticker worker serves a task.")
 @click.option(
     "--shadow",
     metavar="DURATION",
@@ -207,8 +207,8 @@ def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str, *, ne
 
 
 def _check_workers(db: Any, wanted: Sequence[Mapping[str, Any]]) -> None:
-    """Raises BadInput if no worker of ours listens to the queue of a task, or if workers have announced functions, but not
-    its own. RQ's workers announce nothing.
+    """Raises BadInput if no worker of ours listens to the queue of a task, or if workers have announced functions, but
+    not its own. RQ's workers announce nothing.
     """
     with closing(RedisQueue.from_settings(settings.current())) as queue:
         served = queue.attended(ours=True)

@@ -63,7 +63,7 @@ FILTERS: Mapping[str, Option] = {
         "--search", "TEXT", "Only tasks with this text in their name, function, owner or subject; case is ignored."
     ),
     "cause": text("--cause", "TEXT", "Only tasks that fail with this cause, as ticker top names it."),
-    "error": text("--error", "TEXT", "Only tasks that fail, and whose last error contains this text, such as a host."),
+    "error": text("--error", "TEXT", "Only failing tasks whose last error contains this text, such as a host."),
 }
 """The options that choose tasks, apart from --owner, by the names of the filters."""
 since = click.option(

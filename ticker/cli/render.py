@@ -153,8 +153,8 @@ def colour(word: object) -> str:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Row], spare: Sequence[str] = ()) -> None:
-    """Prints each row in full: on a terminal in colour, its last column folded, otherwise as one line. A narrow terminal
-    gets no `spare` columns. Rich is not imported.
+    """Prints each row in full: on a terminal in colour, its last column folded, otherwise as one line. Leaves out the
+    `spare` columns on a narrow terminal. Does not import Rich.
     """
     table = [*[Row(names, "bold")] * bool(names), *rows]
     for line in fit.lines(table, shutil.get_terminal_size().columns if is_screen() else WIDE, spare, folds=True):

@@ -18,7 +18,7 @@ from ticker.settings import Settings
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 FROZEN = frozenset({"0001"})
-"""The revisions that no longer change. The name of each other one has a digest of its SQL, which tells its editions apart."""
+"""The revisions that no longer change. The name of any other revision has a digest of its SQL."""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 REFUSED = timedelta(hours=1)  # the largest accepted difference
@@ -186,7 +186,7 @@ def pending(there: Revision, schema: str) -> list[str]:
     if there.oldest > newest:
         raise ConfigurationError(
             f"DATABASE_URL: schema {schema!r} is at revision {there.name!r}, which needs a version of ticker with revision"
-            f" {there.oldest} or newer, and this one has {known[-1]}; install the version that upgraded the tables"
+            f" {there.oldest} or newer, but this one has {known[-1]}; install the version that upgraded the tables"
         )
     return []
 

@@ -219,8 +219,9 @@ class Source:
         """Forgets entries that were taken."""
 
     def again(self, now: datetime) -> list[str]:
-        """Returns the entries in the source that were taken, or that have the call and schedule of one that was. With 5,000 entries
-        in rq-scheduler, this takes about a second, and a tenth of that if all were taken.
+        """Returns the entries in the source that were taken, or that have the call and schedule of one that was.
+
+        With 5,000 entries in rq-scheduler, this takes about a second, and a tenth of that if all were taken.
         """
         gone, parked = self.taken(), {one.id for one in self.parked(now)}
         ids, identities = {one.id for one in gone}, {one.identity for one in gone}

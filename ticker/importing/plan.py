@@ -158,7 +158,10 @@ class Promised:
 
 
 def make(options: Options, now: datetime) -> Plan:
-    """Reads the source and judges each entry. Raises BadInput for a decision about no entry, or only about refused ones."""
+    """Reads the source and judges each entry.
+
+    Raises BadInput for a decision that applies to no entry, or only to refused entries.
+    """
     source = options.opened()
     founds = source.read(now)
     gone = [one for one in source.taken() if not one.is_parked]
@@ -182,7 +185,7 @@ def _names(pattern: str, found: Found) -> bool:
 
 
 def _noted(found: Found, same: LeftOver | None, like: LeftOver | None) -> Found:
-    """Says of an entry that is in the source again which task it, or one like it, became."""
+    """Adds a note to an entry that is in the source again: which task it, or an entry like it, became."""
     if "at" in found.wanted or not (one := same or like):
         return found
     observed = (

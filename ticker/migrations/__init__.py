@@ -27,9 +27,7 @@ from ticker.errors import ConfigurationError, RowLocked
 from ticker.settings import current, psycopg_url, schema_name
 
 UPGRADE_LOCK = 0x7469636B  # any number that is the same for all processes that upgrade
-LOCK_WAIT = (
-    0.5  # seconds: others queue behind it, and after 1 s, PostgreSQL would look for a deadlock and end one of them
-)
+LOCK_WAIT = 0.5  # seconds: others queue behind it, and after 1 s, PostgreSQL would look for a deadlock and end one
 TRIES = 60
 VERSION_TABLE = "ticker_version"  # not alembic_version: the application may have its own in the same schema
 
@@ -62,7 +60,7 @@ def upgrade(url: str, schema: str = "ticker") -> str:
     """Upgrades the schema to the newest revision. Any number of processes may call it at once, any number of times.
 
     Each revision is a transaction, which waits for a lock for up to half a second and is then tried again. Returns the
-    revision of the tables: they may have been upgraded by a newer release that still works with this one.
+    revision of the tables, which a newer release that still works with this one may have upgraded.
     """
     schema_name("schema", schema)
     tries = 0
@@ -82,15 +80,17 @@ def upgrade(url: str, schema: str = "ticker") -> str:
             tries += 1
             if tries == TRIES:
                 raise RowLocked(
-                    f"schema {schema}: the next revision was not applied: another transaction held a lock that it needs"
-                    f" in each of {TRIES} attempts of {LOCK_WAIT} s; end long transactions, which"
+                    f"schema {schema}: the next revision was not applied: in each of {TRIES} attempts of {LOCK_WAIT} s,"
+                    " another transaction held a lock that it needs; end long transactions, which"
                     " pg_stat_activity lists, and run: ticker db upgrade"
                 ) from error
-            Event().wait(LOCK_WAIT)  # what has queued behind this attempt comes first
+            Event().wait(LOCK_WAIT)  # transactions that waited for this attempt come first
 
 
 def _is_alone(connection: sa.Connection) -> bool:
-    """Takes the lock of upgrades. It does not wait for long: CREATE INDEX CONCURRENTLY waits for the transaction that waits."""
+    """Takes the lock of upgrades, or returns False. Does not wait for long, because CREATE INDEX CONCURRENTLY waits for
+    a transaction that waits.
+    """
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'")
     try:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})

@@ -1,4 +1,4 @@
-"""Tells which locks the pending revisions take, and for how long: `ticker db upgrade --plan`. It takes none itself."""
+"""Lists the locks that pending revisions take, and for how long: `ticker db upgrade --plan`. Takes no lock itself."""
 
 import re
 from collections import defaultdict
@@ -35,7 +35,7 @@ FORMS = {
     r"(?s:.*)": (UNKNOWN, 0),
 }
 """The forms of statements, the lock that each takes on a table, and the microseconds per row. The first match counts. A
-column of a domain with a rule, or with a default that is no constant, makes PostgreSQL write the table anew.
+column of a domain with a rule, or with a default that is not constant, makes PostgreSQL rewrite the table.
 """
 
 
@@ -70,7 +70,9 @@ def plan(url: str, schema: str) -> tuple[str, list[str], list[Locked]]:
 
 
 def locks(revision: str, sql: str, rows: dict[str, int]) -> list[Locked]:
-    """Returns the strongest lock on each of the tables, which has so many rows. All are held until the revision ends."""
+    """Returns the strongest lock of a revision on each table, of which `rows` has the number of rows. All locks are
+    held until the revision ends.
+    """
     taken: dict[str, set[str]] = defaultdict(set)
     micros = 0
     for statement in statements(sql):

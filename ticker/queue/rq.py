@@ -120,7 +120,7 @@ class Staff(NamedTuple):
 
 
 class RefusingWorker(NamedTuple):
-    """A worker that takes jobs which it cannot run: when it has refused the last one, and why."""
+    """A worker that takes jobs that it cannot run: when it refused the last one, and why."""
 
     host: str
     pid: str
@@ -234,8 +234,8 @@ class RedisQueue:
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
-        """Returns why jobs that are dead were refused, as workers noted it. What another class of worker has ended
-        without a note is noted on that worker.
+        """Returns why dead jobs were refused, as workers noted it. If a worker of another class has ended a job without
+        a note, notes this on that worker.
         """
         with translated():
             keys = [Job.key_for(job_id) + jobs.REFUSED for job_id in job_ids]
@@ -318,12 +318,15 @@ class RedisQueue:
         return Staff(waiting, [Crew(queues, count, busy[queues]) for queues, count in crews.items()])
 
     def attended(self, *, ours: bool = False) -> set[str]:
-        """Returns the queues to which workers listen, or those of our class, also if nothing was ever pushed to them."""
+        """Returns the queues to which workers listen, even if nothing was ever pushed to them.
+
+        `ours`: only queues to which workers of our class listen.
+        """
         workers = self._of_workers("queues", jobs.OURS)
         return {name for queues, is_ours in workers if is_ours or not ours for name in queues.split(",") if name}
 
     def refusing(self) -> list[RefusingWorker]:
-        """Returns the living workers that have lately refused jobs."""
+        """Returns the workers that are alive and have refused jobs lately."""
         found, now = list[RefusingWorker](), clock.python_utc().timestamp()
         for host, pid, queues, note in sorted(self._of_workers("hostname", "pid", "queues", jobs.REFUSES)):
             at, _, why = note.partition(" ")
@@ -430,7 +433,7 @@ def leased(queue: str, holder: str) -> str:
 
 
 def refuses(worker: RefusingWorker) -> str:
-    """Returns the problem with a worker that takes jobs which it cannot run."""
+    """Returns the problem with a worker that takes jobs that it cannot run."""
     return (
         f"the worker with pid {worker.pid} on {worker.host} takes jobs of {worker.queues} and delays them: {worker.age} s ago, "
         f"{worker.why}; stop it, or replace it: {start_worker(worker.queues.replace(',', ' '))}"

@@ -50,7 +50,10 @@ class Activity:
 
 @reads
 def activity(span: str = "2h", *, at: datetime | None = None) -> Steps[Activity]:
-    """Returns what ended in the last two hours (`2h`), by minute, or in `24h`, `7d` or `30d`: until now, or until `at`."""
+    """Returns what ended in the last two hours (`2h`), by minute, or in `24h`, `7d` or `30d`.
+
+    The time ends `at`, by default now.
+    """
     if span not in SPANS:
         raise BadInput("span", span, f"is not one of: {', '.join(SPANS)}")
     length, step = SPANS[span]

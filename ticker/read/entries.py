@@ -121,7 +121,7 @@ def look_up(task: Ref, owner: Any) -> Steps[tuple[int, Task | None]]:
 
 
 def graces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, int]]:
-    """Returns the graces of tasks in milliseconds, by id, for those runs that have no interval to tell theirs."""
+    """Returns the graces in milliseconds, by task id, for those runs whose interval is not known."""
     ids = {run.task_id for run in runs if run.until and not run.every_ms}
     rows = (yield query("graces", ids=[*ids])) if ids else []
     return {row["id"]: row["grace_ms"] for row in rows}

@@ -324,11 +324,9 @@ def off_phase(task: Task) -> str:
         return ""
     every, away = task.every_ms, interval.since_phase(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:
-        return (
-            f"something has delayed it: it is due {span(away)} later in its interval than usual, rather than miss a run"
-        )
+        return f"something has delayed it: it is due {span(away)} later in its interval than usual, so that it misses no run"
     if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
-        return f"something has delayed it, such as an outage: once, it waits for longer than its {span(every)}, to be due when it usually is"
+        return f"something has delayed it, such as an outage: once, it waits longer than its interval of {span(every)}, until its usual time"
     return ""
 
 

@@ -73,7 +73,7 @@ class Health:
     ticked after it. `pauses` of many tasks are no problem. `needs`: how many workers each queue needs. `held`: how many
     tasks each limit has kept waiting for over an interval. `attended`: the queues to which workers listen. `elsewhere`:
     the tickers that push to another Redis. `foreign`: why the tables belong to another installation.
-    `leased`: our queues that another installation has leased. `refusing`: the workers that have lately taken jobs which
+    `leased`: our queues that another installation has leased. `refusing`: the workers that have lately taken jobs that
     they cannot run.
     """
 
@@ -188,7 +188,7 @@ def look(
     """Checks both servers. Raises ConfigurationError if DATABASE_URL is not set.
 
     `max_age_ms` is how old the last sign of a ticker may be; it defaults to the `longest_silence` of each. A caller
-    that checks repeatedly passes its own `breaker`. A caller that has counted the late tasks leaves them out.
+    that checks repeatedly passes its own `breaker`. `counts_late` is false if the caller has counted the late tasks.
     """
     settings.require_database()
     breaker = breaker or CircuitBreaker()

@@ -206,7 +206,8 @@ def before_all(end: datetime | None) -> Key | None:
 def after(wanted: Wanted, at: datetime, end: datetime | None, now: datetime, count: int) -> Steps[Key | None]:
     """Returns the key before which a page ends that begins with `count` entries from `at` on.
 
-    An index is read backwards, so longer and longer spans are read. If one has too many entries, the span before it counts.
+    An index is read backwards, so longer and longer spans are read. If a span has too many entries, the previous span
+    counts.
     """
     last, width = end or now, timedelta(milliseconds=100)
     key = before_all(at)

@@ -67,7 +67,8 @@ class Cause:
     """A cause with which `tasks` fail that nobody has paused or disabled: the first line of an error, without what differs.
 
     `ids` are up to 100 of them, of which the first began to fail at `since`. Both `since` and `examples`, three of these
-    tasks, may be missing if they were deleted. `hosts`: the three hosts that most of their last errors name, and how many do.
+    tasks, may be missing if they were deleted. `hosts`: the three hosts that their last errors name most often, and how
+    many name each.
     """
 
     cause: str

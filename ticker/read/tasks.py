@@ -204,9 +204,10 @@ def list_tasks(
     """Returns up to `limit` tasks with ids over `after`, by id.
 
     `state` is one of `TASK_STATES`. `late`: due for longer than a tick (at least 30 s) and its tolerance, and not
-    started. A task that waits for room under its limits is `no_room` instead. `outside_hours` has no index. `search` is a part of the
-    name, the function, the owner (`type:id`) or the subject; case is ignored. `cause` selects failing tasks, and `error`
-    those of them whose last error contains this text, such as a host; case is ignored. For a large table, `page_of_tasks` is faster.
+    started. A task that waits for room under its limits is `no_room` instead. `outside_hours` has no index. `search` is
+    a part of the name, the function, the owner (`type:id`) or the subject; case is ignored. `cause` selects failing
+    tasks, and `error` failing tasks whose last error contains this text, such as a host; case is ignored. For a large
+    table, `page_of_tasks` is faster.
     """
     wanted = yield from filters.chosen(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
@@ -220,8 +221,9 @@ def list_tasks(
 def page_of_tasks(*, after: int = 0, limit: int = 50, sort: str | None = None, **wanted: Any) -> Steps[TaskPage]:
     """Returns the tasks of `list_tasks` page by page, each page in a bounded time.
 
-    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter`, `search` and `error` without an owner, the
-    state `outside_hours`, and states of over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
+    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter`, `search` and `error` without an
+    owner, the state `outside_hours`, and states of over 50,000 tasks. With these, a page searches the next 100,000
+    tasks, and ends there.
 
     `sort` orders failing tasks by `failures` in a row, the most first, or late ones by `lateness`. Then `after` and `next`
     are how many tasks come before a page.

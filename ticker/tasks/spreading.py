@@ -23,7 +23,7 @@ class SpreadPlan:
 
     @property
     def refusal(self) -> str:
-        """Says why these tasks are better left as they are, or nothing. The phases of few tasks may be close by chance."""
+        """Says why these tasks should stay as they are, or nothing. Phases of a few tasks may be close by chance."""
         if self.placed == self.tasks or self.most_then <= self.most_now:
             return ""
         return (
@@ -42,7 +42,7 @@ def spread_plan(owner_type: str | None = None, function: str | None = None) -> S
 @commits
 def spread(owner_type: str | None = None, function: str | None = None) -> Parts[int]:
     """Gives each of these interval tasks a phase that it keeps. Returns how many had none. May be interrupted and
-    repeated while tickers run. Raises BadInput if more tasks than now would be due at the same time.
+    repeated while tickers run. Raises BadInput if the maximum that is due within one tick would rise.
     """
     if refusal := (yield spread_plan.steps(owner_type, function)).refusal:
         raise BadInput("spread", None, refusal)

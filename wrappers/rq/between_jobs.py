@@ -157,7 +157,7 @@ class IdleWorker(SurvivingWorker):
         self._beat_at, self._beat_for = self.moved_at, seconds
 
     def register_birth(self) -> None:
-        """Overrides RQ's method to say that this worker is of our class."""
+        """Overrides RQ's method to note in Redis that this worker is of our class."""
         super().register_birth()  # type: ignore[no-untyped-call]
         self.connection.hset(self.key, jobs.OURS, 1)
 

@@ -27,8 +27,8 @@ def require_linux() -> None:
     """Raises ConfigurationError on another system, where nothing would kill the processes that a run leaves behind."""
     if sys.platform != "linux":
         raise ConfigurationError(
-            f"ticker worker requires Linux, and this system is {sys.platform}: it cannot kill the processes that a run leaves "
-            "behind here; run it on a Linux host or in a container"
+            f"ticker worker requires Linux, but this system is {sys.platform}, where it cannot kill the processes that a run "
+            "leaves behind; run it on a Linux host or in a container"
         )
 
 

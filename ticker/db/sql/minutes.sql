@@ -107,8 +107,8 @@ WHERE f.name = m.function AND f.mean_ms IS DISTINCT FROM m.mean_ms
   AND f.name = ANY (ARRAY(SELECT name FROM {schema}.functions ORDER BY name FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: pace
--- Returns how many runs ended per minute in the ten minutes that were counted last, without those before the installation was made.
--- No row if none was counted in the last hour.
+-- Returns how many runs ended per minute in the ten minutes that were counted last, without minutes before the
+-- installation was created. Returns no row if no minute was counted in the last hour.
 SELECT coalesce(sum(m.count), 0)::float8 / c.minutes AS pace
 FROM (SELECT counted_until, least(10, floor(extract(epoch FROM counted_until - created_at) / 60)) AS minutes
     FROM {schema}.installation WHERE counted_until > {now} - interval '1 hour') c LEFT JOIN {schema}.minutes m
@@ -116,8 +116,9 @@ FROM (SELECT counted_until, least(10, floor(extract(epoch FROM counted_until - c
 WHERE c.minutes > 0 GROUP BY c.minutes
 
 -- name: activity
--- Adds up what ended in each `step` from `since` on and before `until`, by outcome and reason, with starts by the bucket of their lateness, and what ticks
--- saw of workers (`outcome` is empty). Reads minutes, or else hours, and the minutes after the last whole hour.
+-- Adds up what ended in each `step` from `since` on and before `until`, by outcome and reason, with starts by the
+-- bucket of their lateness, and what ticks saw of workers (`outcome` is empty). Reads minutes, or else hours, and the
+-- minutes after the last whole hour.
 WITH whole AS MATERIALIZED (
     SELECT coalesce(date_trunc('hour', max(counted_until), 'UTC'), '-infinity') AS hour FROM {schema}.installation
 ), counted AS (

@@ -43,7 +43,7 @@ CASE WHEN NOT coalesce({seen_waiting t}, false) THEN '' WHEN {in_full_queue t} T
         WHEN {may_be_full t} THEN 'no_room' ELSE '' END
 
 -- rule: last_reason
--- The reason of the last run of the task, if it is kept. A sub-select, so that no plan reads all runs.
+-- The reason of the last run of the task, if it is kept. It is a sub-select, so that no plan reads all runs.
 (SELECT r.reason FROM {schema}.runs r WHERE r.id = t.last_run_id)
 
 -- rule: picked
@@ -163,7 +163,7 @@ ORDER BY l.tasks DESC, l.cause
 SELECT t.id, left({last_reason t}, 600) AS reason FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
 
 -- name: none_succeeds
--- Returns whether tasks fail, and none of the tasks that may run has succeeded with its last run. Looks at the first %(most)s of them.
+-- Returns whether tasks fail and no task that may run succeeded with its last run. Looks at the first %(most)s of them.
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {failing t}) AND NOT EXISTS (
     SELECT FROM (SELECT failures, last_outcome FROM {schema}.tasks t WHERE {runnable t} LIMIT %(most)s) t
     WHERE failures = 0 AND last_outcome IS NOT NULL) AS none_succeeds
@@ -539,8 +539,8 @@ WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> 
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owners
--- Does the same for all owners that the viewer may see, and returns those of the newest `most` that fit, as `journal` does. A few of
--- each owner tell how far back these may be, and whose they are.
+-- Does the same for all owners that the viewer may see, and returns those of the newest `most` that fit, as `journal`
+-- does. A few entries of each owner show how far back these may be, and to which owners they belong.
 WITH few AS MATERIALIZED (
     SELECT o.*, r.at FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[]) AS o (owner_type, owner_id), LATERAL (
         SELECT ended_at AS at FROM {schema}.runs

@@ -34,9 +34,10 @@ FROM unnest(%(owner_types)s::text[], %(owner_ids)s::text[], %(names)s::text[])
 JOIN {schema}.tasks t ON t.owner_type = w.owner_type AND t.owner_id = w.owner_id AND t.name = w.name
 
 -- rule: inserted
--- Inserts tasks, due at once unless `firsts` says otherwise, and with `in_phase` in their phase from then on. Leaves out those that another process has inserted, and those whose
--- owner is gone. Many tasks share a definition (`definitions`, `registrations`) but for the few columns in `owns`. `{settings}`
--- stands for a list of columns (`ticker.tasks.rows`).
+-- Inserts tasks, due at once unless `firsts` says otherwise, and with `in_phase` in their phase from then on. Leaves
+-- out those that another process has inserted, and those whose owner is gone. Many tasks share a definition
+-- (`definitions`, `registrations`) but for the few columns in `owns`. `{settings}` stands for a list of columns
+-- (`ticker.tasks.rows`).
 definitions AS MATERIALIZED (
     SELECT d.number, d.registered::jsonb AS said, n.* FROM unnest(%(definitions)s::text[], %(registrations)s::text[])
         WITH ORDINALITY AS d (settings, registered, number), jsonb_populate_record(NULL::{schema}.tasks, d.settings::jsonb) n

@@ -77,7 +77,7 @@ class Crontab(Source):
             draft.refusals.append("its command has %, after which cron passes input to it; put the input into a script")
         draft.decisions.append(Decision("box", "cron sets no time limit; how long may a run last?"))
         if asks:
-            question = "each command begins with the name of a user, or of no program, on this host, as in /etc/crontab; is it a user?"
+            question = "each command begins with a word that is a user on this host, or at least not a program; is it a user, as in /etc/crontab?"
             draft.decisions.append(Decision("user", question))
         if not zone:
             question = "cron uses the time zone of its host, which no crontab names; which zone is it?"
@@ -107,7 +107,10 @@ def entries(lines: Sequence[str], has_users: bool) -> Iterator[Line]:
 
 
 def may_begin_with_a_user(command: str) -> bool:
-    """Returns whether the first word of several is a user here, or at least no program: a file of /etc/cron.d was copied."""
+    """Returns whether the first of several words is a user of this host, or at least not a program.
+
+    The file is then probably a copy of one in /etc/cron.d.
+    """
     match = _USER.fullmatch(command)
     if match is None or match[1] in BUILTINS:
         return False

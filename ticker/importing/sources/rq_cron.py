@@ -1,6 +1,6 @@
 """Reads the entries of rq cron from the record that it keeps in Redis.
 
-The record is a hash with a TTL of 120 s, in which arguments that are not JSON are missing, and methods lack their class.
+The record is a hash with a TTL of 120 s. It lacks arguments that are not JSON, and the classes of methods.
 """
 
 import json
@@ -64,7 +64,7 @@ class RqCron(Source):
         if not entries:
             raise ConfigurationError(
                 "Redis holds no record of rq cron, which keeps one while it runs and for two minutes after it was stopped: "
-                "start it and stop it"
+                "start it, then stop it"
             )
         self._names = dict(zip(unique(map(_name, entries)), map(_name, entries), strict=True))
         founds = []

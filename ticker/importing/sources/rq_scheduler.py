@@ -211,7 +211,10 @@ class RqScheduler(Source):
                 raise LockLost
 
     def forget(self, ids: Sequence[str]) -> None:
-        """Forgets entries, and deletes their jobs, which rq-scheduler keeps for ever, unless they are scheduled, wait or run."""
+        """Forgets entries, and deletes their jobs, which rq-scheduler keeps forever.
+
+        Keeps jobs that are scheduled, wait or run.
+        """
         if ids:
             with translated():
                 kept = self.waiting(ids).ids | self._scores().keys()

@@ -63,7 +63,7 @@ OF_TASKS = {
     "state": doc("Tasks in this state; a task may be in several.", one_of(*TASK_STATES)),
     "search": doc("A part of the name, function, owner or subject; case is ignored.", NAME),
     "cause": doc("Tasks that fail with this cause, as `ticker top` names it.", NAME),
-    "error": doc("Tasks that fail, and whose last error contains this text, such as a host; case is ignored.", NAME),
+    "error": doc("Failing tasks whose last error contains this text, such as a host; case is ignored.", NAME),
     "sort": doc(
         "Failing tasks with the most failures in a row first, or late tasks, the latest first. By default, by id.",
         one_of(*filters.SORTS),

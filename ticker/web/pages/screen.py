@@ -153,7 +153,8 @@ def filters(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 def paging(request: Request, name: str, following: object) -> Shown:
     """Returns the parameters of the next, the previous and the first page, unless there is none.
 
-    A page begins after a bookmark. `back` in the address has those of the last pages before it. That of the first is empty.
+    A page begins after a bookmark. `back` in the address has the bookmarks of the last pages before it. The bookmark of
+    the first page is empty.
     """
     given, past = request.query_params, request.query_params.getlist("back")[-BACK:]
     others, here = {key: text for key, text in given.items() if text and key not in (name, "back")}, given.get(name)

@@ -56,7 +56,10 @@ CHARTS = {"2h": "2 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 
 @screen("/", "now.html", offline=True)
 def now(here: Site, _: None, request: Request) -> Shown:
-    """Shows the current state or, with `at`, what ended until and around that time: earlier states of tasks are not kept."""
+    """Shows the current state or, with `at`, what ended until and around that time.
+
+    Earlier states of tasks are not kept.
+    """
     span = asked(request, "span", one_of(*charts.SPANS)) or next(iter(charts.SPANS))
     with here.database.reading() as db:
         tables, at = of_all(db), moment(db, request)
@@ -257,7 +260,7 @@ def runs(here: Site, db: Any, request: Request) -> Shown:
 
 
 def moment(db: Any, request: Request) -> datetime | None:
-    """Returns the time in the address, around which entries are listed."""
+    """Returns the time in the address around which entries are listed."""
     return journal.past("at", asked(request, "at", api.AROUND["at"]), entries.instant(db))
 
 

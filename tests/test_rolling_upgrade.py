@@ -155,7 +155,7 @@ def frozen(
         return checks.revision(db, "ticker").name
 
 
-@pytest.mark.filterwarnings("ignore:every 4 s is not a multiple")
+@pytest.mark.filterwarnings("ignore:every 4 s is not")
 def test_old_and_new_processes_share_the_work_before_during_and_after_an_upgrade(
     frozen: str, fleet: Fleet, redis: Redis
 ) -> None:

@@ -71,11 +71,16 @@ def test_where_too_much_ended_the_list_begins_at_its_moment(
 
 
 @pytest.mark.parametrize(
-    ("query", "word"), [("at=soon", "at"), ("at=2999-01-01T00:00:00Z", "future"), ("at=09:00&by=reason", "at")]
-)
+    ("query", "word"),
+    [
+        ("at=soon", "at"), ("at=2999-01-01T00:00:00Z", "future"), ("at=09:00&by=reason", "at"), ("at=0001-01-01T00:00:00Z", "1970"),
+        ("at=0001-03-01T00:00:00Z", "1970"),
+    ],
+)  # fmt: skip
 def test_a_moment_that_makes_no_sense_is_refused(query: str, word: str, client: TestClient, ended: Task) -> None:
-    refused = client.get(f"/runs?{query}")
-    assert refused.status_code == 422 and word in text_of(refused)
+    for screen in ("/", "/runs") if "by=" not in query else ("/runs",):
+        refused = client.get(f"{screen}?{query}")
+        assert refused.status_code == 422 and word in text_of(refused)
 
 
 def test_a_run_leads_to_what_ended_around_it(client: TestClient, ended: Task, serve: Serve, db: Db) -> None:

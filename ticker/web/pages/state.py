@@ -24,6 +24,7 @@ from ticker.read.gates import KeyUser, LimitStatus, covered, has_tasks, list_lim
 from ticker.read.journal import Wanted
 from ticker.read.overview import Overview, overview
 from ticker.read.verdict import problems_of, verdict
+from ticker.schedules.once import EPOCH
 from ticker.tasks.identity import Owner
 from ticker.web.api import handlers as api
 from ticker.web.api import openapi
@@ -260,8 +261,11 @@ def runs(here: Site, db: Any, request: Request) -> Shown:
 
 
 def moment(db: Any, request: Request) -> datetime | None:
-    """Returns the time in the address around which entries are listed."""
-    return journal.past("at", asked(request, "at", api.AROUND["at"]), entries.instant(db))
+    """Returns the time in the address, around which entries are listed. Raises BadInput for a time before 1970."""
+    at = journal.past("at", asked(request, "at", api.AROUND["at"]), entries.instant(db))
+    if at and at < EPOCH:
+        raise BadInput("at", at.isoformat(), "is before 1970")
+    return at
 
 
 def counted(count: int) -> str:

@@ -540,13 +540,20 @@ ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owners
 -- Does the same for all owners that the viewer may see, and returns those of the newest `most` that fit, as `journal`
--- does. A few entries of each owner show how far back these may be, and to which owners they belong.
-WITH few AS MATERIALIZED (
-    SELECT o.*, r.at FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[]) AS o (owner_type, owner_id), LATERAL (
+-- does. A few entries of each owner show how far back these may be, and to which owners they belong: twice its share,
+-- because some owners have fewer.
+WITH active AS MATERIALIZED (
+    SELECT o.*, count(*) OVER () AS number
+    FROM unnest(%(seen_types)s::text[], %(seen_ids)s::text[]) AS o (owner_type, owner_id), LATERAL (
+        SELECT ended_at FROM {schema}.runs
+        WHERE owner_type = o.owner_type AND owner_id = o.owner_id AND owner_type <> '' AND ended_at IS NOT NULL AND {in_page}
+        ORDER BY ended_at DESC LIMIT 1) r
+    WHERE %(owner_type)s::text IS NULL OR o.owner_type = %(owner_type)s
+), few AS MATERIALIZED (
+    SELECT o.*, r.at FROM active o, LATERAL (
         SELECT ended_at AS at FROM {schema}.runs
         WHERE owner_type = o.owner_type AND owner_id = o.owner_id AND owner_type <> '' AND ended_at IS NOT NULL AND {in_page}
-        ORDER BY ended_at DESC LIMIT %(most)s / greatest(cardinality(%(seen_ids)s::text[]), 1) + 1) r
-    WHERE %(owner_type)s::text IS NULL OR o.owner_type = %(owner_type)s
+        ORDER BY ended_at DESC LIMIT 2 * %(most)s / o.number + 1) r
 ), far AS MATERIALIZED (
     SELECT coalesce((SELECT at FROM few ORDER BY at DESC OFFSET %(most)s::bigint - 1 LIMIT 1), '-infinity') AS at
 )

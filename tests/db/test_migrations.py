@@ -347,8 +347,10 @@ def refused_everywhere(refusal, db, environ):
 @pytest.mark.slow
 @pytest.mark.parametrize("revision", ["0000", "0001.00000000"])
 def test_a_database_of_another_version_is_refused_in_one_sentence_and_left_alone(revision, db, environ):
-    """An earlier one, and an earlier edition of the revision that is edited in place."""
+    """An earlier one, and an earlier edition of the first revision, which did not have `oldest`."""
     db.execute("UPDATE ticker.ticker_version SET version_num = %s", [revision])
+    if revision != "0000":
+        db.execute("ALTER TABLE ticker.ticker_version DROP COLUMN oldest")
     refusal = sentence(
         "errors.unknown_revision", schema="'ticker'", revision=f"'{revision}'", newest=migrations.newest(),
         setting="TICKER_SCHEMA", remedy="ticker db upgrade",

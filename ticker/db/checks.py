@@ -48,7 +48,8 @@ FACTS = """
         to_regclass(%(schema)s || '.ticker_version') IS NOT NULL AS has_revision"""
 
 
-REVISION = 'SELECT version_num, oldest FROM "{schema}".ticker_version'
+REVISION = """SELECT version_num, coalesce(to_jsonb(v) ->> 'oldest', '') AS oldest FROM "{schema}".ticker_version v"""
+"""Editions of the first revision before it was frozen have no column `oldest`."""
 
 
 class Revision(NamedTuple):

@@ -87,6 +87,7 @@ def run_batch(*numbers: int) -> str:
             answer = "failed"
             with one_of_several(call, DatabaseUnavailable):  # without the database, no further start is possible
                 answer = run_alone(replace(call, rq_timeout=None))
+            note_unknown(job, call.worker, answer)
             answers[answer.partition(":")[0]] += 1
             shared_state.write_deadline(deadline_of_batch)  # the task's deadline is over
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())

@@ -58,6 +58,15 @@ def test_a_left_over_worker_is_named_and_its_jobs_run_in_a_good_one(patch, why, 
             until(lambda: all(ticker.get(db, task).last_success_at for task in tasks), "a run of each task")
 
 
+def test_a_worker_that_does_not_know_the_function_of_a_group_is_named(traced, db, monkeypatch):
+    monkeypatch.setenv("TICKER_TICK", "1s")
+    db.execute("INSERT INTO ticker.functions (name, batch, concurrency) VALUES ('elsewhere', 2, 2)")
+    ticker.register_many(db, [{"function": "elsewhere", "name": str(n), "every": "10s"} for n in range(4)])
+    with Ticking(), working():
+        [named] = until(warnings, "a warning")
+    assert sentence("health.knows_no_function", function="elsewhere").within(named)
+
+
 def test_a_worker_that_refuses_nothing_is_not_named(traced, db):
     task = ticker.register(db, "fails", every="1m")
     with Ticking(), working():

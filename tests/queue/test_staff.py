@@ -42,6 +42,19 @@ def test_keys_of_another_type_count_as_empty(queue, redis):
     assert queue.staff() == ({"text": 0}, [])
 
 
+@pytest.mark.parametrize(("age", "listed"), [(-3, [0]), (0, [0]), (599, [599]), (700, [])])
+def test_a_worker_that_refuses_is_listed_for_ten_minutes_also_by_a_clock_that_is_behind_its_own(
+    age, listed, queue, redis, monkeypatch
+):
+    noted = clock.python_utc().replace(microsecond=0)
+    monkeypatch.setattr(clock, "python_utc", lambda: noted + timedelta(seconds=age, milliseconds=300))
+    redis.sadd("rq:workers", "rq:worker:w")
+    redis.hset(
+        "rq:worker:w", mapping={"queues": "polling", jobs.REFUSES: f"{noted.timestamp():.0f} this worker knows no x"}
+    )
+    assert [one.age for one in queue.refusing()] == listed
+
+
 def test_a_server_that_does_not_answer_is_an_error_of_the_queue(closed_port):
     with pytest.raises(QueueUnavailable):
         RedisQueue.from_url(f"redis://127.0.0.1:{closed_port}").staff()

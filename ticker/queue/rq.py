@@ -330,8 +330,8 @@ class RedisQueue:
         found, now = list[RefusingWorker](), clock.python_utc().timestamp()
         for host, pid, queues, note in sorted(self._of_workers("hostname", "pid", "queues", jobs.REFUSES)):
             at, _, why = note.partition(" ")
-            if at.isdecimal() and 0 <= (age := now - int(at)) <= REFUSES_LATELY:
-                found.append(RefusingWorker(escaped(host), escaped(pid), escaped(queues), int(age), escaped(why)))
+            if at.isdecimal() and abs(age := int(now) - int(at)) <= REFUSES_LATELY:  # clocks of hosts differ
+                found.append(RefusingWorker(escaped(host), escaped(pid), escaped(queues), max(age, 0), escaped(why)))
         return found
 
     def _of_workers(self, *fields: str) -> list[list[str]]:

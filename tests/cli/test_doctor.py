@@ -23,6 +23,7 @@ from ticker import clock, embedded, owners
 from ticker.db.connections import Connection
 from ticker.embedded import Servers
 from ticker.queue.rq import RedisQueue
+from ticker.read import overview
 from wrappers.rq import compatibility
 
 pytestmark = pytest.mark.usefixtures("environ")
@@ -311,6 +312,15 @@ def test_failing_tasks_are_advised_with_their_two_largest_causes(ticking: None, 
     assert told["verdict"] == "6 tasks fail, 3 of them with OSError: *"
     causes = sentence("doctor.failing_causes", number=6, first="3 with OSError: *", second="2 with TimeoutError")
     assert causes in [note["sentence"] for note in told["notes"] if note["status"] == "warning"]
+
+
+def test_a_task_that_succeeds_counts_wherever_it_stands(ticking: None, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "COUNTED_AT_MOST", 1)
+    for name in ("new", "one", "two"):
+        ticker("add", "poll", "--every", "1m", "--name", name)
+    db.execute("UPDATE ticker.tasks SET failures = 1, cause = 'OSError: *', last_outcome = 'failed' WHERE name = 'one'")
+    db.execute("UPDATE ticker.tasks SET last_outcome = 'succeeded' WHERE name = 'two'")
+    assert answer("doctor", code=0)["well"]
 
 
 def test_that_no_task_succeeds_is_a_problem(ticking: None, db: Db) -> None:

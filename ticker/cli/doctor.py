@@ -115,7 +115,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
             is_paused = diagnosis.look is not None and any(
                 one.scope == "all" and one.in_force for one in diagnosis.look.pauses
             )
-            if not is_paused and execute("none_succeeds", most=overview.COUNTED_AT_MOST)[0]["none_succeeds"]:
+            if not is_paused and execute("none_succeeds")[0]["none_succeeds"]:
                 diagnosis.none_succeeds = told = f"no task succeeds; {told}"
                 yield told
             else:

@@ -163,10 +163,9 @@ ORDER BY l.tasks DESC, l.cause
 SELECT t.id, left({last_reason t}, 600) AS reason FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
 
 -- name: none_succeeds
--- Returns whether tasks fail and no task that may run succeeded with its last run. Looks at the first %(most)s of them.
+-- Returns whether tasks fail and no task that may run succeeded with its last run. It reads all tasks only if that is so.
 SELECT EXISTS (SELECT FROM {schema}.tasks t WHERE {failing t}) AND NOT EXISTS (
-    SELECT FROM (SELECT failures, last_outcome FROM {schema}.tasks t WHERE {runnable t} LIMIT %(most)s) t
-    WHERE failures = 0 AND last_outcome IS NOT NULL) AS none_succeeds
+    SELECT FROM {schema}.tasks t WHERE {runnable t} AND failures = 0 AND last_outcome IS NOT NULL) AS none_succeeds
 
 -- name: tasks_by_id
 SELECT {task t} FROM {schema}.tasks t WHERE id = ANY (%(ids)s::bigint[]) AND {seen t} ORDER BY id

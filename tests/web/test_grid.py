@@ -49,7 +49,7 @@ def test_the_worst_come_first_and_each_occurrence_has_a_mark_that_leads_to_its_r
 
 @pytest.mark.parametrize(
     ("query", "ids"),
-    [("function=peek", [6]), ("owner=mail:5&owner_type=feeds", [4, 2, 1, 3, 5]), ("state=failing", [2, 4]), ("queue=nowhere", [])],
+    [("function=peek", [6]), ("function=peek&sort=failures", [6]), ("owner=mail:5&owner_type=feeds", [4, 2, 1, 3, 5]), ("state=failing", [2, 4]), ("queue=nowhere", [])],
 )  # fmt: skip
 def test_a_filter_leaves_those_tasks_that_match(query: str, ids: list[int], fleet: None, client: TestClient) -> None:
     page = client.get(f"/tasks/grid?{query}&unknown=<b>")

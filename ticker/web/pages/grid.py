@@ -44,7 +44,8 @@ DRAWN_LAST = {"bad": 2, "warn": 1}  # what is worse is drawn over what is better
 @screen("/tasks/grid", "grid.html", owned=True)
 def grid(here: Site, db: Any, request: Request) -> Shown:
     """Shows the tasks of a filter, the worst first, with a mark for each of their occurrences."""
-    wanted = filters(request, {name: schema for name, schema in api.OF_TASKS.items() if name not in ("after", "limit")})
+    others = "after", "limit", "sort"
+    wanted = filters(request, {name: schema for name, schema in api.OF_TASKS.items() if name not in others})
     if "owner" in wanted:  # it has a type, whatever else the form says
         wanted.pop("owner_type", None)
     return drawn(here, db, request, **wanted)

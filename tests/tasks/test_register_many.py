@@ -72,6 +72,19 @@ def test_tasks_that_spread_are_due_in_their_phases(db):
     assert len(done.ids) == 20
 
 
+def test_a_task_that_spreads_is_due_at_its_end_if_its_phase_comes_later(db):
+    ends = NOW + timedelta(minutes=20)
+    item = {"function": "fetch", "every": "1h", "spread": True, "ends": ends}
+    with clock.use(lambda: NOW):
+        done = ticker.register_many(db, [{**item, "owner": f"boxes:{n}"} for n in range(20)])
+        tasks = [ticker.get(db, id_) for id_ in done.ids]
+        assert {task.next_run == ends for task in tasks} == {True, False}
+        assert all(NOW <= task.next_run <= ends for task in tasks)
+        for task in tasks:
+            edited = ticker.edit(db, task.id, every="2h")
+            assert NOW <= edited.next_run <= ends
+
+
 def test_again_it_writes_only_what_has_changed_and_leaves_what_an_operator_has_changed(db):
     items = [{"function": "fetch", "every": "1m", "owner": f"boxes:{n}"} for n in range(5)]
     first = ticker.register_many(db, items)

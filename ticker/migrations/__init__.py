@@ -155,6 +155,7 @@ def run(folder: str) -> None:
             driver: Any = other.driver_connection
             driver.rollback()
             driver.autocommit = True
+            driver.execute("SET statement_timeout = 0; SET lock_timeout = 0")  # a role may have its own
             for statement in statements(text):
                 driver.execute(statement)
     else:

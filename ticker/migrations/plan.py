@@ -12,7 +12,13 @@ UNKNOWN, EXCLUSIVE, SHARE_ROW, SHARE, SHARE_UPDATE, ROW, NO_LOCK = LOCKS = (
     "unknown", "ACCESS EXCLUSIVE", "SHARE ROW EXCLUSIVE", "SHARE", "SHARE UPDATE EXCLUSIVE", "ROW EXCLUSIVE", "",
 )  # fmt: skip
 """The modes of PostgreSQL's locks on tables, the strongest first."""
-BLOCKED = {UNKNOWN: "unknown", EXCLUSIVE: "reads and writes", SHARE_ROW: "writes", SHARE: "writes"}
+BLOCKED = {
+    UNKNOWN: "unknown",
+    EXCLUSIVE: "reads and writes",
+    SHARE_ROW: "writes",
+    SHARE: "writes",
+    ROW: "changes of these rows",
+}
 READ, INDEXED, WRITTEN = 2, 2, 30
 """Microseconds per row: PostgreSQL reads it, builds an index of it in two passes, or writes it with its indexes.
 Measured by `python -m tests.bench upgrade`.

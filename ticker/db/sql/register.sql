@@ -50,7 +50,7 @@ definitions AS MATERIALIZED (
             WITH ORDINALITY AS w (owner_type, owner_id, name, which, first, in_phase, own, number)
         JOIN definitions n ON n.number = w.which,
         jsonb_to_record(w.own) o ({own_columns}), LATERAL (SELECT coalesce(w.first, {now}) AS soonest OFFSET 0) i,
-        LATERAL (SELECT i.soonest, k.every_ms, CASE WHEN w.in_phase THEN {phase k} END AS phase_ms FROM (SELECT
+        LATERAL (SELECT i.soonest, n.ends_at, k.every_ms, CASE WHEN w.in_phase THEN {phase k} END AS phase_ms FROM (SELECT
             w.owner_type, w.owner_id, w.name, n.spread, n.kind, n.every_ms, n.within_ms) k OFFSET 0) p
     ORDER BY w.number
     ON CONFLICT (owner_type, owner_id, name) DO NOTHING
@@ -103,7 +103,7 @@ RETURNING {task t}, {unknown_queue t} AS unknown_queue
 -- name: next_in_phase
 -- Locks spread tasks, and returns for each the first point in its phase at which it may start.
 SELECT t.id, {in_phase p} AS next_run
-FROM {schema}.tasks t, LATERAL (SELECT greatest(t.starts_at, {now}, {soonest_due t}) AS soonest, t.phase_ms, t.every_ms) p
+FROM {schema}.tasks t, LATERAL (SELECT greatest(t.starts_at, {now}, {soonest_due t}) AS soonest, t.ends_at, t.phase_ms, t.every_ms) p
 WHERE t.id = ANY (%(ids)s::bigint[]) AND t.next_run IS NOT NULL AND t.phase_ms IS NOT NULL
 FOR NO KEY UPDATE OF t
 

@@ -271,9 +271,9 @@ CASE WHEN t.spread
         * CASE t.kind WHEN 'interval' THEN t.every_ms ELSE t.within_ms END / 268435456 END
 
 -- rule: in_phase
--- The first point in the phase of the interval task t at or after t.soonest.
-timestamptz 'epoch' + (ceil((1000 * extract(epoch FROM t.soonest) - t.phase_ms) / t.every_ms) * t.every_ms + t.phase_ms)::float8
-    * interval '1 millisecond'
+-- The first point in the phase of the interval task t at or after t.soonest. If its schedule ends before, the end.
+least(timestamptz 'epoch' + (ceil((1000 * extract(epoch FROM t.soonest) - t.phase_ms) / t.every_ms) * t.every_ms + t.phase_ms)::float8
+    * interval '1 millisecond', greatest(coalesce(t.ends_at, 'infinity'), t.soonest))
 
 -- rule: soonest_due
 -- The first time at which an interval task is due after its last start. It is not dropped as too early then, even if a

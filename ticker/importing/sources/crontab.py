@@ -48,7 +48,11 @@ class Crontab(Source):
         given = self.where.user_column
         has_users = self.where.text.startswith(SYSTEM) if given is None else given
         lines = [*entries(json_lines.lines_of(self.where.text), has_users)]
-        asks = given is None and not has_users and all(may_begin_with_a_user(line.command) for line in lines)
+        asks = (
+            given is None
+            and not has_users
+            and all(may_begin_with_a_user(line.command) for line in lines if line.command)
+        )
         return [self._found(line, name, asks) for line, name in zip(lines, names(lines), strict=True)]
 
     def take_over(self, db: Any, founds: Sequence[Found]) -> list[str]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psycopg
 
@@ -40,6 +41,23 @@ def timed(what: Callable[[], object], backend: int, count: int) -> list[float]:
     return [1e6 * (now - then) / count for now, then in zip(spent(backend), before, strict=True)]
 
 
+def lap(db: psycopg.Connection[Any], count: int, rows: dict[str, list[list[float]]]) -> None:
+    backend = db.info.backend_pid
+    many, single = items(1, count), items(1, max(count // 100, 1))
+    for name in ("register_many", "register_many again"):
+        rows[name].append(timed(lambda: ticker.register_many(db, many), backend, len(many)))
+    db.execute("TRUNCATE ticker.tasks CASCADE")
+    insert = "INSERT INTO mail_channels VALUES (%s, '')"
+    for name, one in {
+        "register": lambda item: ticker.register(db, **item),
+        "INSERT": lambda item: db.execute(insert, [-int(item["owner"][1])]),
+    }.items():
+        with db.transaction():
+            rows[name].append(timed(lambda one=one: [one(item) for item in single], backend, len(single)))  # type: ignore[misc]
+    db.execute("TRUNCATE ticker.tasks CASCADE")
+    db.execute("DELETE FROM mail_channels WHERE id < 0")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench register")
     parser.add_argument("--tasks", type=int, default=100_000)
@@ -52,30 +70,11 @@ def main() -> None:
             for statement in owners.triggers("mail_channels", key="id"):
                 db.execute(statement)
             db.execute(OWNERS, (chosen.tasks,))
-            backend = db.info.backend_pid
-            single = items(1, max(chosen.tasks // 100, 1))
-            many = items(1, chosen.tasks)
-            for _ in range(LAPS):
-                for name in ("register_many", "register_many again"):
-                    rows[name].append(timed(lambda: ticker.register_many(db, many), backend, len(many)))
-                db.execute("TRUNCATE ticker.tasks CASCADE")
-                with db.transaction():
-                    rows["register"].append(
-                        timed(lambda: [ticker.register(db, **item) for item in single], backend, len(single))
-                    )  # type: ignore[arg-type, misc]
-                db.execute("TRUNCATE ticker.tasks CASCADE")
-                with db.transaction():
-                    rows["INSERT"].append(
-                        timed(
-                            lambda: [
-                                db.execute("INSERT INTO mail_channels VALUES (%s, '')", (-n,))
-                                for n in range(1, len(single) + 1)
-                            ],
-                            backend,
-                            len(single),
-                        )
-                    )
-                db.execute("DELETE FROM mail_channels WHERE id < 0")
+        for _ in range(LAPS):
+            with psycopg.connect(
+                servers.database_url, autocommit=True
+            ) as db:  # a kept one keeps its plans for an empty table
+                lap(db, chosen.tasks, rows)
     for name, laps in rows.items():
         wall, python, postgres = zip(*laps, strict=True)
         sys.stdout.write(

@@ -49,9 +49,7 @@ def test_a_worker_that_refuses_is_listed_for_ten_minutes_also_by_a_clock_that_is
     noted = clock.python_utc().replace(microsecond=0)
     monkeypatch.setattr(clock, "python_utc", lambda: noted + timedelta(seconds=age, milliseconds=300))
     redis.sadd("rq:workers", "rq:worker:w")
-    redis.hset(
-        "rq:worker:w", mapping={"queues": "polling", jobs.REFUSES: f"{noted.timestamp():.0f} a reason"}
-    )
+    redis.hset("rq:worker:w", mapping={"queues": "polling", jobs.REFUSES: f"{noted.timestamp():.0f} a reason"})
     assert [one.age for one in queue.refusing()] == listed
 
 

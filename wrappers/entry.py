@@ -155,7 +155,7 @@ def note_worker(job: Job, worker: str, why: str) -> None:
     if worker:
         with suppress(RedisError):
             key = RqWorker.redis_worker_namespace_prefix + worker
-            job.connection.hset(key, jobs.REFUSES, f"{clock.python_utc().timestamp():.0f} {why}")
+            job.connection.hset(key, jobs.REFUSES, jobs.refusal(clock.python_utc(), why))
 
 
 def refuse_without_a_horse(config: Settings) -> None:

@@ -1,6 +1,5 @@
 """The kinds of faults that need pairs of servers: one takes the place of the other, or they lose sight of each other."""
 
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,8 +10,8 @@ import psycopg
 
 from tests import sentinels
 from tests.faults import journal
-from tests.faults.kinds import kind, signalled
-from tests.faults.stage import Stage, children_of
+from tests.faults.kinds import kind, server_frozen
+from tests.faults.stage import Stage
 from tests.faults.topology import Databases, Redises
 from tests.standbys import APART
 
@@ -93,13 +92,7 @@ def old_primary_returns(stage: Stage, draw: Random) -> Iterator[str]:
 def standby_frozen(stage: Stage, draw: Random) -> Iterator[str]:
     """Commits wait for it."""
     servers = _databases(stage)
-    pid = servers.standby.pid
-    stopped = [pid, *children_of(pid)]
-    for process in stopped:
-        signalled(process, signal.SIGSTOP)
-    yield "standby"
-    for process in reversed(stopped):
-        signalled(process, signal.SIGCONT)
+    yield from server_frozen("standby", servers.standby.pid)
 
 
 @kind("postgres", 2, 10, ha=True)

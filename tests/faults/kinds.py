@@ -229,10 +229,14 @@ def postgres_restarted(stage: Stage, draw: Random) -> Iterator[str]:
 def postgres_frozen(stage: Stage, draw: Random) -> Iterator[str]:
     with stage.postgres_lock:
         pid = stage.postgres.pid
+    yield from server_frozen("postgres", pid)
+
+
+def server_frozen(name: str, pid: int) -> Iterator[str]:
     stopped = [pid, *children_of(pid)]
     for process in stopped:
         signalled(process, signal.SIGSTOP)
-    yield "postgres"
+    yield name
     for process in reversed(stopped):
         signalled(process, signal.SIGCONT)
 

@@ -65,11 +65,9 @@ def test_a_job_that_the_restored_database_waits_for_and_nobody_pushed_again_is_f
     assert [violation.invariant for violation in check(after)] == ["S13"]
 
 
-@pytest.mark.parametrize(("at", "found"), [(33.0, set()), (40.0, {"S8"})])
-def test_adopt_alone_gives_back_the_holds_of_runs_that_were_in_the_copy(
-    tmp_path: Path, at: float, found: set[str]
-) -> None:
-    book = Book(tmp_path / "run")
+def lost_at_33(folder: Path, event: str) -> tuple[Book, int]:
+    """Of a run that has ended after the copy, the database that is back has no end, and declares it lost."""
+    book = Book(folder)
     task = book.task()
     book.push(task, 0, 0)
     book.advance(task, 0, 0)
@@ -77,9 +75,17 @@ def test_adopt_alone_gives_back_the_holds_of_runs_that_were_in_the_copy(
     dump = book.copy()
     book.end(run, 21)
     book.put_away("database-0.jsonl", dump)
-    book.event("restored", BACK, dumped=DUMPED, stopped=STOPPED)
+    book.event(event, BACK, dumped=DUMPED, stopped=STOPPED)
     book.close(run, 33, "lost")
     book.change(task, 33, last_run_id=run)
+    return book, task
+
+
+@pytest.mark.parametrize(("at", "found"), [(33.0, set()), (40.0, {"S8"})])
+def test_adopt_alone_gives_back_the_holds_of_runs_that_were_in_the_copy(
+    tmp_path: Path, at: float, found: set[str]
+) -> None:
+    book, task = lost_at_33(tmp_path / "run", "restored")
     book.change(task, at, run_token=None, running_until=None)
     book.history()
     before, after = worlds(tmp_path / "run")
@@ -193,16 +199,6 @@ def test_what_was_due_when_the_primary_was_killed_has_its_outcome(
 
 
 def test_a_promotion_gives_back_no_hold(tmp_path: Path) -> None:
-    book = Book(tmp_path / "run")
-    task = book.task()
-    book.push(task, 0, 0)
-    book.advance(task, 0, 0)
-    run = book.start(task, 0, 19)
-    dump = book.copy()
-    book.end(run, 21)
-    book.put_away("database-0.jsonl", dump)
-    book.event("failed_over", BACK, dumped=DUMPED, stopped=STOPPED)
-    book.close(run, 33, "lost")
-    book.change(task, 33, last_run_id=run)
+    book, task = lost_at_33(tmp_path / "run", "failed_over")
     book.change(task, 33, run_token=None, running_until=None)
     assert "S8" in found_after(book)

@@ -112,9 +112,7 @@ def unable(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         counts = seen.counts
         if counts.failing:
             told = failing(counts, seen.causes)
-            is_paused = diagnosis.look is not None and any(
-                one.scope == "all" and one.in_force for one in diagnosis.look.pauses
-            )
+            is_paused = diagnosis.look is not None and any(map(gates.stops_all, diagnosis.look.pauses))
             if not is_paused and execute("none_succeeds")[0]["none_succeeds"]:
                 diagnosis.none_succeeds = told = f"no task succeeds; {told}"
                 yield told

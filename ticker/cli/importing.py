@@ -160,9 +160,10 @@ def _print_entries(entries: "Sequence[Entry]") -> None:
         for reason in entry.reasons:
             whys[verdict, reason].append(found.id)
     if lines:
-        there = ["next there (UTC)"] if any(entry.found.next_there for entry in entries) else []
-        heads = ("verdict", "entry", *(there or [""]), here := "next here (UTC)", "task here")
-        render.print_table(heads, lines, spare=[here, *there])
+        there = "next there (UTC)" if any(entry.found.next_there for entry in entries) else ""
+        here = "next here (UTC)"
+        heads = ("verdict", "entry", there, here, "task here")
+        render.print_table(heads, lines, spare=[here, there] if there else [here])
     if whys:
         groups = (row(verdict, len(ids), ", ".join(ids[:EXAMPLES]), why) for (verdict, why), ids in whys.items())
         render.print_table(("verdict", "entries", "such as", "why"), groups)

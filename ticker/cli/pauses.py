@@ -183,7 +183,7 @@ def drain(wait: str, by: str, reason: str, until: str | None) -> None:
     """Pauses all tasks, unless they are paused and there is no new reason, and waits until no run is active."""
     wait_ms = milliseconds("--wait", wait, least=SECOND, most=DAY)
     with database() as db:
-        in_force = [pause for pause in gates.list_pauses(db) if pause.scope == "all" and pause.in_force]
+        in_force = [pause for pause in gates.list_pauses(db) if gates.stops_all(pause)]
     is_new = reason or until is not None or not in_force
     paused = begin({}, by, reason or "drain", until) if is_new else in_force[0]
     active = awaited(

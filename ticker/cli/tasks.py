@@ -192,7 +192,7 @@ def run_now(
         return
     with on_task(task, owner) as (db, named):
         planned = operations.plan_runs(db, named, owner=owner, once_within=once_within)
-        paused = [one for one in gates.list_pauses(db) if one.scope == "all" and one.in_force]
+        paused = [pause for pause in gates.list_pauses(db) if gates.stops_all(pause)]
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     sentences = []
     for run in planned:

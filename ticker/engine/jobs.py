@@ -24,7 +24,7 @@ REFUSED = ":refused"
 """After the key of a job: the hash in Redis with the `count` of refusals by workers, and the last `reason`."""
 REFUSED_KEPT = 3600  # seconds
 REFUSES = "ticker_refuses"
-"""In RQ's hash of a worker: when it last refused a job, in seconds since 1970, a space, and why."""
+"""In RQ's hash of a worker: what `refusal` returned when it last refused a job."""
 OURS = "ticker_worker"
 """In RQ's hash of a worker of our class."""
 
@@ -67,6 +67,11 @@ def installation_of(job_id: str) -> str:
     """Returns the installation in a job's id, or an empty string for a job of other software."""
     match = _JOB_ID.fullmatch(job_id)
     return match[1] if match else ""
+
+
+def refusal(now: datetime, why: str) -> str:
+    """Returns the note of a worker that refuses a job: the seconds since 1970, a space, and why."""
+    return f"{now.timestamp():.0f} {why}"
 
 
 def for_occurrence(installation: str, task: DueTask) -> JobSpec:

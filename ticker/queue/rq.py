@@ -243,7 +243,7 @@ class RedisQueue:
             unexplained = [job_id for job_id, one in zip(job_ids, found, strict=True) if not one.times]
             names = texts(self._connection, map(Job.key_for, unexplained), "worker_name")
             workers = [f"{PREFIX}:worker:{name}" for name in sorted({name for (name,) in names if name})]
-            note = f"{clock.python_utc().timestamp():.0f} {ENDED_UNSTARTED}"
+            note = jobs.refusal(clock.python_utc(), ENDED_UNSTARTED)
             known = texts(self._connection, workers, "birth", jobs.OURS)
             for key, (birth, is_ours) in zip(workers, known, strict=True):
                 if birth and not is_ours:
@@ -385,19 +385,18 @@ class RedisQueue:
 
     def place(self) -> str:
         """Returns what tells this database of Redis from all others. It changes when a replica is promoted."""
-        return self._places()[0]
+        with translated():
+            return self._places(self._connection.info("replication"))[0]
 
     def places(self) -> tuple[list[str], float]:
         """Returns the place, also that of the primary that a promoted replica followed, and the seconds for which the server
         has run.
         """
         with translated():
-            server = self._connection.info("server")
-        return self._places(), float(server.get("uptime_in_seconds", 0))
+            info = self._connection.info()
+        return self._places(info), float(info.get("uptime_in_seconds", 0))
 
-    def _places(self) -> list[str]:
-        with translated():
-            info = self._connection.info("replication")
+    def _places(self, info: Mapping[str, Any]) -> list[str]:
         database = self._connection.connection_pool.connection_kwargs.get("db") or 0
         return [f"{info.get(name, '')}/{database}" for name in ("master_replid", "master_replid2")]
 

@@ -40,6 +40,11 @@ def covered(scope: str, value: str, *, limit: int) -> Steps[int]:
     return int(rows[0]["tasks"])
 
 
+def stops_all(pause: Pause) -> bool:
+    """Returns whether the pause is in force, for all tasks."""
+    return pause.scope == "all" and pause.in_force
+
+
 def sentence(pause: Pause) -> str:
     """Says who has paused which tasks, and how many wait."""
     is_one = pause.waiting == 1

@@ -36,7 +36,7 @@ def verdict(look: Health, seen: Overview) -> Verdict:
     if problems := problems_of(look):
         return of_problems(problems)
     for pause in look.pauses:
-        if pause.scope == "all" and pause.in_force:
+        if gates.stops_all(pause):
             return Verdict(WARN, gates.sentence(pause), "paused", gates.resume(pause))
     if troubles := [*_troubles(seen)]:
         return Verdict(BAD, "; ".join(troubles), troubles[0].partition(",")[0].partition(" with ")[0], *_help(seen))

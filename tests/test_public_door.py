@@ -102,6 +102,15 @@ def test_importing_ticker_loads_no_library_at_all():
 
 
 @pytest.mark.slow
+def test_doctor_of_tables_as_they_were_made_loads_no_library_that_compares_them(environ):
+    loaded = imported_by(
+        "from click.testing import CliRunner; from ticker.cli import main\n"
+        "said = CliRunner().invoke(main, ['doctor', '--json']).output\nassert '\"check\": \"tables\"' in said, said"
+    )
+    assert not loaded & HEAVY
+
+
+@pytest.mark.slow
 def test_importing_wrappers_loads_only_what_a_horse_needs():
     loaded = imported_by("from wrappers import run")
     assert {"wrappers", "ticker", "rq", "psycopg"} <= loaded

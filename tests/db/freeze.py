@@ -93,15 +93,17 @@ def freeze() -> None:
     newest = max(checks.VERSIONS.glob("0*.py")).stem
     number = newest[:4]
     source = Path(checks.__file__)
-    frozen = ", ".join(f'"{one}"' for one in sorted({*checks.FROZEN, number}))
-    line = f"FROZEN = frozenset({{{frozen}}})"
-    source.write_text(re.sub(r"^FROZEN\b.*$", line, source.read_text(encoding="utf-8"), count=1, flags=re.MULTILINE))
-    checks.FROZEN = frozenset({*checks.FROZEN, number})
+    checks.FROZEN[number] = ""  # its dump has no digest in its name
     new = FOLDER / f"{number}.sql"
     earlier = [file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.sql")) if file < new]
     FOLDER.mkdir(exist_ok=True)
     with embedded.postgres() as postgres:
         new.write_text(digest(newest) + dump(postgres.url, *earlier[-1:]), encoding="utf-8")
+        with connect(postgres.url) as connection:
+            checks.FROZEN[number] = checks.shape(connection, "ticker")
+    frozen = "".join(f'    "{one}": "{shape}",\n' for one, shape in sorted(checks.FROZEN.items()))
+    text = re.sub(r"(?ms)^FROZEN = {.*?}", f"FROZEN = {{\n{frozen}}}", source.read_text(encoding="utf-8"), count=1)
+    source.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from importlib import metadata
 
 import click
 
-from ticker import migrations
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.run import scheduled_again
@@ -83,6 +82,10 @@ class Diagnosis:
 
 def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
     with diagnosis.servers.asking(health.POSTGRESQL):
+        if checks.are_as_frozen(config.require_database(), config.schema):
+            return ()
+        from ticker import migrations
+
         return migrations.problems(config.database_url, config.schema)
 
 

@@ -17,8 +17,12 @@ from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
-FROZEN = frozenset({"0001"})
-"""The revisions that no longer change. The name of any other revision has a digest of its SQL."""
+FROZEN = {
+    "0001": "fb552ca96dd8b8402166fb8695c1c443cc3c80d1936bb3f3c9e49c4551704605",
+}
+"""The revisions that no longer change, each with the digest of its `SHAPE`. The name of any other revision has a digest
+of its SQL.
+"""
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 REFUSED = timedelta(hours=1)  # the largest accepted difference
@@ -50,6 +54,18 @@ FACTS = """
 
 REVISION = """SELECT version_num, coalesce(to_jsonb(v) ->> 'oldest', '') AS oldest FROM "{schema}".ticker_version v"""
 """Editions of the first revision before it was frozen have no column `oldest`."""
+
+SHAPE = """
+    WITH ours AS (SELECT oid, relname FROM pg_class WHERE relnamespace = to_regnamespace(%(schema)s) AND relkind = 'r')
+    SELECT encode(sha256(convert_to(string_agg(line, chr(10) ORDER BY line COLLATE "C"), 'UTF8')), 'hex') FROM (
+        SELECT concat_ws(' ', relname, attname, typname, atttypmod, attnotnull)
+            FROM ours JOIN pg_attribute ON attrelid = ours.oid JOIN pg_type ON pg_type.oid = atttypid
+            WHERE attnum > 0 AND NOT attisdropped
+        UNION ALL SELECT concat_ws(' ', ours.relname, index.relname, indisunique, indisvalid, indkey)
+            FROM ours JOIN pg_index ON indrelid = ours.oid JOIN pg_class index ON index.oid = indexrelid
+        UNION ALL SELECT concat_ws(' ', relname, conname, contype)
+            FROM ours JOIN pg_constraint ON conrelid = ours.oid WHERE contype IN ('c', 'f', 'p', 'u')) lines (line)"""
+"""A digest of the columns, indexes and constraints of the tables. A difference may be an addition, which does no harm."""
 
 
 class Revision(NamedTuple):
@@ -142,6 +158,23 @@ def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str)
     check_revision(revision(connection, schema) if facts.has_revision else NO_REVISION, schema)
     for sentence in missing_rights(connection, schema, RIGHTS):
         raise ConfigurationError(sentence)
+
+
+def are_as_frozen(url: str, schema: str) -> bool:
+    """Returns whether the tables have the shape that this release's newest revision gave them, without loading Alembic,
+    which takes longer than all other checks. If not, `migrations.problems` knows whether anything is missing.
+    """
+    with connections.translated(), connections.connect(url) as connection, connection.transaction():
+        facts = read_facts(connection, schema)
+        if facts.version < connections.OLDEST_POSTGRESQL or not (facts.has_tables and facts.has_revision):
+            return False
+        there = revision(connection, schema)
+        return there.name == revisions()[-1] and shape(connection, schema) == FROZEN.get(there.name)
+
+
+def shape(connection: psycopg.Connection[Any], schema: str) -> str:
+    [digest] = connection.execute(SHAPE, {"schema": f'"{schema}"'}, binary=True).fetchone() or ("",)
+    return str(digest)
 
 
 def missing_rights(connection: Any, schema: str, needed: Mapping[str, Iterable[str]]) -> Iterator[str]:

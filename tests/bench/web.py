@@ -52,7 +52,7 @@ SCREENS = (
     "/", "/tasks", "/tasks?after=50000", "/tasks?state=failing", "/tasks?state=late", "/tasks?search=poll+4",
     "/tasks?search=found+nowhere", "/tasks?owner=mail_channels:77", "/tasks/77", "/tasks/77/edit", "/tasks/new",
     "/tasks/preview?schedule=5m", "/owners", "/owners?state=failing", "/owners/one?owner=mail_channels:77",
-    "/tasks/grid", "/tasks/grid?span=30d", "/tasks/grid?queue=polling", "/tasks/due", "/tasks/spread", "/?span=7d", "/?span=30d",
+    "/tasks/grid", "/tasks/grid?span=30d", "/tasks/grid?queue=polling", "/tasks/due", "/tasks/spread", "/tasks/spread/plan", "/?span=7d", "/?span=30d",
     "/runs", "/runs?outcome=failed", "/runs?reason=too_early", "/runs?function=nowhere&search=refused",
     "/runs?owner=mail_channels:77", "/runs?task=77", "/runs/77", "/runs?by=reason", "/runs?by=owner", "/processes",
     "/api/v1/tasks", "/api/v1/tasks?search=found+nowhere", "/api/v1/runs", "/api/v1/runs?outcome=failed", "/api/v1/owners",

@@ -68,7 +68,11 @@ def test_the_screen_says_when_most_are_due_and_has_a_table(fleet: None, client: 
 
 def test_the_plan_changes_nothing_and_spreading_does_what_it_said(fleet: None, client: TestClient, db: Db) -> None:
     before = rows(db)
-    page = client.get("/tasks/spread?owner_type=mail")
+    assert (
+        'hx-get="/tasks/spread/plan?owner_type=mail" hx-trigger="load"'
+        in client.get("/tasks/spread?owner_type=mail").text
+    )
+    page = client.get("/tasks/spread/plan?owner_type=mail")
     assert sentence("page.spread_plan", tasks=31, placed=0).within(text_of(page)) and "30 now" in text_of(page)
     assert "Spread 31 tasks" in text_of(page) and rows(db) == before
     done = client.post("/tasks/spread?owner_type=mail", headers=SCRIPT)
@@ -77,9 +81,9 @@ def test_the_plan_changes_nothing_and_spreading_does_what_it_said(fleet: None, c
         and done.headers["hx-redirect"] == "/tasks/due"
     )
     assert len({task.next_run for task in ticker.list_tasks(db)}) == 31
-    after = client.get("/tasks/spread?owner_type=mail")
+    after = client.get("/tasks/spread/plan?owner_type=mail")
     assert "31 with a phase" in text_of(after) and "hx-post" not in after.text
-    assert "0 interval tasks" in text_of(client.get("/tasks/spread?function=nowhere"))
+    assert "0 interval tasks" in text_of(client.get("/tasks/spread/plan?function=nowhere"))
 
 
 def test_spreading_that_would_raise_the_peak_does_nothing_and_says_so(
@@ -91,7 +95,7 @@ def test_spreading_that_would_raise_the_peak_does_nothing_and_says_so(
     db.execute("UPDATE ticker.tasks SET next_run = date_trunc('minute', clock_timestamp()) + id * interval '1 min'")
     before, then = rows(db), spread_plan(db).most_then
     assert then > spread_plan(db).most_now == 1
-    page = client.get("/tasks/spread")
+    page = client.get("/tasks/spread/plan")
     said = sentence("page.spread_raises_the_peak", now=1, then=then)
     assert said.within(text_of(page)) and "hx-post" not in page.text
     refused = problem(client.post("/tasks/spread", headers=SCRIPT), 422)
@@ -99,12 +103,12 @@ def test_spreading_that_would_raise_the_peak_does_nothing_and_says_so(
     _, error = command("spread", code=2)
     assert said.within(error) and rows(db) == before
     db.execute("UPDATE ticker.tasks SET spread = true")
-    assert "hx-post" not in client.get("/tasks/spread").text and spread(db) == 0
+    assert "hx-post" not in client.get("/tasks/spread/plan").text and spread(db) == 0
 
 
 def test_who_may_only_read_cannot_spread(fleet: None, serve: Any, db: Db) -> None:
     client = serve(TICKER_WEB_READ_ONLY="on")
-    assert "hx-post" not in client.get("/tasks/spread").text
+    assert "hx-post" not in client.get("/tasks/spread/plan").text
     before = rows(db)
     assert client.post("/tasks/spread", headers=SCRIPT).status_code == 403 and rows(db) == before
     assert text_of(client.get("/tasks/due")).count("Spread them …") == 1  # it leads to the plan

@@ -104,7 +104,7 @@ def test_an_old_address_leads_to_where_its_screen_has_gone(client, environ, old,
 def test_groups_of_drops_are_those_of_a_span_and_of_no_other_filter(client, db, environ):
     db.execute(DROP, {"task": 1, "more": 0, "times": 2})
     page = client.get("/runs?by=reason")
-    assert '<option value="24h" selected>' in page.text and 'reason=too_early&amp;since=24h"' in page.text
+    assert '<option value="1h" selected>' in page.text and 'reason=too_early&amp;since=1h"' in page.text
     assert client.get("/runs?by=reason&outcome=dropped&since=1h&function=&task=").status_code == 200
     for filters in ("outcome=failed", "function=poll", "owner=mail:1", "task=1", "search=x"):
         assert client.get(f"/runs?by=reason&{filters}").status_code == 422

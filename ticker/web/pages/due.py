@@ -24,6 +24,13 @@ def due(_: Site, db: Any, __: Request) -> Shown:
 
 
 @screen("/tasks/spread", "spread.html")
+def spreading_of(_: Site, __: Any, request: Request) -> Shown:
+    """Names the tasks that would be spread. Their plan, which reads all of them, follows."""
+    filters(request, CHOSEN)
+    return {}
+
+
+@screen("/tasks/spread/plan", "spread_plan.html")
 def plan(_: Site, db: Any, request: Request) -> Shown:
     """Shows how much spreading would help. Changes nothing."""
     return {"plan": spreading.spread_plan(db, **filters(request, CHOSEN))}

@@ -233,6 +233,7 @@ PIECES = 100
 COUNTED = 1000  # records that match, at most
 OF_ENDS = ("owner", "owner_type", "outcome", "reason", "function", "queue", "search")
 DAY = "24"
+GROUPED = "1h"  # the span of drops in groups, as on the first screen
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
@@ -320,7 +321,7 @@ def grouped(db: Any, request: Request, by: str) -> Shown:
         if (value := asked(request, name)) and (name, value) != ("outcome", Outcome.DROPPED):
             raise BadInput(name, value, "does not apply to groups of drops; leave out one of them")
     times = {name: asked(request, name) for name in ("since", "until")}
-    since = times["since"] or (None if times["until"] else f"{DAY}h")
+    since = times["since"] or (None if times["until"] else GROUPED)
     offset = asked(request, "after", integer(journal.AFTER_AT_MOST)) or 0
     counted = journal.drops(db, by=by, since=since, until=times["until"], limit=DROPS + 1, after=offset)
     deleted = journal.deleted(db, [one.example.task_id for one in counted if one.example])

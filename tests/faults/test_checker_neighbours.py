@@ -79,12 +79,12 @@ def test_alone_in_its_process_it_is_killed_for_any_cause(book: Book) -> None:
     assert broken(book) == set()
 
 
-@pytest.mark.parametrize(("frozen", "found"), [(False, {"S16"}), (True, set())])
-def test_nobody_is_killed_for_what_its_neighbour_did_unless_all_stood_still(
-    book: Book, frozen: bool, found: set[str]
+@pytest.mark.parametrize(("fault", "found"), [("", {"S16"}), ("horse_frozen", set()), ("lost", set())])
+def test_nobody_is_killed_for_what_its_neighbour_did_unless_all_stood_still_or_nobody_saw_it(
+    book: Book, fault: str, found: set[str]
 ) -> None:
-    if frozen:
-        book.fault("horse_frozen", 1, 5)
+    if fault:
+        book.fault(fault, 1, 5)
     die(book, ("killed", LIMIT), ("interrupted", AT_WORK + LIMIT), at=5.2, deeds=("", "blocks"))
     assert broken(book) == found
 

@@ -23,7 +23,7 @@ AT_WORK = re.compile(r"while ([0-9]+) runs were active in it")
 SAME_TIME = 1.0  # seconds within which two ends say nothing of their order
 MARGIN = 0.5  # seconds from what a tick reads of a row to its push
 UNTIL_IT_ENDED = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-FROZEN = frozenset({"horse_frozen", "worker_frozen"})
+UNSEEN = frozenset({"horse_frozen", "worker_frozen", "lost"})  # `lost`: a failover lost what was said meanwhile
 
 
 def spares_neighbours(history: History) -> Findings:
@@ -58,7 +58,7 @@ def _is_guilty(history: History, crew: Crew, found: Findings) -> None:
     limit = HARD_LIMIT.search(guilty.reason)
     if found.judge(limit is not None and limit[1] == "at"):
         _blame(history, guilty, f"had neighbours, and was killed without a cause: {guilty.reason!r}", found)
-    elif guilty.function == LOOP and not _was_frozen(history, guilty) and found.judge(_took_its_time(history, guilty)):
+    elif guilty.function == LOOP and not _was_unseen(history, guilty) and found.judge(_took_its_time(history, guilty)):
         _blame(history, guilty, f"was killed for what a neighbour did: {guilty.reason!r}", found)
 
 
@@ -68,11 +68,11 @@ def _took_its_time(history: History, run: Run) -> bool:
     return one is None or bool(one.deed) or one.last_own >= one.begins[0].at + one.begins[0].box - 2 * BEAT
 
 
-def _was_frozen(history: History, run: Run) -> bool:
-    """Then whoever has the least time left has used it up first."""
+def _was_unseen(history: History, run: Run) -> bool:
+    """Of a frozen process, whoever has the least time left has used it up first. A deed may lie in what a failover lost."""
     assert run.started and run.ended
     return any(
-        fault.kind in FROZEN and fault.begin <= run.ended.at and fault.end >= run.started.at for fault in history.faults
+        fault.kind in UNSEEN and fault.begin <= run.ended.at and fault.end >= run.started.at for fault in history.faults
     )
 
 

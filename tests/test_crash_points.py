@@ -30,7 +30,14 @@ def five_tasks(environ, db):
 
 
 @pytest.mark.promise("S5")
-@pytest.mark.parametrize("point", ["rows locked", "nothing pushed", "half pushed", "all pushed", "committed"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "half pushed",
+        "committed",
+        *(pytest.param(point, marks=pytest.mark.slow) for point in ("rows locked", "nothing pushed", "all pushed")),
+    ],
+)
 def test_a_ticker_killed_at_any_point_loses_and_doubles_nothing(point, five_tasks, environ, db, store, queue, redis):
     def killed_tick():
         dying_store = PostgresStore(environ["DATABASE_URL"])

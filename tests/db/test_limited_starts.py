@@ -124,6 +124,7 @@ def test_a_task_that_waits_for_its_other_key_keeps_out_none_that_can_start(db, l
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.promise("S15")
 def test_of_racers_with_two_keys_no_more_run_at_once_and_no_more_start_than_the_limits_allow(
     database_url, db, limit, poll

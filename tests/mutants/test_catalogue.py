@@ -14,6 +14,7 @@ from tests.mutants.mutant import Mutant, Rotten
 from tests.running import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda mutant: mutant.name)
 def test_a_mutant_changes_one_place_of_the_code_of_today_and_its_tests_are_there(mutant: Mutant) -> None:
     text = (ROOT / mutant.file).read_text(encoding="utf-8")

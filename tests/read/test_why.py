@@ -636,6 +636,7 @@ def test_the_journal_is_in_the_order_in_which_things_ended_and_happened(wanted, 
     assert told(db, **wanted) == lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [{}, {"owner": "feeds:1"}, {"task": 2}])
 @pytest.mark.parametrize(
     ("wanted", "lines"),
@@ -657,6 +658,7 @@ def test_runs_and_drops_are_found_by_function_queue_and_a_part_of_their_reason(o
     assert (found.next, found.looked_through) == (None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searched", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("limit", [1, 2, 50])
 def test_a_search_is_bounded_says_so_and_goes_on(searched, limit, db, history, monkeypatch):

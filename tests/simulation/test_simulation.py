@@ -65,6 +65,7 @@ def test_histories_with_faults_keep_every_promise():
     assert counts["judged: intervals in force"] > 500 and counts["judged: pushes of tasks with hours"] > 100
 
 
+@pytest.mark.slow
 @pytest.mark.promise("S1", "S4", "S5", "S6", "S9")
 @pytest.mark.timeout(300)
 def test_histories_over_real_servers_keep_every_promise(postgres):

@@ -115,6 +115,7 @@ def test_what_cannot_be_taken_is_named_and_changes_nothing(
     assert ticker.list_tasks(db, state="paused") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     ["", "function=fetch", "state=failing", "state=paused", "search=boxes:1", "owner=boxes:7", "state=inactive"],

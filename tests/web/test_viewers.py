@@ -61,6 +61,7 @@ def test_nobody_changes_under_the_name_of_another(by: Callable[[str], TestClient
     assert ann.post(f"{API}/tasks/1/pause", json={"by": "ann"}).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", WRITES, ids=named)
 def test_who_may_not_change_reads_alone(one: Asking, by: Callable[[str], TestClient], db: Db, task: Task) -> None:
     bob, before = by("bob"), rows(db)

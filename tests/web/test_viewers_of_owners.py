@@ -128,6 +128,7 @@ def test_those_of_other_owners_do_not(of: Callable[..., TestClient], db: Db, oth
     assert [task.owner for task in ticker.list_tasks(db)] == [OWN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "filters",
     ["", "owner=mail_channels:5", "owner_type=mail_channels", "name=mail.fetch", "function=mail.fetch", "search=fetch",

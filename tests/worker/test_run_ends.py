@@ -44,6 +44,7 @@ ends.leave = leave_end
 """
 
 
+@pytest.mark.slow
 @pytest.mark.promise("S2")
 @on_linux
 @pytest.mark.parametrize("how", ["auto", "watchdog"])

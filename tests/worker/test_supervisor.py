@@ -134,6 +134,7 @@ def last_outcome(db: Any) -> str | None:
     return ticker.list_runs(db)[0].outcome
 
 
+@pytest.mark.slow
 @pytest.mark.promise("S3")
 def test_nothing_outlives_the_limit_when_the_worker_was_killed_in_mid_run(meet: Callable[[str], Any], db: Any) -> None:
     with launched() as launcher:

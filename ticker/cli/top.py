@@ -1,7 +1,7 @@
 """`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, timedelta
 from itertools import chain, islice
 from typing import Any
@@ -128,19 +128,7 @@ def silent(tickers: Iterable[TickerStatus], most: int | None) -> str:
 
 def counted(counts: Counts) -> str:
     """Returns the counts of tasks and runs by state. Omits states with a count of 0."""
-    states = (
-        "late",
-        "no_room",
-        "queue_full",
-        "waits_for_its_turn",
-        "failing",
-        "paused",
-        "inactive",
-        "unknown_function",
-        "waiting",
-        "running",
-        "planned",
-    )
+    _, *states = (field.name for field in fields(counts))  # after `tasks`
     parts = [f"{counts.said(state)} {state.replace('_', ' ')}" for state in states if getattr(counts, state)]
     return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 

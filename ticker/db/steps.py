@@ -62,7 +62,6 @@ class Operation(Protocol[P, T_co]):
     """A function of the public interface. Other operations can use its `steps`."""
 
     steps: Callable[P, Steps[Any]]
-    writes: bool
 
     def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
 
@@ -112,7 +111,7 @@ async def _commit_each(db: Any, work: Parts[T]) -> T:
     _require_outside(db)
     while not isinstance(answer, _Answer):
         try:
-            of_part = await run_async(db, answer, writes=True)
+            of_part = await run_async(db, answer)
             if hasattr(db, "commit"):  # asyncpg has committed
                 await db.commit()
         except Exception as error:
@@ -141,7 +140,7 @@ def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
         if hasattr(operation, "commits"):
             parts: Parts[T] = operation.steps(*args, **kwargs)  # type: ignore[assignment] # those of `commits`
             return await _commit_each(own, parts)
-        return await run_async(own, operation.steps(*args, **kwargs), writes=operation.writes)
+        return await run_async(own, operation.steps(*args, **kwargs))
 
     _present(call, operation.steps, AsyncDatabase)
     return call
@@ -159,7 +158,7 @@ def run(db: Any, steps: Steps[T], *, writes: bool = False, about: Iterable[objec
         return asked.value
 
 
-async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
+async def run_async(db: Any, steps: Steps[T]) -> T:
     with settings.use(settings.current()):
         asked = _next(steps)
         driver = drivers.of_async(db)
@@ -191,7 +190,7 @@ def _operation(steps: Callable[P, Steps[T]], *, writes: bool) -> Operation[P, T]
         return run(db, steps(*args, **kwargs), writes=writes, about=(*args, *kwargs.values()))
 
     _present(call, steps, Database)
-    vars(call).update(steps=steps, writes=writes)
+    vars(call).update(steps=steps)
     return call  # type: ignore[return-value]
 
 

@@ -236,18 +236,27 @@ WITH held AS MATERIALIZED (
     FROM late l WHERE t.id = l.task_id AND l.kind <> 'piece'
 )
 SELECT id AS run_id FROM late
+
+-- rule: made_pieces
+-- Plans a piece of the run `parent` for each of the items, in their order.
+made AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at,
+        traceparent)
+    SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned',
+        i.now, i.now, p.traceparent
+    FROM parent p, instant i, jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
+    ORDER BY e.n
+    RETURNING id
+)
+
 -- name: add_pieces
 -- Records some of the many pieces of a run while it holds its task. Ticks skip them until all are made.
-INSERT INTO {schema}.runs (
-    task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at, traceparent)
-SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now,
-    p.traceparent
-FROM {schema}.runs p, (SELECT {now} AS now) i,
-    jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
-WHERE p.token = %(token)s::uuid AND p.state = 'running'
-  AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id AND t.run_token IS DISTINCT FROM %(token)s::uuid)
-ORDER BY e.n
-RETURNING id
+WITH instant AS (SELECT {now} AS now), parent AS (
+    SELECT r.* FROM {schema}.runs r WHERE r.token = %(token)s::uuid AND r.state = 'running'
+      AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id AND t.run_token IS DISTINCT FROM %(token)s::uuid)
+), {made_pieces}
+SELECT id FROM made
 
 -- name: generated
 -- Records the last pieces of a run, after the `made` ones that are already recorded. The run then waits for all of
@@ -266,15 +275,7 @@ WITH held AS MATERIALIZED (
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
     RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.queue, r.occurrence, r.token, r.traceparent
-), made AS (
-    INSERT INTO {schema}.runs (
-        task_id, task_name, function, owner_type, owner_id, queue, kind, parent_id, item, occurrence, state, due_at, created_at,
-        traceparent)
-    SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, p.queue, 'piece', p.id, e.item, p.occurrence, 'planned',
-        i.now, i.now, p.traceparent
-    FROM parent p, instant i, jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
-    ORDER BY e.n
-), freed AS (
+), {made_pieces}, freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL
     FROM parent p WHERE t.id = p.task_id AND t.run_token = %(token)s::uuid
 ), given_back AS (

@@ -8,6 +8,10 @@
 -- Prevents any statement of this transaction from holding its locks for longer than a second.
 SELECT set_config('statement_timeout', '1s', true)
 
+-- constant: problem_drops
+-- The reasons of drops that are problems.
+('unknown_function', 'expired', 'missed', 'no_time')
+
 -- name: prune_runs
 -- Walks one page of the runs by their ids, and deletes those that are not kept, or with `dry` only counts them. A task
 -- that keeps all, and a deleted task, lose records older than their outcome's limit. A task that keeps problems loses
@@ -41,7 +45,7 @@ WITH instant AS MATERIALIZED (
         JOIN LATERAL (
             SELECT r.id, r.task_id, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.over AS is_over,
                 r.kind IN ('piece', 'retry') AND r.parent_id IS NOT NULL AS is_orphan, f.is_failure OR (r.outcome = 'dropped'
-                    AND r.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) AS is_problem,
+                    AND r.reason IN {problem_drops}) AS is_problem,
                 r.ended_at < i.now - CASE WHEN f.is_failure THEN %(failures_ms)s::bigint ELSE %(successes_ms)s::bigint END
                     * interval '1 millisecond' AS is_old
             FROM {schema}.runs r, LATERAL (
@@ -58,7 +62,7 @@ WITH instant AS MATERIALIZED (
             SELECT r.id, r.outcome, r.reason FROM {schema}.runs r
             WHERE r.task_id = t.task_id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 300000) n
         WHERE (t.keep <> 'problems' OR n.outcome IN {bad_outcomes} OR (n.outcome = 'dropped'
-                AND n.reason IN ('unknown_function', 'expired', 'missed', 'no_time')))
+                AND n.reason IN {problem_drops}))
         ORDER BY n.id DESC OFFSET 19 LIMIT 1) l
 ), doomed AS MATERIALIZED (
     SELECT p.id, h.is_free AND h.keep <> 'all' AS is_unwanted

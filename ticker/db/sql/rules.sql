@@ -260,6 +260,12 @@ left(CASE WHEN t.outcome = 'interrupted' AND t.reason = 'stopped' THEN 'stopped 
         OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
         AND CASE WHEN r.state = 'running' THEN t.last_ended_at WHEN r.outcome = 'lost' THEN r.ended_at END > r.until)
 
+-- rule: held_times
+-- For how long the run t may hold its task, and for how long it has, by the uptime: NULL if it began on another host.
+greatest(t.until - t.started_at, interval '0') AS held_for,
+    CASE WHEN t.boot = %(boot)s::text AND t.uptime_us <= %(uptime)s::bigint
+        THEN (%(uptime)s::bigint - t.uptime_us) * interval '1 microsecond' END AS held_since
+
 -- rule: spacing
 -- The minimum time between two starts of an interval task.
 (t.every_ms - t.tolerance_ms) * interval '1 millisecond'

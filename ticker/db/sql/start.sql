@@ -3,6 +3,11 @@
 -- occurrence from ahead. (Cron and calendar come to that time again.)
 (t.next_run > t.occurrence AND t.next_run <= t.now OR t.occurrence < t.newest OR t.kind = 'interval' AND t.next_run < t.occurrence)
 
+-- rule: slots_taken
+-- Takes a slot of each key of the run t, if it may start. `missing` is the key that has none, and NULL if there is no such key.
+(SELECT CASE WHEN t.verdict IS NULL AND t.limits IS NOT NULL THEN {schema}.take_slots(
+    t.limits, t.token, t.hold, t.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0)
+
 -- rule: noted_worker
 -- Notes whether the worker knows the function of a task, if that is news.
 CASE WHEN t.verdict = 'unknown_here' OR t.refusal IS NULL AND {gated t} THEN {schema}.note_worker(
@@ -50,10 +55,7 @@ WITH asked AS MATERIALIZED (
         a.occurrence = ANY (l.waiting) OR a.occurrence IS NOT DISTINCT FROM l.next_run AS is_expected
     FROM asked a CROSS JOIN instant i LEFT JOIN locked l ON l.id = a.task_id
     CROSS JOIN LATERAL (SELECT (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold) o LEFT JOIN LATERAL (
-        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
-            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
-                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
-        FROM {schema}.runs r WHERE {holder l}) h ON true
+        SELECT {held_times r} FROM {schema}.runs r WHERE {holder l}) h ON true
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.is_locked THEN 'locked'
@@ -79,8 +81,7 @@ WITH asked AS MATERIALIZED (
         r.refusal IS NULL OR r.refusal NOT IN ('locked', 'gone', 'begun', 'redelivered', 'stale', 'waits')
             AND NOT (g.goes_back AND r.refusal <> 'superseded') AS is_recorded
     FROM (SELECT * FROM judged ORDER BY occurrence, id) j,
-        LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN {schema}.take_slots(
-            j.limits, j.token, j.hold, j.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0) k,
+        LATERAL {slots_taken j} k,
         LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict WHEN %(waits)s::boolean THEN 'waits' ELSE 'no_room' END AS answer) v,
         LATERAL (SELECT answer IN ('no_room', 'closed', 'unknown_here', 'no_slot')
             OR answer = 'still_running' AND j.kind <> 'interval' AS goes_back) g,
@@ -222,8 +223,7 @@ WITH locked AS MATERIALIZED (
     SELECT j.*, (k.missing).key AS full_key, (k.missing).until AS retry_at, r.refusal, g.goes_back,
         j.fresh AND r.refusal IS DISTINCT FROM 'locked' AND NOT g.goes_back AS is_final
     FROM judged j,
-        LATERAL (SELECT CASE WHEN j.verdict IS NULL AND j.limits IS NOT NULL THEN {schema}.take_slots(
-            j.limits, j.token, j.hold, j.now, %(boot)s::text, %(uptime)s::bigint) END AS missing OFFSET 0) k,
+        LATERAL {slots_taken j} k,
         LATERAL (SELECT CASE WHEN (k.missing).key IS NULL THEN j.verdict ELSE 'no_room' END AS refusal) r,
         LATERAL (SELECT coalesce(j.fresh AND r.refusal IN ('no_room', 'closed', 'unknown_here', 'still_running'), false) AS goes_back) g
 ), waits_again AS (

@@ -38,10 +38,7 @@ WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, a.reach, h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
             - coalesce(h.held_since, interval '0') AS until
     FROM instant i, ahead a, LATERAL (SELECT * FROM {schema}.tasks o WHERE o.id = a.id OFFSET 0) t LEFT JOIN LATERAL (
-        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
-            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
-                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
-        FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running') h ON true
+        SELECT {held_times r} FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running') h ON true
 ), changed AS (
     UPDATE {schema}.tasks t SET
         last_run = CASE WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,

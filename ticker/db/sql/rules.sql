@@ -231,6 +231,11 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
   AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
   AND (t.wait_reason IS DISTINCT FROM 'still_running' OR coalesce(t.running_until <= %(now)s::timestamptz, true))
 
+-- rule: was_pushed
+-- A job of the task was pushed before.
+(t.last_occurrence IS NOT NULL OR t.waiting <> '{}'
+    OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+
 -- rule: planned
 -- A retry or manual run waits for a tick to push it. Indexes have this condition and that of the next rule.
 t.state = 'planned' AND (t.kind <> 'piece' OR t.attempt > 1)

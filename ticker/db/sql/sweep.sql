@@ -29,8 +29,7 @@ WITH measured AS MATERIALIZED (
         OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
         OR (t.kind = 'interval' AND t.next_run > m.now + m.reach + interval '1 second'
             AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
-            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
-                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))))
+            AND (t.created_at > m.now + interval '1 second' OR {was_pushed t})))
     ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM ahead
@@ -48,8 +47,7 @@ WITH measured AS MATERIALIZED (
         push_after = NULL,
         next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
             WHEN t.kind = 'interval'
-            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
-                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+            AND (t.created_at > h.now + interval '1 second' OR {was_pushed t})
             AND t.next_run > h.now + h.reach
             THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.pace_ms, t.stretched_ms) * interval '1 millisecond')
             ELSE t.next_run END AS at) due)
@@ -104,8 +102,7 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
 SELECT {claimed t}
 FROM {schema}.tasks t {announced t}
 WHERE (kind IN ('cron', 'calendar') OR during <> '') AND next_run > %(now)s AND id > %(after)s::bigint
-  AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
-       OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+  AND (created_at > %(now)s + interval '1 second' OR {was_pushed t})
 ORDER BY id
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF t SKIP LOCKED

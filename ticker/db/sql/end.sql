@@ -62,8 +62,7 @@ held AS MATERIALIZED (
         last_run_id = e.id, last_outcome = e.outcome, last_ended_at = e.ended_at,
         last_success_at = CASE WHEN e.good THEN e.ended_at ELSE t.last_success_at END,
         last_worked_at = CASE WHEN e.outcome IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
-        failures = CASE WHEN e.good THEN 0 WHEN NOT e.bad OR (t.retries > 0 AND e.kind <> 'manual') THEN t.failures
-                        ELSE least(t.failures + 1, 1000000) END,
+        failures = CASE WHEN e.good THEN 0 WHEN e.bad THEN {one_more_failure t} ELSE t.failures END,
         succeeded = t.succeeded + e.good::int, failed = t.failed + e.bad::int,
         alone_until = CASE
             WHEN e.outcome = 'killed' AND {grouped t} THEN e.ended_at + interval '1 hour'

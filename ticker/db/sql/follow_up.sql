@@ -129,8 +129,7 @@ WITH complete AS MATERIALIZED (
         last_success_at = CASE WHEN j.outcome IN {good_outcomes} THEN %(now)s ELSE t.last_success_at END,
         last_worked_at = CASE WHEN j.outcome IN {work_outcomes} THEN %(now)s ELSE t.last_worked_at END,
         failures = CASE WHEN NOT j.latest OR j.outcome = 'interrupted' THEN t.failures WHEN j.outcome <> 'failed' THEN 0
-                        WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
-                        ELSE least(t.failures + 1, 1000000) END,
+                        ELSE {one_more_failure t} END,
         succeeded = t.succeeded + (j.outcome IN {good_outcomes})::int, failed = t.failed + (j.outcome = 'failed')::int,
         pace_ms = {pace t}, next_run = {paced t}
     FROM judged j JOIN ended e ON e.id = j.id

@@ -295,6 +295,10 @@ t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 1000)) * i
 -- Whether the next tick has work after a success of the task: a notice, the return to its own interval, or the alarm.
 (t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL))
 
+-- rule: one_more_failure
+-- The failures of the task t after the run e has failed. If it may be retried, a tick counts it (`counts_here`).
+CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
+
 -- rule: pace
 -- The interval in force of the elastic task t after the run e: twice as long as before if it found nothing to do, up to the
 -- upper bound, or the lower bound (NULL) if it found work. A manual run that finds nothing changes nothing.

@@ -202,7 +202,7 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
         failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
-        failures = CASE WHEN e.of_host > 1 OR t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
+        failures = CASE WHEN e.of_host > 1 THEN t.failures ELSE {one_more_failure t} END,
         alone_until = CASE WHEN NOT {grouped t} THEN t.alone_until
             WHEN {guilty t} OR t.alone_until = {open_end} AND t.share = 1 AND e.of_worker = 1
             THEN (SELECT now FROM instant) + interval '1 hour' ELSE {open_end} END,

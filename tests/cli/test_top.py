@@ -29,6 +29,7 @@ from ticker.cli import fit, render, watching
 from ticker.cli import tasks as listing
 from ticker.cli import top as screen
 from ticker.cli.top import look
+from ticker.read.overview import Cause
 
 SIZES = [(80, 24), (200, 50), (40, 12), (20, 3), (8, 1)]
 TOKEN = "00000000-0000-0000-0000-000000000001"
@@ -282,6 +283,13 @@ def test_more_than_ten_failing_tasks_are_shown_by_cause(db, busy):
         "Running: 1",
     ]
     assert lines[0] == "14 tasks fail, 11 of them with OSError: *; 2 tasks are late: ticker list --cause 'OSError: *'"
+
+
+@pytest.mark.parametrize(("tasks", "read"), [(2, ""), (5000, " of 2 of them")])
+def test_a_cause_says_of_how_many_tasks_the_errors_were_read(tasks, read):
+    refused = Cause("OSError: *", tasks, None, (1, 2), (), {"imap.a.example": 2})
+    [line] = fit.lines([screen.cause(refused)], 200)
+    assert line.plain.rstrip().endswith(f"the last errors{read} name imap.a.example (2)")
 
 
 def test_rows_are_shared_so_that_none_gets_more_than_another_that_wants_more():

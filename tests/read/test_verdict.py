@@ -74,14 +74,17 @@ def test_it_names_what_helps(overview: Overview, short: str, command: str, tasks
 
 
 @pytest.mark.parametrize(
-    ("hosts", "named"),
+    ("tasks", "hosts", "named"),
     [
-        ({"imap.acme.example": 2}, f"{REFUSED} (imap.acme.example)"),
-        ({"imap.acme.example": 1}, REFUSED),
-        ({"imap.acme.example": 2, "mail.example.org": 2}, REFUSED),
+        (2, {"imap.acme.example": 2}, f"{REFUSED} (imap.acme.example)"),
+        (2, {"imap.acme.example": 1}, REFUSED),
+        (2, {"imap.acme.example": 2, "mail.example.org": 2}, REFUSED),
+        (3, {"imap.acme.example": 2}, REFUSED),  # the error of the third one was not read
     ],
 )
-def test_the_host_of_a_cause_is_named_if_all_of_its_errors_name_only_that(hosts: dict[str, int], named: str) -> None:
-    overview = seen(2, failing=2)
+def test_the_host_of_a_cause_is_named_if_all_of_its_errors_name_only_that(
+    tasks: int, hosts: dict[str, int], named: str
+) -> None:
+    overview = seen(tasks, failing=tasks)
     overview = replace(overview, causes=[replace(overview.causes[0], ids=(1, 2), hosts=hosts)])
-    assert verdict(WELL, overview).sentence == f"2 tasks fail with {named}"
+    assert verdict(WELL, overview).sentence == f"{tasks} tasks fail with {named}"

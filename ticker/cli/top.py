@@ -199,11 +199,11 @@ def failing(task: Task, view: View) -> Row:
 
 
 def cause(one: Cause) -> Row:
-    """Shows a cause with its number of tasks, since when they fail, and examples."""
+    """Shows a cause with its number of tasks, since when they fail, examples, and the hosts that their errors name."""
     names = [task.subject or task.name + (f" of {task.owner}" if task.owner else "") for task in one.examples]
     since = f"since {formatting.at(one.since)}, " if one.since else ""
     hosts = "".join(f", {host} ({tasks})" for host, tasks in one.hosts.items())
-    named = f"; the errors name {hosts[2:]}" if hosts else ""
+    named = f"; {one.errors} name {hosts[2:]}" if hosts else ""
     return row("", f"{one.tasks:,}", one.cause, "", f"{since}such as {', '.join(names)}{named}", style="red")
 
 

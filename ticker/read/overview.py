@@ -80,8 +80,13 @@ class Cause:
 
     @property
     def host(self) -> str:
-        """Returns the host that all errors of `ids` name, if it is the only one."""
-        return "".join(self.hosts) if [*self.hosts.values()] == [len(self.ids)] else ""
+        """Returns the host that the errors of all tasks name, if it is the only one, and the errors of all were read."""
+        return "".join(self.hosts) if [*self.hosts.values()] == [self.tasks] else ""
+
+    @property
+    def errors(self) -> str:
+        """Says which errors name `hosts`: those of all tasks, or those of `ids`."""
+        return "the last errors" + (f" of {len(self.ids)} of them" if self.tasks > len(self.ids) else "")
 
 
 @dataclass(frozen=True, slots=True)

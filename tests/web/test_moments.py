@@ -14,6 +14,7 @@ from tests.factories import NINE, SECOND, a_run
 from tests.web.asking import text_of
 from tests.web.conftest import Serve
 from ticker.read import journal
+from ticker.tasks import filters
 from ticker.tasks.fields import Task
 from ticker.web import Viewer, application
 
@@ -132,3 +133,18 @@ def test_the_first_screen_asks_why_a_task_did_not_run_at_a_time(client: TestClie
     for one in (task, other):
         assert link(several, one.subject) == f"/tasks/{one.id}?at=2026-03-01T09%3A00%3A00Z"
     assert link(client.get("/tasks"), task.subject) == f"/tasks/{task.id}"
+
+
+def test_a_question_leads_to_no_task_if_others_may_match(
+    client: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, *_, other = [
+        ticker.register(db, "poll", name=f"n{number}", every="1m", subject=subject)
+        for number, subject in enumerate(("ann@example.org", "bob@example.com", "eve@example.com", "kim@example.org"))
+    ]
+    monkeypatch.setattr(filters, "SEARCHED", 2)
+    asked = "/tasks?search=example.org&at=2026-03-01T09:00:00Z"
+    first = client.get(asked, follow_redirects=False)
+    assert first.status_code == 200 and link(first, mine.subject).startswith(f"/tasks/{mine.id}?at=")
+    last = client.get(f"{asked}&after={mine.id + 1}", follow_redirects=False)
+    assert last.status_code == 200 and link(last, other.subject).startswith(f"/tasks/{other.id}?at=")

@@ -63,13 +63,14 @@ UNDONE = 300  # tasks of which an answer's headers name the ids
 @screen("/tasks", "tasks.html", owned=True)
 def tasks(here: Site, db: Any, request: Request) -> Shown | Response:
     """Shows the list of tasks, filtered by its address, with the recent outcomes of each task. With `at`, leads to that time of
-    the task, if only one matches.
+    the task, if only one matches, and no other page may have more.
     """
     known = {
         name: schema for name, schema in api.OF_TASKS.items() if name in ("after", "sort") or name in where(request)
     }
     page: Shown = api.list_tasks(here, db, **filters(request, known), limit=ROWS)
-    if (at := asked(request, "at")) and len(page["tasks"]) == 1:
+    is_whole = page["next"] is None and "after" not in request.query_params
+    if (at := asked(request, "at")) and is_whole and len(page["tasks"]) == 1:
         return RedirectResponse(f"{here.root}/tasks/{page['tasks'][0].id}?{urlencode({'at': at})}", 303)
     strips = overview.recent_outcomes(db, page["tasks"])
     shown = {"strips": strips, "states": TASK_STATES, "of_all": OF_ALL, "where": where(request)}

@@ -214,3 +214,14 @@ def test_why_reports_a_phase_that_is_passed_over(away, said, environ, db, store)
                (due, task.next_run - 280 * SECOND, task.id))  # fmt: skip
     told = list(forecast.schedule(ticker.get(db, task), store.now(), ticks=True))
     assert said.within(told) if said else len(told) == 1, told
+
+
+@pytest.mark.parametrize("away", [20, 300])
+@pytest.mark.parametrize("columns", ["last_run = NULL", "ends_at = next_run"])
+def test_why_reports_no_phase_of_a_task_that_has_not_run_or_is_due_at_its_end(columns, away, environ, db, store):
+    task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
+    db.execute("UPDATE ticker.tasks SET next_run = %s, last_run = %s WHERE id = %s",
+               (task.next_run + away * SECOND, task.next_run - 280 * SECOND, task.id))  # fmt: skip
+    db.execute(f"UPDATE ticker.tasks SET {columns} WHERE id = %s", (task.id,))
+    told = list(forecast.schedule(ticker.get(db, task), store.now(), ticks=True))
+    assert len(told) == 1, told

@@ -313,20 +313,24 @@ def next_times(task: Task, now: datetime, count: int, tick_ms: int | None = None
 
 
 def off_phase(task: Task) -> str:
-    """Explains why a task is not due at its phase in the interval. The text is empty if it is."""
+    """Says if a task is not due at its phase in the interval, or waits for longer than that.
+
+    The text is empty before its first run, and if it is due at its end.
+    """
     if (
         task.kind is not Kind.INTERVAL
         or task.phase_ms is None
         or task.next_run is None
         or task.interval_ms != task.every_ms
-        or task.next_run == task.again_at
+        or task.last_run is None
+        or task.next_run in (task.again_at, task.ends_at)
     ):
         return ""
     every, away = task.every_ms, interval.since_phase(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:
-        return f"something has delayed it: it is due {span(away)} later in its interval than usual, so that it misses no run"
-    if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
-        return f"something has delayed it, such as an outage: once, it waits longer than its interval of {span(every)}, until its usual time"
+        return f"it is due {span(away)} later in its interval than usual, so that it misses no run"
+    if task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
+        return f"once, it waits longer than its interval of {span(every)}, until its usual time"
     return ""
 
 

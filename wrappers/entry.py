@@ -34,6 +34,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("ticker.run")
 
 
+@contextmanager
+def noting_outages() -> Iterator[None]:
+    """Notes that the database ended the job, so that the sweep does not call its worker unfit."""
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        if job := get_current_job():
+            note_reason(job, f"its job ended on the host {gethostname()!r}: {error}", refusals=0)
+        raise
+
+
+@noting_outages()
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     """Runs the task's function, or drops the job. Returns a short text for RQ.
 
@@ -59,6 +71,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     return answer
 
 
+@noting_outages()
 def run_batch(*numbers: int) -> str:
     """Runs several tasks one after another, each as `run` would. `numbers` are the id and the occurrence of each.
 
@@ -134,13 +147,17 @@ def own_settings(job: Job | None) -> Settings:
 
 
 def note_refusal(job: Job, error: ConfigurationError) -> None:
-    key, reason = f"{job.key}{jobs.REFUSED}", f"the worker on host {gethostname()!r} refused the job: {error}"
+    note_reason(job, f"the worker on host {gethostname()!r} refused the job: {error}", refusals=1)
+    note_worker(job, job.worker_name or "", str(error))
+
+
+def note_reason(job: Job, reason: str, *, refusals: int) -> None:
+    key = f"{job.key}{jobs.REFUSED}"
     with suppress(RedisError), job.connection.pipeline(transaction=False) as calls:
-        calls.hincrby(key, "count", 1)
+        calls.hincrby(key, "count", refusals)
         calls.hset(key, "reason", reason)
         calls.expire(key, jobs.REFUSED_KEPT)
         calls.execute()
-    note_worker(job, job.worker_name or "", str(error))
 
 
 def note_unknown(job: Job | None, worker: str, answer: str) -> None:

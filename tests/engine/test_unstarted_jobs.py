@@ -1,10 +1,13 @@
 """Jobs that ended before their start: a newer occurrence replaces them, which is no failure; events count them. What a worker
 refuses because of its settings goes back once, and has then failed for that cause."""
 
+import os
+import re
 import threading
 from contextlib import closing
 from subprocess import CalledProcessError
 
+import psycopg
 import pytest
 from rq.job import Job
 
@@ -14,6 +17,7 @@ from tests.notify.stage import Kept, Played
 from tests.running import stock_worker
 from tests.sentences import sentence
 from ticker.db import sql
+from ticker.engine import jobs
 from ticker.errors import ConfigurationError
 from ticker.notify.outbox import Outbox
 from wrappers import entry
@@ -167,3 +171,31 @@ def test_what_is_refused_during_a_pause_waits_for_its_end(play):
     play.at(60)
     play.tick()
     assert (play.runs(), ticker.get(play.db, task).waiting) == ([], ())
+
+
+IMPATIENT = """
+from wrappers.pipeline import database, foreign_jobs, start
+database.LOCKED_AT_MOST = foreign_jobs.PATIENCE = start.PATIENCE = 0
+"""
+AWAY = f'{IMPATIENT}import os; os.environ["DATABASE_URL"] = "postgresql:///none?host=/nothing/there"'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("patch", "batch", "why"), [(IMPATIENT, 1, "a row is locked"), (AWAY, 2, "does not answer")], ids=["locked", "away"]
+)
+def test_an_outage_of_the_database_is_not_blamed_on_a_worker(play, database_url, patch, why, batch):
+    play.db.execute("INSERT INTO ticker.functions (name, batch) VALUES ('poll', %s)", [batch])
+    ticker.register_many(play.db, [{"function": "poll", "name": str(n), "every": "1h"} for n in range(batch)])
+    play.tick()
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT FROM ticker.tasks FOR UPDATE")
+        stock_worker(patch=patch)
+    [job_id] = [key.decode()[7:] for key in play.redis.scan_iter("rq:job:*") if not key.endswith(b":refused")]
+    [(times, reason)] = play.queue.refusals([job_id])
+    host = os.uname().nodename
+    assert (times, sentence("why.ended_on_its_host", host=host, error=re.compile(f".*{why}.*")) == reason) == (0, True)
+    play.at(30)
+    assert play.tick().swept.repushed == batch
+    [worker] = play.redis.scan_iter("rq:worker:*")
+    assert (play.redis.hexists(worker, "birth"), play.redis.hget(worker, jobs.REFUSES)) == (True, None)

@@ -21,7 +21,7 @@ FOREIGN = "ticker:foreign"
 """The sorted set in Redis of jobs that workers put aside, because their installation has no lease of their queue."""
 FOREIGN_KEPT = 3600  # seconds
 REFUSED = ":refused"
-"""After the key of a job: the hash in Redis with the `count` of refusals by workers, and the last `reason`."""
+"""After the key of a job: the hash in Redis with the `count` of refusals by workers, and the last `reason` why it ended."""
 REFUSED_KEPT = 3600  # seconds
 REFUSES = "ticker_refuses"
 """In RQ's hash of a worker: what `refusal` returned when it last refused a job."""

@@ -37,7 +37,7 @@ class JobState(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """How many workers refused a job because of their settings, and the reason of the last one."""
+    """How many workers refused a job because of their settings, and why it ended last, as its worker noted it."""
 
     times: int = 0
     reason: str = ""

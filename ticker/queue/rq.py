@@ -234,13 +234,13 @@ class RedisQueue:
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def refusals(self, job_ids: Sequence[str]) -> Sequence[Refusal]:
-        """Returns why dead jobs were refused, as workers noted it. If a worker of another class has ended a job without
-        a note, notes this on that worker.
+        """Returns why dead jobs were refused, or ended otherwise, as workers noted it. If a worker of another class has
+        ended a job without a note, notes this on that worker.
         """
         with translated():
             keys = [Job.key_for(job_id) + jobs.REFUSED for job_id in job_ids]
             found = [Refusal(int(count or 0), why) for count, why in texts(self._connection, keys, "count", "reason")]
-            unexplained = [job_id for job_id, one in zip(job_ids, found, strict=True) if not one.times]
+            unexplained = [job_id for job_id, one in zip(job_ids, found, strict=True) if not one.reason]
             names = texts(self._connection, map(Job.key_for, unexplained), "worker_name")
             workers = [f"{PREFIX}:worker:{name}" for name in sorted({name for (name,) in names if name})]
             note = jobs.refusal(clock.python_utc(), ENDED_UNSTARTED)

@@ -72,6 +72,18 @@ def test_longer_spans_have_whole_hours_and_the_minutes_after_them(db, span, step
     assert [point.busy for point in points(seen).values() if point.busy is not None] == [1.0]
 
 
+def test_minutes_that_are_no_longer_kept_are_read_as_hours(db):
+    kept = NINE - 30 * DAY + 2 * HOUR
+    counted_until(db, NINE)
+    count(db, kept - 2 * HOUR, "succeeded", 7, table="hours")
+    count(db, kept - HOUR, "failed", 2, table="hours")
+    assert activity(db, at=kept).step_ms == 60_000
+    seen = activity(db, at=kept - MINUTE)
+    assert (seen.step_ms, chart.labels(seen)) == (3_600_000, ["09:00", "10:00"])
+    assert [dict(point.outcomes) for point in seen.points] == [{"succeeded": 7}, {"failed": 2}]
+    assert chart.tracks(seen)[0].note == "up to 7 an hour"
+
+
 def test_nothing_is_counted_before_the_first_minute(db):
     seen = activity(db)
     assert seen.counted_until is None and points(seen) == {}

@@ -2,7 +2,10 @@
 
 import html
 import re
+from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
+from operator import add
 from typing import Any
 
 import psycopg
@@ -13,6 +16,7 @@ import ticker
 from tests.factories import NINE, SECOND, a_run
 from tests.web.asking import text_of
 from tests.web.conftest import Serve
+from ticker import clock
 from ticker.read import journal
 from ticker.tasks import filters
 from ticker.tasks.fields import Task
@@ -93,6 +97,14 @@ def test_a_run_leads_to_what_ended_around_it(client: TestClient, ended: Task, se
     assert listed(viewer.get(around)) == listed(client.get(around))
 
 
+@pytest.fixture
+def days_later() -> Iterator[None]:
+    """Minutes of the moment are still kept."""
+    with clock.use(lambda: NINE + timedelta(days=2)):
+        yield
+
+
+@pytest.mark.usefixtures("days_later")
 def test_the_first_screen_of_a_moment_has_its_chart_and_the_runs_around_it(
     client: TestClient, ended: Task, db: Db
 ) -> None:
@@ -105,7 +117,11 @@ def test_the_first_screen_of_a_moment_has_its_chart_and_the_runs_around_it(
     page = client.get(f"/?{AT}")
     said = text_of(page)
     assert "At 2026-03-01 09:10:00 UTC" in said and "7 succeeded" in said and "16 succeeded" not in said
-    assert "2 hours until then" in said and 'data-every="5"' not in page.text and "<b>1</b> tasks" not in page.text
+    assert (
+        "The 2 hours until 2026-03-01 09:11" in said
+        and 'data-every="5"' not in page.text
+        and "<b>1</b> tasks" not in page.text
+    )
     assert listed(page) == [*range(700, 600, -10), -1, *range(600, 500, -10)]
     assert listed(client.get(link(page, "all")))[25] == -1
     earlier = client.get(link(page, "earlier"))
@@ -114,7 +130,18 @@ def test_the_first_screen_of_a_moment_has_its_chart_and_the_runs_around_it(
     assert "at=" in link(client.get("/"), "earlier")
     assert client.get("/?at=soon").status_code == 422
 
+    assert "The 24 hours until 2026-03-01 10:00" in text_of(client.get(f"/?{AT}&span=24h"))
 
+
+def test_the_chart_of_a_moment_says_from_when_on_counts_are_kept(client: TestClient, db: Db) -> None:
+    db.execute("UPDATE ticker.installation SET counted_until = clock_timestamp()")
+    for days, is_gone in ((399, False), (400, True)):
+        with clock.use(partial(add, NINE, timedelta(days=days))):
+            said = text_of(client.get(f"/?{AT}"))
+        assert ("Counts from before 2026-03-01 09:00:00 UTC are no longer kept." in said) is is_gone
+
+
+@pytest.mark.usefixtures("days_later")
 def test_the_minutes_of_a_chart_lead_to_their_runs_at_any_moment(client: TestClient, ended: Task, db: Db) -> None:
     db.execute("UPDATE ticker.installation SET counted_until = clock_timestamp()")
     columns = re.findall(r'<a href="(/runs\?[^"]+)" tabindex="-1">', client.get(f"/?{AT}").text)

@@ -18,6 +18,7 @@ from ticker.tasks.rows import query
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SPANS = {"2h": (2 * HOUR, MINUTE), "24h": (DAY, HOUR), "7d": (7 * DAY, 2 * HOUR), "30d": (30 * DAY, 6 * HOUR)}
 """The spans that can be read, each with the step of its points."""
+KEPT = {MINUTE: 30 * DAY, HOUR: 400 * DAY}  # the counts of each step; `prune_minutes` deletes older ones
 STEPS = {60_000: "a minute", 3_600_000: "an hour", 7_200_000: "in 2 hours", 21_600_000: "in 6 hours"}
 
 
@@ -52,12 +53,14 @@ class Activity:
 def activity(span: str = "2h", *, at: datetime | None = None) -> Steps[Activity]:
     """Returns what ended in the last two hours (`2h`), by minute, or in `24h`, `7d` or `30d`.
 
-    The time ends `at`, by default now.
+    The last point is that of `at`, by default now. Minutes that are no longer kept are read as hours.
     """
     if span not in SPANS:
         raise BadInput("span", span, f"is not one of: {', '.join(SPANS)}")
-    length, step = SPANS[span]
-    end = EPOCH + ((at or (yield from instant.steps())) - EPOCH) // step * step + step
+    (length, step), now = SPANS[span], (yield from instant.steps())
+    end = _end(at or now, step)
+    if step == MINUTE and end - length < now - KEPT[MINUTE]:
+        end, step = _end(at or now, HOUR), HOUR
     times = [end - length + step * number for number in range(length // step)]
     rows: dict[datetime, list[Row]] = {at: [] for at in times}
     for row in (yield query("activity", since=times[0], until=end, step=step, by_minute=step == MINUTE)):
@@ -66,6 +69,11 @@ def activity(span: str = "2h", *, at: datetime | None = None) -> Steps[Activity]
     counted = yield query("counted_until")
     points = tuple(_point(at, of_step) for at, of_step in rows.items())
     return Activity(span, step // timedelta(milliseconds=1), counted[0]["counted_until"] if counted else None, points)
+
+
+def _end(at: datetime, step: timedelta) -> datetime:
+    """Returns the end of the step that holds a time."""
+    return EPOCH + (at - EPOCH) // step * step + step
 
 
 def _point(at: datetime, rows: Sequence[Row]) -> ActivityPoint:
@@ -162,8 +170,8 @@ def tracks(seen: Activity) -> list[Track]:
 
 
 def labels(seen: Activity) -> list[str]:
-    """Returns the times below the chart, at equal distances."""
-    parts, form = 4, "%H:%M" if SPANS[seen.span][0] <= DAY else "%d %b"
+    """Returns up to four times below the chart, at equal distances."""
+    parts, form = min(4, len(seen.points)), "%H:%M" if SPANS[seen.span][0] <= DAY else "%d %b"
     return [f"{seen.points[len(seen.points) * part // parts].at:{form}}" for part in range(parts)]
 
 

@@ -83,11 +83,12 @@ def now(here: Site, _: None, request: Request) -> Shown:
 
 
 def chart(seen: Activity) -> Shown:
-    """Returns what the chart shows, and the moments of the charts before and after it."""
+    """Returns what the chart shows, its end, and the moments of the charts before and after it."""
     step, last = timedelta(milliseconds=seen.step_ms), seen.points[-1].at
     return {
         "activity": seen, "tracks": charts.tracks(seen), "totals": charts.totals(seen), "labels": charts.labels(seen),
-        "spans": CHARTS, "step": step, "earlier": last - len(seen.points) * step, "later": last + len(seen.points) * step,
+        "spans": CHARTS, "step": step, "end": last + step, "kept": charts.KEPT[charts.HOUR],
+        "earlier": last - len(seen.points) * step, "later": last + len(seen.points) * step,
     }  # fmt: skip
 
 

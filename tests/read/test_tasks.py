@@ -3,7 +3,7 @@
 import pytest
 
 import ticker
-from tests.factories import ticked
+from tests.factories import a_run, ticked
 from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.read import tasks
@@ -59,6 +59,23 @@ def test_a_search_that_finds_nothing_says_how_far_it_looked(ten, db):
     assert pages(db, search="nowhere") == [("", 4), ("", 4), ("", None)]
     assert pages(db, queue="nowhere") == [("", 4), ("", 4), ("", None)]
     assert names(db, search="nowhere") == ""
+
+
+@pytest.fixture
+def failing(ten, db):
+    """All ten fail with one cause, three of them with an error that names a host."""
+    db.execute("UPDATE ticker.tasks SET failures = 1, cause = 'OSError: *'")
+    for task in ticker.list_tasks(db):
+        if task.name in ("n2", "n5", "n9"):
+            run = a_run(db, task, outcome="failed", reason="OSError: imap.a.example")
+            db.execute("UPDATE ticker.tasks SET last_run_id = %s WHERE id = %s", [run, task.id])
+
+
+def test_an_error_is_looked_for_in_so_many_tasks_a_page_even_with_a_cause(failing, db):
+    wanted = {"cause": "OSError: *", "error": "imap.a"}
+    assert pages(db, **wanted) == [("2", 4), ("5", 4), ("9", None)]
+    assert pages(db, owner="a:1", **wanted) == [("59", None)]
+    assert names(db, **wanted) == "259"
 
 
 @pytest.mark.slow

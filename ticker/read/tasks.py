@@ -223,7 +223,7 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, sort: str | None = None, *
 
     Some filters have no index: `name`, `function`, `queue`, `group`, `submitter`, `search` and `error` without an
     owner, the state `outside_hours`, and states of over 50,000 tasks. With these, a page searches the next 100,000
-    tasks, and ends there.
+    tasks, and ends there. So it does with `error` and a cause, because it reads a run of each task.
 
     `sort` orders failing tasks by `failures` in a row, the most first, or late ones by `lateness`. Then `after` and `next`
     are how many tasks come before a page.

@@ -69,8 +69,11 @@ def chosen(*, owner: Any = None, state: str | None = None, **filters: str | int 
 
 
 def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
-    """Returns up to `limit` rows with ids over `after`. Without an index, searches the next 100,000 tasks."""
-    has_index = not sees_all() or any(wanted[name] is not None for name in ("owner_id", "cause", "state"))
+    """Returns up to `limit` rows with ids over `after`. Without an index, searches the next 100,000 tasks. The index of
+    causes does not serve an error: it is read from a run of each task.
+    """
+    served = ("owner_id", "state") if wanted["error"] is not None else ("owner_id", "state", "cause")
+    has_index = not sees_all() or any(wanted[name] is not None for name in served)
     is_search = not has_index and any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if is_search else []
     before = beyond[0]["id"] if beyond else None

@@ -7,8 +7,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ticker import clock, settings
+from ticker.db import connections, sql
 from ticker.errors import BadInput, ConfigurationError, did_you_mean
 from ticker.importing import proof
 from ticker.importing.found import Decision, Found, LeftOver, Source, Verdict, Where
@@ -164,9 +165,7 @@ def make(options: Options, now: datetime) -> Plan:
     """
     source = options.opened()
     founds = source.read(now)
-    gone = [one for one in source.taken() if not one.is_parked]
-    ids, identities = {one.id: one for one in gone}, {one.identity: one for one in gone}
-    noted = [_noted(one, ids.get(one.id), identities.get(one.stored.get("identity", ""))) for one in founds]
+    noted = _noted(founds, [one for one in source.taken() if not one.is_parked])
     entries = _planned(options, noted, now, proves=True)
     for text in options.decide:
         pattern, _, _ = decision(text, options.source)
@@ -184,16 +183,36 @@ def _names(pattern: str, found: Found) -> bool:
     return pattern == found.id or fnmatchcase(found.id, pattern)
 
 
-def _noted(found: Found, same: LeftOver | None, like: LeftOver | None) -> Found:
-    """Adds a note to an entry that is in the source again: which task it, or an entry like it, became."""
-    if "at" in found.wanted or not (one := same or like):
-        return found
+def _noted(founds: Iterable[Found], gone: Sequence[LeftOver]) -> list[Found]:
+    """Adds a note to each entry that is in the source again: which task it, or an entry like it, became."""
+    ids, identities = {one.id: one for one in gone}, {one.identity: one for one in gone}
+    became = [
+        (one, None if "at" in one.wanted else ids.get(one.id) or identities.get(one.stored.get("identity", "")))
+        for one in founds
+    ]
+    there = _existing({was.name for _, was in became if was})
+    return [replace(one, notes=(_note(one, was, there), *one.notes)) if was else one for one, was in became]
+
+
+def _note(found: Found, was: LeftOver, there: Collection[str]) -> str:
     observed = (
-        f"it was taken over before, and became the task {one.name}, which stays as it is"
-        if same
-        else f"its function, arguments and schedule are those of {one.id}, which became the task {one.name}: that task stays as it is"
+        "it was taken over before, and"
+        if was.id == found.id
+        else f"its function, arguments and schedule are those of {was.id}, which"
     )
-    return replace(found, notes=(observed, *found.notes))
+    stays = (
+        "that task stays as it is" if was.name in there else "that task no longer exists, and a new one is registered"
+    )
+    return f"{observed} became the task {was.name}: {stays}"
+
+
+def _existing(names: Collection[str]) -> set[str]:
+    """Returns the names that tasks without an owner have. Does not connect for no names."""
+    if not names:
+        return set()
+    config = settings.current()
+    with connections.translated(), closing(connections.connect(config.require_database(), name="ticker-import")) as db:
+        return {row["name"] for row in sql.on(db, config.schema)("tasks_taken", names=[*names])}
 
 
 def load(path: Path) -> Promised:

@@ -191,6 +191,21 @@ def test_entries_go_back_with_their_next_times(beat_db: Connection, pauses: list
         assert timedelta(0) <= back[name] - due[name] <= timedelta(seconds=1)
 
 
+def test_what_was_taken_is_forgotten_and_does_not_go_back(
+    beat_db: Connection, pauses: list[Callable[[], None]]
+) -> None:
+    taken(beat_db)
+    before = enabled(beat_db)
+    assert {*take_over.forget_old(opened(), beat_db, "ticker")} == GOOD | {"at night"}
+    assert take_over.give_back(opened(), beat_db, "ticker").moved == []
+    assert (enabled(beat_db), tasks(beat_db).keys()) == (before, GOOD | {"at night"})
+    assert [task.metadata for task in tasks(beat_db).values()] == [{}] * 9
+    edits = beat_db.execute(
+        "SELECT DISTINCT by FROM ticker.events WHERE what = 'edited' AND words = 'metadata changed'"
+    )
+    assert edits.fetchall() == [("ticker import",)]
+
+
 def test_tables_in_another_database_are_not_taken_over(
     beat_db: Connection, database_url: str, pauses: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

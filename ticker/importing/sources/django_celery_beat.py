@@ -64,6 +64,10 @@ ON CONFLICT (ident) DO UPDATE SET last_update = excluded.last_update
 TAKEN = """
 SELECT t.name, t.metadata -> '{key}' ->> 'id' FROM "{schema}".tasks t WHERE t.metadata -> '{key}' ->> 'source' = %s ORDER BY 1
 """
+FORGET = """
+UPDATE "{schema}".tasks SET metadata = metadata - '{key}' WHERE metadata -> '{key}' ->> 'source' = %s
+AND metadata -> '{key}' ->> 'id' = ANY (%s) AND set_config('ticker.by', %s, true) IS NOT NULL
+"""
 
 
 def opened(where: Where) -> "DjangoCeleryBeat":
@@ -196,6 +200,11 @@ class DjangoCeleryBeat(Source):
         last = [at - every[name] if name in every else entries.instant(db) for name, at in times.items()]
         db.execute(ENABLE.format(schema=schema), [[*times], last])
         db.execute(LOOK_AGAIN.format(schema=schema))
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Removes from their tasks where these came from. The entries stay disabled."""
+        with connected("") as db:
+            db.execute(FORGET.format(schema=settings.current().schema, key=TAKEN_FROM), [NAME, [*ids], BY])
 
 
 def pause() -> None:

@@ -34,8 +34,8 @@ GROUPS = (
     Mutant(
         "interruption-counts-as-failure",
         "ticker/db/sql/end.sql",
-        "WHEN NOT e.bad OR (t.retries > 0",
-        "WHEN (t.retries > 0",
+        "WHEN e.bad THEN {one_more_failure t} ELSE t.failures END",
+        "ELSE {one_more_failure t} END",
         "An interrupted run is not a failure of its task.",
         (f"{TESTS}test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted",),
     ),

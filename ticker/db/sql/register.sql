@@ -115,7 +115,7 @@ WITH instant AS MATERIALIZED (
 ), ticks AS MATERIALIZED (
     SELECT b.now, b.later, count(*) AS tasks, count(*) FILTER (WHERE spread) AS placed
     FROM instant i, {schema}.tasks t, LATERAL (
-        SELECT ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint * every_ms / 268435456 AS phase
+        SELECT {phase s} AS phase FROM (SELECT t.kind, t.owner_type, t.owner_id, t.name, t.every_ms, t.within_ms, true AS spread) s
         OFFSET 0) p, LATERAL (  -- once a row
         SELECT floor(greatest(1000 * extract(epoch FROM next_run)::float8, i.now) / %(tick_ms)s) AS now,
             floor((ceil((i.now - phase) / every_ms) * every_ms + phase) / %(tick_ms)s) AS later) b

@@ -52,6 +52,8 @@ def test_tasks_that_a_full_queue_has_kept_waiting_are_counted_as_they_are_listed
     listed = [ticker.list_tasks(db, state="queue_full"), ticker.list_tasks(db, state="queue_full", owner=owner)]
     assert [[(task.name, task.waits_for) for task in tasks] for tasks in listed] == [[("reports", "queue_full")]] * 2
     assert scraped(asked)["ticker_tasks_queue_full"] == 1
+    db.execute("""UPDATE ticker.tickers SET last_report = last_report || '{"ended": true}'""")
+    assert [*ticker.list_tasks(db, state="queue_full"), *ticker.list_tasks(db, state="queue_full", owner=owner)] == []
 
 
 def test_a_declared_limit_is_measured_over_all_its_keys(environ, db, asked):

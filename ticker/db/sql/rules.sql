@@ -1,6 +1,6 @@
 -- Rules that several statements share, each written once. In a statement, `{runnable}` stands for the rule of that name over
 -- the columns of the only table, and `{runnable t}` over those of the table with the alias t. A rule is a whole expression or a whole
--- CTE. It may use rules that use no others. A constant is the same for all rows of a statement.
+-- CTE. It may use others: tests/db/test_rules.py limits how deep. A constant is the same for all rows of a statement.
 --
 -- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are
 -- psycopg's, %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with
@@ -154,7 +154,7 @@ t.next_run < {late_bound} AND t.next_run < {late_before t} AND coalesce(t.resume
 -- rule: left
 -- How many due tasks the last tick left in each queue, because it is full. Empty if no ticker is alive.
 coalesce((SELECT CASE jsonb_typeof(a.last_report->'left') WHEN 'object' THEN a.last_report->'left' END FROM {schema}.tickers a
-    WHERE {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1), '{}')
+    WHERE a.last_report->>'ended' IS NULL AND {silent_at a} > clock_timestamp() ORDER BY a.last_tick_at DESC LIMIT 1), '{}')
 
 -- rule: in_full_queue
 -- The last tick left due tasks of its queue, which is full.

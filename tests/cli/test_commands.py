@@ -358,6 +358,10 @@ def test_a_dry_run_lists_what_is_due_and_changes_nothing(db, redis):
     assert [(set(task), task["name"]) for task in answer("tick", "--dry-run")] == [(TASK, "f")]
     assert "every 1m" in ticker("tick", "--dry-run")[0]
     assert rows(db) == before and redis.keys() == []
+    running = "wait_reason = 'still_running', run_token = gen_random_uuid(), running_until = clock_timestamp() + interval '1 h'"
+    db.execute(f"UPDATE ticker.tasks SET {running} WHERE name = 'f'")
+    assert ticker("tick", "--dry-run")[0] == "nothing is due\n"
+    db.execute("UPDATE ticker.tasks SET wait_reason = NULL, run_token = NULL, running_until = NULL")
     ticker("tick")
     assert ticker("tick", "--dry-run")[0] == "nothing is due\n"
 

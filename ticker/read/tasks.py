@@ -17,7 +17,7 @@ from ticker.schedules.duration import SECOND
 from ticker.tasks import filters, identity
 from ticker.tasks.fields import Owned, Task
 from ticker.tasks.identity import Ref, id_or_name
-from ticker.tasks.rows import query, tasks_from
+from ticker.tasks.rows import instant, query, tasks_from
 
 AT_MOST = 10_000  # rows of one answer
 MILLISECOND = timedelta(milliseconds=1)
@@ -244,9 +244,9 @@ def found(name: str, /, **parameters: Any) -> Steps[list[Task]]:
 
 
 @reads
-def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
+def due_tasks() -> Steps[list[Task]]:
     """Returns the tasks that a tick would push now, oldest first. Nothing is locked or changed."""
-    return (yield from found("due_tasks", limit=limited(limit)))
+    return (yield from found("due_tasks", now=(yield from instant()), look_ahead=0, limit=AT_MOST))
 
 
 @reads

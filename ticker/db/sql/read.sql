@@ -295,19 +295,13 @@ ORDER BY o.rank, o.owner_type, o.owner_id
 -- name: due_tasks
 -- Lists, without locks, the tasks that a tick would push: tasks that are due, also those that wait for room under
 -- a limit, and tasks whose pause has expired.
-WITH instant AS MATERIALIZED (SELECT {now} AS now)
-SELECT {task t} FROM {schema}.tasks t
-WHERE {unlimited t} AND next_run <= (SELECT now FROM instant) AND NOT {covered t}
-  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
+SELECT {task t} FROM {schema}.tasks t WHERE {unlimited t} AND {due t} AND NOT {covered t}
+UNION ALL
+SELECT {task t} FROM {schema}.tasks t WHERE {limited t} AND {due t} AND NOT {covered t}
 UNION ALL
 SELECT {task t} FROM {schema}.tasks t
-WHERE {limited t} AND next_run <= (SELECT now FROM instant) AND NOT {covered t}
-  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
-UNION ALL
-SELECT {task t} FROM {schema}.tasks t
-WHERE enabled AND owner_active AND pause_id IS NULL AND NOT {covered t} AND paused_until <= (SELECT now FROM instant)
-  AND (kind = 'interval' AND next_run IS NOT NULL OR next_run <= (SELECT now FROM instant))
-  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
+WHERE enabled AND owner_active AND pause_id IS NULL AND NOT {covered t} AND paused_until <= %(now)s::timestamptz
+  AND ({due t} OR kind = 'interval' AND next_run IS NOT NULL AND coalesce(push_after <= %(now)s::timestamptz, true))
 ORDER BY next_run
 LIMIT %(limit)s
 

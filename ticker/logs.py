@@ -81,12 +81,12 @@ def keep_enabled() -> None:
             logger.__class__ = LastingLogger
 
 
-def to_stdout(form: str, level: int = logging.INFO) -> None:
+def to_stdout(form: str) -> None:
     """Sends the messages of the loggers `ticker` and `ticker.run` to standard output. Leaves other loggers as they are."""
     keep_enabled()
     logger = logging.getLogger("ticker")
     send(logger, form)
-    logger.setLevel(level)
+    logger.setLevel(logging.INFO)
 
 
 def send(logger: logging.Logger, form: str) -> None:

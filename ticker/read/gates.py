@@ -133,9 +133,9 @@ def oldest_runs(keys: Sequence[str]) -> Steps[dict[str, KeyUser]]:
 
 
 @reads
-def users_of_keys(keys: Iterable[str], *, limit: int = 5) -> Steps[list[KeyUser]]:
-    """Returns up to `limit` runs and up to `limit` due tasks of each key, oldest first."""
-    return [KeyUser(**row) for row in (yield query("users_of_keys", keys=[*keys], limit=limit))]
+def users_of_keys(keys: Iterable[str]) -> Steps[list[KeyUser]]:
+    """Returns up to 5 runs and up to 5 due tasks of each key, oldest first."""
+    return [KeyUser(**row) for row in (yield query("users_of_keys", keys=[*keys], limit=5))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,9 +158,9 @@ def first_by_default(row: Mapping[str, Any], now: datetime) -> datetime | None:
     return None if first is None or (row["ends_at"] is not None and first > row["ends_at"]) else first
 
 
-def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:
-    """Returns the milliseconds between the two closest of the next `look` times, or None if there are fewer than two."""
-    return min(((b - a) // MILLISECOND for a, b in pairwise(times(schedule, now, look))), default=None)
+def shortest_gap(schedule: Schedule, now: datetime) -> int | None:
+    """Returns the milliseconds between the two closest of the next 100 times, or None if there are fewer than two."""
+    return min(((b - a) // MILLISECOND for a, b in pairwise(times(schedule, now, 100))), default=None)
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:

@@ -14,7 +14,7 @@ from tests.sentences import sentence
 from tests.timing_tables import tables
 from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.schedules.duration import DAY, HOUR, MINUTE, SECOND
+from ticker.schedules.duration import DAY, HOUR, LONGEST, MINUTE, SECOND
 from ticker.schedules.interval import Interval
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,8 +22,8 @@ MICROSECOND = timedelta(microseconds=1)
 MINUTELY = 60 * SECOND
 
 patiently = settings(deadline=None)  # a loaded machine is no error
-intervals = st.integers(timing.SHORTEST_INTERVAL, timing.LONGEST_INTERVAL)
-boxes = st.integers(timing.SHORTEST_BOX, timing.LONGEST_INTERVAL)
+intervals = st.integers(timing.SHORTEST_INTERVAL, LONGEST)
+boxes = st.integers(timing.SHORTEST_BOX, LONGEST)
 graces = st.integers(1, SECOND)
 instants = st.timedeltas(timedelta(0), timedelta(days=8000 * 365)).map(
     lambda age: datetime(1970, 1, 1, tzinfo=UTC) + age
@@ -36,7 +36,7 @@ instants = st.timedeltas(timedelta(0), timedelta(days=8000 * 365)).map(
 @patiently
 @given(intervals)
 @example(timing.SHORTEST_INTERVAL)
-@example(timing.LONGEST_INTERVAL)
+@example(LONGEST)
 def test_what_is_set_by_default_always_fits_into_the_interval(every):
     tolerance, box, grace = timing.tolerance_by_default(every), timing.box_by_default(every), timing.grace(every)
     timing.check_fit(every, tolerance, box)

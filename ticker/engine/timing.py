@@ -14,13 +14,12 @@ from hashlib import blake2b
 from typing import Self
 
 from ticker.errors import BadInput
-from ticker.schedules.duration import DAY, MINUTE, SECOND, milliseconds, words
+from ticker.schedules.duration import MINUTE, SECOND, milliseconds, words
 
 USUAL_TICK = 30 * SECOND
 WAITING_JOBS = 2
 """The usual maximum number of waiting jobs of a task. Of more of them, the guard would drop all but one."""
 SHORTEST_INTERVAL = 1 * SECOND
-LONGEST_INTERVAL = 366 * DAY
 SHORTEST_BOX = 100  # ms: a shorter box would be used up by the start statement alone
 LEAST_RETRY = 1 * SECOND  # with less time left for its box, a retry is not made
 LONGEST_BOX_BY_DEFAULT = 5 * MINUTE  # for tasks without an interval

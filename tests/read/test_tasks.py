@@ -78,6 +78,15 @@ def test_an_error_is_looked_for_in_so_many_tasks_a_page_even_with_a_cause(failin
     assert names(db, **wanted) == "259"
 
 
+def test_an_error_is_looked_for_in_so_many_tasks_a_page_in_the_order_of_failures(failing, db):
+    db.execute("UPDATE ticker.tasks SET failures = 20 - id")
+    assert pages(db, error="imap.a", sort="failures") == [("2", 4), ("5", 4), ("9", None)]
+    db.execute("UPDATE ticker.tasks SET failures = id")
+    assert pages(db, error="imap.a", sort="failures") == [("9", 4), ("52", 4), ("", None)]
+    assert pages(db, error="imap.a", sort="failures", limit=1) == [("9", 4), ("5", None), ("2", 4), ("", None)]
+    assert pages(db, error="imap.a", sort="failures", owner="a:1", limit=1) == [("9", None), ("5", None)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("filters", [{}, {"owner_type": "a"}, {"state": "late"}])
 def test_what_an_index_knows_fills_its_pages(ten, db, filters):

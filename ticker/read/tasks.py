@@ -226,7 +226,7 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, sort: str | None = None, *
     tasks, and ends there. So it does with `error` and a cause, because it reads a run of each task.
 
     `sort` orders failing tasks by `failures` in a row, the most first, or late ones by `lateness`. Then `after` and `next`
-    are how many tasks come before a page.
+    are how many tasks come before a page. With `error`, failing tasks are searched in that order.
     """
     chosen, most = (yield from filters.chosen(**wanted)), limited(limit)
     paged = (

@@ -84,15 +84,29 @@ def page(wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
 
 
 def in_order(sort: str, wanted: Chosen, *, after: int, limit: int) -> Steps[Rows]:
-    """Returns up to `limit` rows in this order, without the first `after`."""
+    """Returns up to `limit` rows in this order, without the first `after`. For an error, these count tasks that do not
+    match, too.
+    """
     if sort not in SORTS:
         raise BadInput("sort", sort, f"is not one of: {', '.join(SORTS)}")
     state = SORTS[sort]
     if (wanted["state"] or wanted["crowded"]) not in (None, state):
         raise BadInput("sort", sort, f"orders tasks that are {state}; choose that state, or none")
     skipped = whole("after", after, 0, SKIPPED)
+    if sort == "failures" and wanted["error"] is not None and wanted["owner_id"] is None and sees_all():
+        return (yield from _failing_with_error(wanted, skipped, limit))
     rows = yield query(f"{state}_tasks", **wanted, skipped=skipped, limit=limit + 1, most=SKIPPED, late_ms=late_ms())
     return Rows(rows[:limit], after + limit if len(rows) > limit else None, None)
+
+
+def _failing_with_error(wanted: Chosen, skipped: int, limit: int) -> Steps[Rows]:
+    """Searches the next 100,000 failing tasks, those with the most failures first: it reads a run of each."""
+    rows = yield query("search_failing", **wanted, skipped=skipped, count=SEARCHED, limit=limit + 1)
+    if len(rows) > limit:
+        return Rows(rows[:limit], rows[limit - 1]["place"], None)
+    end = skipped + SEARCHED
+    has_more = yield query("failing_behind", count=end)
+    return Rows(rows, end if has_more else None, SEARCHED if has_more else None)
 
 
 def matching(wanted: Chosen, *, after: int, before: int | None, limit: int) -> Steps[list[Row]]:

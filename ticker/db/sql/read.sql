@@ -144,6 +144,18 @@ ORDER BY l.since, id OFFSET %(skipped)s LIMIT %(limit)s
 SELECT {task t} FROM {schema}.tasks t WHERE failures > 0 AND {picked t} AND {seen t}
 ORDER BY failures DESC, id OFFSET %(skipped)s LIMIT %(limit)s
 
+-- name: search_failing
+-- Looks through the next `count` tasks in the order of `failing_tasks`, and lists those that match, each with its place there.
+SELECT t.place, {task t} FROM (
+    SELECT *, row_number() OVER (ORDER BY failures DESC, id) AS place FROM {schema}.tasks WHERE failures > 0
+    ORDER BY failures DESC, id OFFSET %(skipped)s LIMIT %(count)s) t
+WHERE {picked t} AND {seen t}
+ORDER BY t.place LIMIT %(limit)s
+
+-- name: failing_behind
+-- Skips `count` tasks in the order of `failing_tasks`, and returns the next one.
+SELECT id FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id OFFSET %(count)s LIMIT 1
+
 -- name: failing_causes
 -- Groups failing tasks by cause, largest groups first, among the first thousand causes. `since` is when the first of up to a hundred
 -- of them began to fail. Counting stops after %(most)s.

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 
 import ticker
 from tests.documents.recipes import run, write
+from tests.running import until
 from tests.sentences import sentence
 from ticker import migrations
 from ticker.db.checks import revisions
@@ -126,6 +128,21 @@ def test_tables_that_an_upgrade_created_are_taken_as_they_are(db, manage):
     ticker.register(db, "plain", every="1m")
     manage("migrate")
     assert [task.name for task in ticker.list_tasks(db)] == ["plain"]
+
+
+WAITS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%advisory_xact_lock(%'"
+
+
+def test_a_migration_that_waits_for_an_upgrade_does_not_hold_up_its_index(environ, db, manage):
+    with ThreadPoolExecutor(1) as pool:
+        with psycopg.connect(environ["DATABASE_URL"], autocommit=True) as upgrade:
+            upgrade.execute("SELECT pg_catalog.pg_advisory_lock(%s)", [migrations.UPGRADE_LOCK])
+            migrates = pool.submit(manage, "migrate")
+            until(lambda: migrates.done() or db.execute(WAITS).fetchone(), "a migration that waits")
+            upgrade.execute("SET statement_timeout = '20s'; CREATE TABLE indexed (id int)")
+            upgrade.execute("CREATE INDEX CONCURRENTLY ON indexed (id)")
+            assert not migrates.done()
+        migrates.result()
 
 
 def test_the_script_of_a_migration_leaves_the_search_path_and_the_transaction_as_they_are(environ):

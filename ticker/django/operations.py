@@ -1,6 +1,7 @@
 """Defines operations for migrations: our tables, and the triggers by which tasks follow the rows of a model."""
 
 from collections.abc import Iterable, Iterator
+from threading import Event
 from typing import Any, Unpack
 
 from django.db.migrations.operations import RunPython
@@ -52,12 +53,22 @@ def _upgrade(connection: Any) -> Iterator[str]:
     schema, driver = current().schema, drivers.of(connection)
     table = f'"{schema}".ticker_version'
     with driver.transaction(writes=True):
-        driver.fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
+        while not _is_alone(connection):
+            Event().wait(migrations.LOCK_WAIT)
         [there] = driver.fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
         rows = driver.fetch(REVISION.format(schema=schema), {}) if there["has_revision"] else []
     found = Revision(rows[0]["version_num"], rows[0]["oldest"]) if rows else NO_REVISION
     if pending(found, schema):
         yield migrations.script(schema, found.name)
+
+
+def _is_alone(connection: Any) -> bool:
+    """Takes the lock of upgrades, or returns False. Keeps no snapshot, for which CREATE INDEX CONCURRENTLY would wait: a
+    statement with parameters may keep one until the next statement.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT pg_try_advisory_xact_lock({migrations.UPGRADE_LOCK})")
+        return bool(cursor.fetchone()[0])
 
 
 def _execute(editor: Any, statements: Iterable[str]) -> None:

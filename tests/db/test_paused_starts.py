@@ -189,6 +189,7 @@ def planned(db, task, kind):
     return db.execute(update, [NOW, kind]).fetchone()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["manual", "retry", "piece"])
 @pytest.mark.parametrize(
     ("scope", "own", "waits"),

@@ -34,6 +34,7 @@ def numbers(db):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: next(iter(scope), "all"))
 def test_every_screen_counts_the_tasks_that_a_pause_of_many_is_for(db, three, scope):
     ticker.pause_all(db, **scope)

@@ -614,6 +614,7 @@ ALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "lines"),
     [

@@ -121,6 +121,7 @@ SINGLE = {
 STATES = ["failures = 1", "enabled = false, failures = 1", "paused_by = 'bob', paused_reason = 'x', failures = 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("action", SINGLE)
 def test_each_action_does_what_the_single_operation_does(action, state, db, environ):

@@ -92,6 +92,7 @@ def test_failing_tasks_are_listed_by_their_failures_and_late_ones_by_their_laten
     assert "latest first</option>" in client.get("/tasks?sort=lateness").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "field"),
     [

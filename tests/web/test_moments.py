@@ -47,6 +47,7 @@ def link(page: Any, words: str) -> str:
     return html.unescape(found[1]) if found else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", ["", "&task=1", "&owner=mail:5", "&function=poll", "&since=2026-03-01T09:00:00Z"])
 def test_runs_around_a_moment_are_those_after_and_before_it(filters: str, client: TestClient, ended: Task) -> None:
     page = client.get(f"/runs?{AT}{filters}")

@@ -226,6 +226,7 @@ def history(db: Db, environ: dict[str, str]) -> list[int]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 2, 5, 14, 50])
 def test_pages_of_the_runs_of_many_owners_have_each_run_once(
     limit: int, of: Callable[..., TestClient], history: list[int]

@@ -182,7 +182,7 @@ AWAY = f'{IMPATIENT}import os; os.environ["DATABASE_URL"] = "postgresql:///none?
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("patch", "batch", "why"), [(IMPATIENT, 1, "a row is locked"), (AWAY, 2, "does not answer")], ids=["locked", "away"]
+    ("patch", "batch", "why"), [(IMPATIENT, 1, "locked"), (AWAY, 2, "does not answer")], ids=["locked", "away"]
 )
 def test_an_outage_of_the_database_is_not_blamed_on_a_worker(play, database_url, patch, why, batch):
     play.db.execute("INSERT INTO ticker.functions (name, batch) VALUES ('poll', %s)", [batch])

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.factories import NINE, SECOND, a_run
+from tests.sentences import sentence
 from tests.web.asking import text_of
 from tests.web.conftest import Serve
 from ticker import clock
@@ -139,7 +140,7 @@ def test_the_chart_of_a_moment_says_from_when_on_counts_are_kept(client: TestCli
     for days, is_gone in ((399, False), (400, True)):
         with clock.use(partial(add, NINE, timedelta(days=days))):
             said = text_of(client.get(f"/?{AT}"))
-        assert ("Counts from before 2026-03-01 09:00:00 UTC are no longer kept." in said) is is_gone
+        assert sentence("page.counts_are_gone", moment="2026-03-01 09:00:00").within(said) is is_gone
 
 
 @pytest.mark.usefixtures("days_later")

@@ -207,7 +207,7 @@ async def thread(run: Run) -> str:
 
 @deed
 async def other_threads(run: Run) -> bool:
-    return len([*Path("/proc/self/task").iterdir()]) > 1
+    return any(thread.name.startswith("ticker-") for thread in threading.enumerate())
 
 
 @deed

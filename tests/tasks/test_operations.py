@@ -410,6 +410,7 @@ def test_run_now_plans_a_run_and_leaves_the_schedule_alone(caller):
     assert ticker.get(caller, task) == task
 
 
+@pytest.mark.slow
 def test_run_now_of_an_owner_says_of_all_its_tasks_that_none_can_run(caller):
     for name in "abc":
         ticker.edit(caller, poll(caller, name, owner="t:1"), enabled=False)

@@ -137,6 +137,7 @@ def test_a_warning_is_told_once(db):
     assert done.warnings == ticker.get(db, done.ids[0]).warnings != ()
 
 
+@pytest.mark.slow
 def test_more_than_a_thousand_and_none(db):
     done = ticker.register_many(
         db, ({"function": "fetch", "every": "1m", "owner": ("boxes", str(n))} for n in range(2_500))

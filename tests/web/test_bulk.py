@@ -49,6 +49,7 @@ def test_each_action_has_its_arguments(client: TestClient, db: Db, tasks: Sequen
     assert ticker.list_tasks(db) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "field"),
     [

@@ -25,6 +25,7 @@ def tasks(db, environ):
     return [ticker.register(db, "poll", owner="mail:5", every="1m"), ticker.register(db, "poll", every="1m")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [

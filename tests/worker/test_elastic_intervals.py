@@ -255,6 +255,7 @@ def test_a_success_is_missed_after_intervals_in_force(play):
     assert asked == [False, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "every", ["5m..1m", "1m..1m", "1m..", "..1m", "1m..2m..3m", "1m..400d", "100ms..1m", "1m...2m", "-1m..1m", "0..1m"]
 )

@@ -89,6 +89,7 @@ def test_a_launcher_announces_the_concurrency_by_which_a_tick_limits_the_job(env
     assert [(len(job.args), job.timeout) for job in Queue("polling", connection=redis).get_jobs()] == [(8, 41), (2, 41)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("concurrency", "batch", "mean_ms", "sizes"),
     [
@@ -398,6 +399,7 @@ def test_a_group_that_dies_again_although_no_part_did_is_halved_for_an_hour(anno
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", [("interrupted", "succeeded", "succeeded", "interrupted"), ("interrupted", "interrupted", "succeeded", "interrupted")],
                          ids=["a full group has succeeded", "a part has died"])  # fmt: skip
 def test_a_group_that_dies_for_another_reason_keeps_its_size(history, announced, environ, db):
@@ -408,6 +410,7 @@ def test_a_group_that_dies_for_another_reason_keeps_its_size(history, announced,
     assert db.execute("SELECT halved_to FROM ticker.functions").fetchall() == [(None,)]
 
 
+@pytest.mark.slow
 def test_a_small_group_that_dies_again_halves_nothing(announced, environ, db):
     tasks = register(db, *"abcde")
     for outcome in ("interrupted", "succeeded", "interrupted"):

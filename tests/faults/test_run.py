@@ -37,7 +37,7 @@ def test_a_minute_on_hosts_of_their_own_with_cables_pulled_breaks_no_promise(tmp
     assert "cable_pulled" in {fault.kind for fault in history.faults}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_minute_of_failovers_breaks_no_promise(tmp_path: Path) -> None:
     """A lagging standby is promoted among them, so that there are two worlds."""

@@ -13,7 +13,7 @@ from tests.sentences import sentence
 from ticker import clock
 from ticker.daemon import minutes
 from ticker.daemon.minutes import MinuteCounter, counted
-from ticker.daemon.prune import lap
+from ticker.daemon.prune import _prune_minutes, lap
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.read import overview
@@ -232,7 +232,8 @@ def test_minutes_are_kept_for_30_days_and_hours_for_400(db, store):
     for days in (29, 31, 399, 401):
         for table in ("minutes", "hours"):
             db.execute(f"INSERT INTO ticker.{table} (at, queue) VALUES (%s, 'q')", [NINE - days * 24 * HOUR])
-    store.execute("prune_minutes", now=NINE, limit=100)
+    with clock.use(lambda: NINE):
+        assert [*_prune_minutes(store)]
     for table, kept in (("minutes", 1), ("hours", 3)):
         assert db.execute(f"SELECT count(*) FROM ticker.{table}").fetchone() == (kept,), table
 

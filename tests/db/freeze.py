@@ -93,7 +93,7 @@ def freeze() -> None:
     newest = max(checks.VERSIONS.glob("0*.py")).stem
     number = newest[:4]
     source = Path(checks.__file__)
-    checks.FROZEN[number] = ""  # its dump has no digest in its name
+    checks.FROZEN[number] = ""  # the name of the revision has no digest from now on, also in its dump
     new = FOLDER / f"{number}.sql"
     earlier = [file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.sql")) if file < new]
     FOLDER.mkdir(exist_ok=True)

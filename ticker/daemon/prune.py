@@ -18,6 +18,7 @@ from ticker.daemon.minutes import counted
 from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.errors import DatabaseUnavailable, TickerError
+from ticker.read import activity
 from ticker.schedules.duration import HOUR, MINUTE, words
 from ticker.settings import Settings
 
@@ -85,7 +86,8 @@ def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Itera
 
 
 def _prune_minutes(store: PostgresStore) -> Iterator[Pruned]:
-    while store.execute("prune_minutes", limit=MOST)[0]["count"]:
+    kept = {"minutes": activity.KEPT[activity.MINUTE], "hours": activity.KEPT[activity.HOUR]}
+    while store.execute("prune_minutes", limit=MOST, **kept)[0]["count"]:
         yield Pruned()
 
 

@@ -18,7 +18,7 @@ from ticker.tasks.rows import query
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SPANS = {"2h": (2 * HOUR, MINUTE), "24h": (DAY, HOUR), "7d": (7 * DAY, 2 * HOUR), "30d": (30 * DAY, 6 * HOUR)}
 """The spans that can be read, each with the step of its points."""
-KEPT = {MINUTE: 30 * DAY, HOUR: 400 * DAY}  # the counts of each step; `prune_minutes` deletes older ones
+KEPT = {MINUTE: 30 * DAY, HOUR: 400 * DAY}  # the counts of each step; a ticker deletes older ones
 STEPS = {60_000: "a minute", 3_600_000: "an hour", 7_200_000: "in 2 hours", 21_600_000: "in 6 hours"}
 
 

@@ -138,14 +138,14 @@ FROM counted GROUP BY 1, 2, 3
 SELECT counted_until FROM {schema}.installation
 
 -- name: prune_minutes
--- Deletes up to `limit` minutes that are older than 30 days, and hours older than 400 days. Returns how many rows.
+-- Deletes up to `limit` minutes that are older than `minutes`, and hours older than `hours`. Returns how many rows.
 WITH i AS MATERIALIZED (
     SELECT {now} AS now
 ), old_minutes AS (
     DELETE FROM {schema}.minutes WHERE ctid = ANY (ARRAY(
-        SELECT m.ctid FROM {schema}.minutes m WHERE m.at < (SELECT now FROM i) - interval '30 days' LIMIT %(limit)s)) RETURNING 1
+        SELECT m.ctid FROM {schema}.minutes m WHERE m.at < (SELECT now FROM i) - %(minutes)s::interval LIMIT %(limit)s)) RETURNING 1
 ), old_hours AS (
     DELETE FROM {schema}.hours WHERE ctid = ANY (ARRAY(
-        SELECT o.ctid FROM {schema}.hours o WHERE o.at < (SELECT now FROM i) - interval '400 days' LIMIT %(limit)s)) RETURNING 1
+        SELECT o.ctid FROM {schema}.hours o WHERE o.at < (SELECT now FROM i) - %(hours)s::interval LIMIT %(limit)s)) RETURNING 1
 )
 SELECT count(*) FROM (SELECT FROM old_minutes UNION ALL SELECT FROM old_hours) g

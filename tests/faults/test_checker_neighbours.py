@@ -73,6 +73,25 @@ def test_whoever_is_killed_for_another_cause_had_no_neighbours(book: Book) -> No
     assert broken(book) == {"S16"}
 
 
+UNANSWERED = "the answer to its start never came, so its function did not run"
+
+
+@pytest.mark.parametrize(("active", "found"), [(False, set()), (True, {"S9"})])
+def test_what_did_not_run_is_no_neighbour_of_what_was_killed(book: Book, active: bool, found: set[str]) -> None:
+    """One process asked for both starts, and died when it had noted the answer to the first."""
+    first = starts(book)
+    task = book.task(0, function=LOOP)
+    book.push(task, 0, 0, carrier=JOB)
+    book.advance(task, 0, 0)
+    other = book.start(task, 0, 0, begins=False, pid=50, job_id=JOB)
+    if active:
+        book.begin(other, 0.01, process=WORKER, pid=50)
+    book.signal(WORKER, 0.05, 9, pid=50)
+    ends(book, first, 0.1, "killed", "killed by SIGKILL")
+    ends(book, other, 0.1, "interrupted", UNANSWERED)
+    assert broken(book) == found
+
+
 def test_alone_in_its_process_it_is_killed_for_any_cause(book: Book) -> None:
     ends(book, starts(book), 1, "succeeded")
     ends(book, starts(book, 2, deed="crashes"), 3, "killed", "died of SIGSEGV")
@@ -272,7 +291,7 @@ def test_no_run_is_active_after_its_end_was_recorded(book: Book, last: float, fo
 
 
 def test_what_did_not_run_was_not_active(book: Book) -> None:
-    ends(book, starts(book), 1, "lost", "the answer to its start never came, so its function did not run")
+    ends(book, starts(book), 1, "lost", UNANSWERED)
     assert broken(book) == {"S9"}
 
 

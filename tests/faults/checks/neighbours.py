@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from tests.faults.checks import excuses
-from tests.faults.checks.causes import BECAUSE_OF, HARD_LIMIT
+from tests.faults.checks.causes import BECAUSE_OF, HARD_LIMIT, NOT_CALLED
 from tests.faults.checks.crews import DEAD, Crew, crew_of, crews, last_activity
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.jobs import SCHEDULED, job_of
@@ -47,9 +47,11 @@ def spares_neighbours(history: History) -> Findings:
 
 
 def _is_guilty(history: History, crew: Crew, found: Findings) -> None:
-    """Checks that a killed run had no neighbours, or that it is the only killed run and caused the death."""
-    killed = [run for run in crew.dead if run.outcome == "killed"]
-    if len(crew.dead) < 2 or not killed:
+    """Checks that a killed run had no neighbours, or that it is the only killed run and caused the death. What was not called
+    is nobody's neighbour (S9 checks that it was not active)."""
+    dead = [run for run in crew.dead if not NOT_CALLED.search(run.reason)]
+    killed = [run for run in dead if run.outcome == "killed"]
+    if len(dead) < 2 or not killed:
         return
     guilty = killed[0]
     if found.judge(len(killed) == 1):

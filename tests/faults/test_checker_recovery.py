@@ -27,6 +27,16 @@ def test_what_is_still_due_six_seconds_after_the_faults_is_found(book: Book) -> 
     ]
 
 
+@pytest.mark.parametrize(("calm", "found"), [(10, set()), (12, {"L4"})])
+def test_what_takes_turns_is_due_until_its_turn_and_no_longer(book: Book, calm: float, found: set[str]) -> None:
+    """Alone with its turns, it starts every 10 s; then D and Q."""
+    task = book.task(3, every=60, box_ms=500, grace_ms=100)
+    book.change(task, 2, alone_until=book.wall(40))
+    book.calm(calm, calm + 7)
+    book.round(task, calm + 8)
+    assert broken(book) == found
+
+
 def test_what_is_pushed_in_time_is_covered(book: Book) -> None:
     task = book.task(0, every=20)
     book.push(task, 0, 11)
@@ -112,8 +122,9 @@ def test_a_run_may_wait_for_its_pieces_at_the_end(book: Book, end: float, found:
 
 @pytest.mark.parametrize(
     ("kind", "effects"),
-    [("postgres_killed", ["postgres_down"]), ("all_tickers_down", ["no_tickers"]), ("row_locked", [])],
-)
+    [("postgres_killed", ["postgres_down"]), ("all_tickers_down", ["no_tickers"]), ("row_locked", []),
+     ("postgres_backends_terminated", [])],
+)  # fmt: skip
 def test_an_outcome_may_wait_for_postgres_for_its_row_and_for_a_ticker(
     book: Book, kind: str, effects: list[str]
 ) -> None:

@@ -11,6 +11,7 @@ from ticker.db.store import patience
 
 CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
 LEFT = 0.1  # of all processors, on average over what is judged
+ENDS_WAIT = frozenset({"row_locked", "postgres_backends_terminated"})
 TURN = 10  # times as long as its run: the share of a worker that guilty tasks have
 SLACK = 2.0  # seconds that liveness allows beyond ticks
 
@@ -282,7 +283,8 @@ def ticker_back(history: History, over: float) -> float:
 
 
 def stops_all_ends(fault: Fault) -> bool:
-    return bool(fault.effects & {"postgres_down", "no_tickers", "row_locked"}) or fault.kind == "row_locked"
+    """An error of its session is an outage to a ticker, and so is the end of all sessions."""
+    return bool(fault.effects & {"postgres_down", "no_tickers", "row_locked"}) or fault.kind in ENDS_WAIT
 
 
 def all_tickers_silent(history: History, begin: float, until: float) -> list[float]:

@@ -30,6 +30,9 @@ def _is_covered(history: History, task: Task, calm: Calm, found: Findings) -> No
     still_due = (
         None if has_keys(task) or task.id in history.setup.crowd else _still_due(history, task, before, after, calm)
     )
+    if still_due and (why := excuses.waited_for_its_turn(history, task, _due(history, before, calm), calm.end)):
+        found.excuse(why)
+        return
     wrong = still_due or _still_wiped(history, task, after, calm)
     if found.judge(wrong is None):
         found.blame(
@@ -44,12 +47,16 @@ def _untouched(history: History, task: Task, calm: Calm) -> bool:
 
 
 def _still_due(history: History, task: Task, before: Version, after: Version, calm: Calm) -> str | None:
-    if before.next_run is None or history.clocks.at(before.next_run, near=calm.begin) > calm.begin:
+    if before.next_run is None or (due := _due(history, before, calm)) > calm.begin:
         return None
     if after.next_run != before.next_run or _pushed_since(history, task, before.next_run * 1_000_000, calm):
         return None
-    due = history.seconds(history.clocks.at(before.next_run, near=calm.begin))
-    return f"it is still due since {due} s, and was not pushed"
+    return f"it is still due since {history.seconds(due)} s, and was not pushed"
+
+
+def _due(history: History, row: Version, calm: Calm) -> float:
+    assert row.next_run is not None
+    return history.clocks.at(row.next_run, near=calm.begin)
 
 
 def _still_wiped(history: History, task: Task, after: Version, calm: Calm) -> str | None:

@@ -161,6 +161,67 @@ def test_a_warning_names_what_rq_cron_runs_again(
     assert "(mail-4, mail-5)" in warning
 
 
+def mails(founds: list[Found]) -> list[Found]:
+    return [one for one in founds if one.id in ("mail-4", "mail-5")]
+
+
+def has_run(redis: Redis, name: str, started: datetime, seconds: int = 0) -> None:
+    """A worker has run the last job of the entry."""
+    [job] = redis.zrange(f"rq:cron_job:{name}:jobs", 0, -1)
+    times = {"started_at": started.isoformat(), "ended_at": (started + timedelta(seconds=seconds)).isoformat()}
+    redis.hset(f"rq:job:{job.decode()}", mapping={"status": "finished", **times})
+
+
+def test_a_wait_for_old_jobs_outlives_the_record(
+    scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(take_over, "LOOK_EVERY", 0.0)
+    scheduler.register_death()
+    started, names = datetime.now(UTC), ["mail-4", "mail-5"]
+
+    def expires(_: str) -> None:
+        redis.delete("rq:cron_scheduler:here")
+        has_run(redis, names.pop(), started)
+
+    source = rq_cron.opened(Where(zone="UTC"))
+    moved = take_over.take_over(source, db, "ticker", mails, old_jobs="wait", tell=expires)
+    assert sorted(moved.moved) == ["mail-4", "mail-5"]
+    assert {task.next_run for task in ticker.list_tasks(db)} == {started + timedelta(seconds=300)}
+
+
+@pytest.mark.parametrize("step", ["waiting", "read"])
+def test_rq_cron_that_is_started_again_during_a_wait_is_named(
+    scheduler: CronScheduler, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    scheduler.register_death()
+    source = rq_cron.opened(Where(zone="UTC"))
+    done, calls = getattr(source, step), []
+
+    def starts_again(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            scheduler.register_birth()
+        return done(*given)
+
+    monkeypatch.setattr(source, step, starts_again)
+    lives = sentence("imports.rq_cron_lives", host=scheduler.hostname, pid=os.getpid())
+    with pytest.raises(ConfigurationError, check=lives.within):
+        take_over.take_over(source, db, "ticker", mails, old_jobs="remove")
+    assert ticker.list_tasks(db) == []
+
+
+def test_the_plan_says_how_long_a_wait_takes_by_the_last_runs(scheduler: CronScheduler, redis: Redis) -> None:
+    source = rq_cron.opened(Where(zone="UTC"))
+    source.read(datetime.now(UTC))
+    redis.sadd("rq:workers:mail", "w")
+    assert sentence("imports.wait_of_unknown_length", workers="1 worker").within(source.waiting(["mail-5"]).outlook())
+    has_run(redis, "mail-5", datetime.now(UTC), seconds=7)
+    [mail] = [job for job in scheduler.get_jobs() if job.name == "mail-5"]
+    mail.enqueue(redis)
+    mail.enqueue(redis)
+    assert sentence("imports.wait", lasts="14s", workers="1 worker").within(source.waiting(["mail-5"]).outlook())
+
+
 def test_jobs_of_entries_that_wait_and_run_are_counted(scheduler: CronScheduler, redis: Redis) -> None:
     source = rq_cron.opened(Where(zone="UTC"))
     source.read(datetime.now(UTC))

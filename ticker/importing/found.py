@@ -113,7 +113,8 @@ class Where:
 
 
 class Waiting(NamedTuple):
-    """How many jobs of each entry wait in RQ, which entries run, how many workers listen to their queues, and how long a run takes.
+    """How many jobs of each entry wait in RQ, which entries run, how many workers listen to their queues, and how long a run takes
+    (0 if no run is known).
 
     Without a number of workers, nothing was counted.
     """
@@ -138,11 +139,10 @@ class Waiting(NamedTuple):
         if not self.ids:
             return "no job of the old scheduler waits or runs in RQ: the change-over takes seconds, and each entry runs at its next time"
         rounds = math.ceil((sum(self.waiting.values()) + len(self.running)) / max(self.workers, 1))
-        about = (
-            f"takes about {words(max(1, round(rounds * self.took)) * SECOND)} with {counted(self.workers, 'worker')}"
-        )
+        about = f"about {words(max(1, round(rounds * self.took)) * SECOND)}" if self.took else "an unknown time"
+        lasts = f"takes {about} with {counted(self.workers, 'worker')}"
         return (
-            f"{self.in_words()}: --old-jobs wait {about if self.workers else 'needs a worker, and none listens'}, and these entries "
+            f"{self.in_words()}: --old-jobs wait {lasts if self.workers else 'needs a worker, and none listens'}, and these entries "
             "run again an interval after their last run there; --old-jobs remove waits only for those that run"
         )
 

@@ -55,6 +55,7 @@ class RqCron(Source):
         self._redis: Any = rq.connect(where.text or settings.current().require_redis(), retries=0)
         self._zone, self._names, self._taking = where.zone, dict[str, str](), dict[str, str]()
         self._calls = defaultdict[str, set[tuple[str, str]]](set)
+        self._records, self._is_held = dict[str, tuple[str, list[Entry]]](), False
 
     def read(self, now: datetime) -> list[Found]:
         with rq.translated():
@@ -63,8 +64,8 @@ class RqCron(Source):
             last = {name: self._last(name) for name in names}
         if not entries:
             raise ConfigurationError(
-                "Redis holds no record of rq cron, which keeps one while it runs and for two minutes after it was stopped: "
-                "start it, then stop it"
+                "Redis holds no record of rq cron, which keeps one while it runs and for at least a minute after it was stopped: "
+                "start it, then stop it; each start enqueues all interval entries at once"
             )
         self._names = dict(zip(unique(map(_name, entries)), map(_name, entries), strict=True))
         founds = []
@@ -79,8 +80,11 @@ class RqCron(Source):
         return founds
 
     def records(self) -> list[Entry]:
-        """Returns the entries of the newest record of each configuration. A record outlives its process by two minutes."""
-        newest: dict[str, tuple[str, list[Entry]]] = {}
+        """Returns the entries of the newest record of each configuration, also if it has expired since an earlier call.
+
+        A record expires one to two minutes after its process was stopped.
+        """
+        newest = self._records
         for key in sorted(self._redis.scan_iter(RECORD.format("*"))):
             record = {name.decode(): value.decode(errors="replace") for name, value in self._redis.hgetall(key).items()}
             config, created = record.get("config_file", ""), record.get("created_at", "")
@@ -103,20 +107,32 @@ class RqCron(Source):
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        """Does not stop rq cron. Within the block, counting and parking entries fail if it was started again."""
+        self._check_stopped()
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+
+    def _check_stopped(self) -> None:
         if sentence := self.alive():
             raise ConfigurationError(sentence)
-        yield
 
     def waiting(self, ids: Collection[str]) -> Waiting:
+        if self._is_held:
+            self._check_stopped()
         with rq.translated():
             jobs = {id_: self._jobs(self._names.get(id_, id_)) for id_ in ids}
-            queues = {job["origin"] for of in jobs.values() for job in of}
+            queues = {job["origin"] for of in jobs.values() for job in of if job["status"] in (QUEUED, STARTED)}
             workers = sum(self._redis.scard(f"{PREFIX}:workers:{queue}") for queue in queues)
         counts = {
             status: {id_: n for id_, of in jobs.items() if (n := sum(job["status"] == status for job in of))}
             for status in (QUEUED, STARTED)
         }
-        return Waiting(counts[QUEUED], counts[STARTED], workers)
+        return Waiting(
+            counts[QUEUED], counts[STARTED], workers, rq_entries.mean(job["took"] for of in jobs.values() for job in of)
+        )
 
     def remove_waiting(self, ids: Collection[str]) -> None:
         with rq.translated():
@@ -126,16 +142,17 @@ class RqCron(Source):
                         self._redis.lrem(f"{PREFIX}:queue:{job['origin']}", 0, job["id"])
                         self._redis.hset(f"{PREFIX}:job:{job['id']}", "status", "canceled")
 
-    def _jobs(self, name: str) -> list[dict[str, str]]:
-        """Returns the jobs of entries with this name that wait or run in RQ."""
+    def _jobs(self, name: str) -> list[dict[str, Any]]:
+        """Returns the jobs of entries with this name that are in Redis, with how long each took."""
         ids = [id_.decode() for id_ in self._redis.zrange(HISTORY.format(name), 0, -1)]
         if len(ids) >= HISTORY_AT_MOST:
             ids += self._older(name, {*ids})
+        fields = "status", "origin", "started_at", "ended_at"
         return [
-            {"id": id_, "status": status.decode(), "origin": (origin or b"").decode()}
-            for id_, (status, origin) in zip(ids, hashes(self._redis, ids, "status", "origin"), strict=True)
-            if status and status.decode() in (QUEUED, STARTED)
-        ]  # fmt: skip
+            {"id": id_, "status": status.decode(), "origin": (origin or b"").decode(), "took": rq_entries.took(*times)}
+            for id_, (status, origin, *times) in zip(ids, hashes(self._redis, ids, *fields), strict=True)
+            if status
+        ]
 
     def _older(self, name: str, known: Collection[str]) -> list[str]:
         """Returns the jobs that the history no longer has: those in the queues with the calls of the entries with this name."""
@@ -164,6 +181,7 @@ class RqCron(Source):
         return HistorySampler(self._redis, {one.id: self._names[one.id] for one in founds}, calls)
 
     def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
+        self._check_stopped()
         self._taking |= {one.id: json.dumps([one.wanted["name"], one.stored["identity"]]) for one in founds}
         return []
 

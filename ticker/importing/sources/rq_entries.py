@@ -1,6 +1,6 @@
 """Translates an entry of rq-scheduler, as it is stored in Redis, to a task. Reads no server."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
@@ -202,6 +202,12 @@ def took(started_at: bytes | None, ended_at: bytes | None) -> float | None:
     """Returns how long a job's last run took, in seconds, or None if it has not ended."""
     began, ended = moment(started_at), moment(ended_at)
     return (ended - began).total_seconds() if began and ended and ended >= began else None
+
+
+def mean(took: Iterable[float | None]) -> float:
+    """Returns the mean of the durations that are known, in seconds, or 0 without any."""
+    known = [seconds for seconds in took if seconds is not None]
+    return sum(known) / len(known) if known else 0.0
 
 
 def notes_of_ttls(ttls: Mapping[str, int | None]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -149,7 +149,8 @@ class RqScheduler(Source):
         runs |= moving - self._astray
         self._astray |= moving
         waits = Counter({id_: count for id_, count in waits.items() if id_ in jobs})
-        return Waiting(waits, runs & jobs.keys(), sum(found[3::4]), _took(jobs.values()))
+        took = rq_entries.mean(rq_entries.took(job.get("started_at"), job.get("ended_at")) for job in jobs.values())
+        return Waiting(waits, runs & jobs.keys(), sum(found[3::4]), took)
 
     def remove_waiting(self, ids: Collection[str]) -> None:
         with translated():
@@ -228,10 +229,3 @@ class RqScheduler(Source):
 def _left_over(id_: str, stored: bytes, is_parked: bool) -> LeftOver:
     _, name, identity, _ = stored.split(b"\n", 3)
     return LeftOver(id_, name.decode(), identity.decode(), is_parked)
-
-
-def _took(jobs: Iterable[rq_entries.Job]) -> float:
-    """Returns the mean duration of the last runs, in seconds."""
-    runs = (rq_entries.took(job.get("started_at"), job.get("ended_at")) for job in jobs)
-    took = [seconds for seconds in runs if seconds is not None]
-    return sum(took) / len(took) if took else 0.0

@@ -210,6 +210,27 @@ def test_rq_cron_that_is_started_again_during_a_wait_is_named(
     assert ticker.list_tasks(db) == []
 
 
+@pytest.mark.parametrize(("enqueued", "makes_up"), [(None, True), (-86400, True), (1, False)])
+def test_a_cron_time_between_the_stop_and_the_take_over_is_made_up(
+    scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any], enqueued: float | None, *, makes_up: bool
+) -> None:
+    [daily] = [job for job in scheduler.get_jobs() if job.name == "wraps"]
+    daily.next_enqueue_time = passed = datetime.now(UTC).replace(
+        hour=22, minute=0, second=0, microsecond=0
+    ) - timedelta(days=1)
+    scheduler.save()
+    scheduler.register_death()
+    if enqueued is not None:
+        redis.zadd("rq:cron_job:wraps:jobs", {"job": passed.timestamp() + enqueued})
+        redis.hset("rq:job:job", "started_at", (passed + timedelta(seconds=90)).isoformat())
+    take_over.take_over(
+        rq_cron.opened(Where(zone="UTC")), db, "ticker", lambda founds: [one for one in founds if one.id == "wraps"]
+    )
+    [task] = ticker.list_tasks(db)
+    assert (task.next_run == passed) is makes_up
+    assert makes_up or (task.next_run and task.next_run > datetime.now(UTC))
+
+
 def test_the_plan_says_how_long_a_wait_takes_by_the_last_runs(scheduler: CronScheduler, redis: Redis) -> None:
     source = rq_cron.opened(Where(zone="UTC"))
     source.read(datetime.now(UTC))

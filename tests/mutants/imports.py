@@ -109,7 +109,7 @@ IMPORTS = (
     Mutant(
         "first-left-out-of-rq-cron",
         RQ_CRON,
-        'wanted |= {"first": due} if due else {}',
+        'wanted |= {"first": due} if is_due else {}',
         "pass",
         "The first run is not before the last one there plus the interval.",
         (

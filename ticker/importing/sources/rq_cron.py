@@ -70,7 +70,10 @@ class RqCron(Source):
         self._names = dict(zip(unique(map(_name, entries)), map(_name, entries), strict=True))
         founds = []
         for entry, id_ in zip(entries, self._names, strict=True):
-            newest, by_record = last[_name(entry)], rq_entries.moment(entry.get("latest_enqueue_time"))
+            enqueued, started = last[_name(entry)]
+            newest, by_record = started, rq_entries.moment(entry.get("latest_enqueue_time"))
+            if entry.get("cron"):  # its job may wait for longer than until its next time
+                newest = enqueued
             if by_record and (newest is None or names[_name(entry)] > 1):
                 newest = by_record  # the history is that of all entries with the name
             found = _found(entry, id_, self._zone, newest)
@@ -166,15 +169,15 @@ class RqCron(Source):
                     older.append(id_)
         return older
 
-    def _last(self, name: str) -> datetime | None:
-        """Returns when the last job of entries with this name was enqueued, or started if that is known. RQ keeps the former
-        for a year.
+    def _last(self, name: str) -> tuple[datetime | None, datetime | None]:
+        """Returns when the last job of entries with this name was enqueued, which RQ keeps for a year, and when it started, or else
+        when it was enqueued.
         """
         for id_, score in self._redis.zrevrange(HISTORY.format(name), 0, 0, withscores=True):
             started = self._redis.hget(f"{PREFIX}:job:{id_.decode()}", "started_at")
             enqueued = datetime.fromtimestamp(score, UTC)
-            return max(enqueued, rq_entries.moment(started) or enqueued) if started else enqueued
-        return None
+            return enqueued, max(enqueued, rq_entries.moment(started) or enqueued)
+        return None, None
 
     def sampler(self, founds: Sequence[Found]) -> Sampler:
         calls = {one.id: (one.wanted.get("args", []), one.wanted.get("kwargs", {})) for one in founds}
@@ -246,10 +249,12 @@ def _found(entry: Entry, id_: str, zone: str, latest: datetime | None) -> Found:
             )
         if not zone or (due and times and times(due - timedelta(seconds=1), 1) != [due]):
             draft.decisions.append(Decision("zone", question))
+        is_due = due is not None and (latest is None or latest < due)
     else:
         wanted["every"] = entry["interval"]
         due = latest + timedelta(seconds=entry["interval"]) if latest else None
-        wanted |= {"first": due} if due else {}
+        is_due = due is not None
+    wanted |= {"first": due} if is_due else {}
     if id_ != _name(entry):
         draft.changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
     identity = json.dumps([_name(entry), *map(entry.get, IDENTITY)])

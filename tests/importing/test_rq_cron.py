@@ -21,6 +21,7 @@ import ticker
 from tests.harness import command
 from tests.importing.golden import check_refusals
 from tests.importing.jobs import poll
+from tests.importing.test_take_over import Killed, killed_after
 from tests.sentences import sentence
 from ticker.errors import ConfigurationError
 from ticker.importing import plan, take_over
@@ -159,6 +160,72 @@ def test_a_warning_names_what_rq_cron_runs_again(
     scheduler.register_birth()
     [warning] = take_over.remains(rq_cron.opened(Where()), datetime.now(UTC))
     assert "(mail-4, mail-5)" in warning
+
+
+@pytest.mark.parametrize(("step", "here"), [("insert", 0), ("park", 0), ("commit", 2), ("note", 2)])
+def test_a_take_over_that_is_killed_at_any_step_is_completed_and_goes_back(
+    scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any], step: str, here: int
+) -> None:
+    scheduler.register_death()
+    started = datetime.now(UTC)
+    has_run(redis, "mail-4", started)
+    has_run(redis, "mail-5", started)
+    assert killed_take_over(db, step) == here
+    assert len(source().taken()) == here
+    scheduler.heartbeat()
+    assert len(source().again(datetime.now(UTC))) == here, "started again, rq cron schedules what became tasks"
+    scheduler.register_death()
+    moved = take_over.take_over(source(), db, "ticker", mails)
+    assert (sorted(moved.moved), moved.left) == (["mail-4", "mail-5"], {})
+    assert {task.next_run for task in ticker.list_tasks(db)} == {started + timedelta(seconds=300)}
+    assert goes_back(redis, db) == ["mail-4", "mail-5"]
+
+
+@pytest.mark.parametrize(("step", "here"), [("insert", 0), ("park", 0), ("commit", 2), ("note", 2)])
+def test_a_take_over_that_is_killed_at_any_step_goes_back_after_the_record_has_expired(
+    scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any], step: str, here: int
+) -> None:
+    scheduler.register_death()
+    killed_take_over(db, step)
+    redis.delete("rq:cron_scheduler:here")
+    assert len(goes_back(redis, db)) == here
+
+
+@pytest.mark.parametrize("step", ["unpark_at", "give_back"])
+def test_a_give_back_that_is_killed_at_any_step_is_completed(
+    scheduler: CronScheduler, redis: Redis, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    scheduler.register_death()
+    take_over.take_over(source(), db, "ticker", mails, old_jobs="remove")
+    dying = source()
+    monkeypatch.setattr(dying, step, killed)
+    with pytest.raises(Killed):
+        take_over.give_back(dying, db, "ticker")
+    assert len(source().taken()) == len(ticker.list_tasks(db))
+    goes_back(redis, db)
+
+
+def source() -> rq_cron.RqCron:
+    return rq_cron.opened(Where(zone="UTC"))
+
+
+def killed(*_: Any) -> None:
+    raise Killed
+
+
+def killed_take_over(db: psycopg.Connection[Any], step: str) -> int:
+    """Returns how many tasks a take-over leaves that is killed after this step."""
+    with pytest.raises(Killed):
+        take_over.take_over(killed_after(step, source()), db, "ticker", mails, old_jobs="remove")
+    return len(ticker.list_tasks(db))
+
+
+def goes_back(redis: Redis, db: psycopg.Connection[Any]) -> list[str]:
+    """Gives all entries back, and returns them. Nothing is left of them."""
+    back = take_over.give_back(source(), db, "ticker")
+    assert (back.left, ticker.list_tasks(db), source().taken()) == ({}, [], [])
+    assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == ([],)
+    return sorted(back.moved)
 
 
 def mails(founds: list[Found]) -> list[Found]:

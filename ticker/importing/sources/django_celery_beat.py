@@ -7,18 +7,18 @@ its entries to their rows, and reads the enabled ones. It may write a whole row 
 import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ticker import settings
-from ticker.db import connections
 from ticker.errors import ConfigurationError, escaped, quoted
 from ticker.importing import dialects
 from ticker.importing.found import BY, Decision, Draft, Found, LeftOver, Source, Where, function_name
+from ticker.importing.sources import taken_tasks
 from ticker.importing.sources.samplers import RowSampler, Sampler
-from ticker.importing.take_over import TAKEN_FROM, task_of
+from ticker.importing.sources.taken_tasks import connected
+from ticker.importing.take_over import task_of
 from ticker.read import entries
 from ticker.read import tasks as reading
 from ticker.tasks import many, operations
@@ -60,13 +60,6 @@ FROM unnest(%s::text[], %s::timestamptz[]) AS g (name, last_run_at) WHERE t.name
 LOOK_AGAIN = """
 INSERT INTO {schema}.django_celery_beat_periodictasks (ident, last_update) VALUES (1, clock_timestamp())
 ON CONFLICT (ident) DO UPDATE SET last_update = excluded.last_update
-"""
-TAKEN = """
-SELECT t.name, t.metadata -> '{key}' ->> 'id' FROM "{schema}".tasks t WHERE t.metadata -> '{key}' ->> 'source' = %s ORDER BY 1
-"""
-FORGET = """
-UPDATE "{schema}".tasks SET metadata = metadata - '{key}' WHERE metadata -> '{key}' ->> 'source' = %s
-AND metadata -> '{key}' ->> 'id' = ANY (%s) AND set_config('ticker.by', %s, true) IS NOT NULL
 """
 
 
@@ -183,14 +176,7 @@ class DjangoCeleryBeat(Source):
                     many.register_many(db, [task_of(replace(found, wanted=wanted), NAME)], by=BY)
 
     def taken(self) -> list[LeftOver]:
-        if not settings.current().database_url:
-            return []
-        with connected("") as db:
-            schema = settings.current().schema
-            if db.execute("SELECT to_regclass(%s)", [f'"{schema}".tasks']).fetchone() == (None,):
-                return []
-            rows = db.execute(TAKEN.format(schema=schema, key=TAKEN_FROM), [NAME]).fetchall()
-        return [LeftOver(id_, name, id_, is_parked=False) for name, id_ in rows]
+        return [LeftOver(id_, name, id_, is_parked=False) for id_, name in taken_tasks.taken(NAME)]
 
     def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
         """Enables the entries in the transaction that deletes their tasks. Beat counts an interval from the last run."""
@@ -203,8 +189,7 @@ class DjangoCeleryBeat(Source):
 
     def forget(self, ids: Sequence[str]) -> None:
         """Removes from their tasks where these came from. The entries stay disabled."""
-        with connected("") as db:
-            db.execute(FORGET.format(schema=settings.current().schema, key=TAKEN_FROM), [NAME, [*ids], BY])
+        taken_tasks.forget(NAME, ids)
 
 
 def pause() -> None:
@@ -224,18 +209,6 @@ def _has_run(found: Found, before: int, last_before: datetime | None, count: int
 def _states(db: Any, schema: str, names: Collection[str]) -> dict[str, tuple[Any, ...]]:
     """Locks the rows, and returns whether each is enabled, how often it has run, and when last."""
     return {name: tuple(state) for name, *state in db.execute(STATES.format(schema=schema), [[*names]]).fetchall()}
-
-
-@contextmanager
-def connected(where: str) -> Iterator[connections.Connection]:
-    """Opens a connection to a database that --from names, or to DATABASE_URL."""
-    variable = "--from" if where else "DATABASE_URL"
-    url = settings.psycopg_url(where, variable) if where else settings.current().require_database()
-    with (
-        connections.translated(variable),
-        closing(connections.connect(url, name="ticker-import", variable=variable)) as connection,
-    ):
-        yield connection
 
 
 def schema_of(connection: Any) -> str:

@@ -14,7 +14,7 @@ from ticker import clock, settings
 from ticker.errors import ConfigurationError, escaped
 from ticker.importing import dialects
 from ticker.importing.found import Decision, Draft, Found, LeftOver, Source, Waiting, Where, function_name, unique
-from ticker.importing.sources import rq_entries
+from ticker.importing.sources import rq_entries, taken_tasks
 from ticker.importing.sources.pickles import load, unpacked
 from ticker.importing.sources.samplers import HistorySampler, Sampler, hashes
 from ticker.queue import rq
@@ -26,7 +26,7 @@ SCHEDULERS, RECORD, HISTORY = (
     f"{PREFIX}:cron_scheduler:{{}}",
     f"{PREFIX}:cron_job:{{}}:jobs",
 )
-TAKEN = "ticker:taken:rq-cron"
+TAKEN = "ticker:taken:rq-cron"  # the identities of entries; which of them are taken, their tasks say
 CALL = "function", "args", "kwargs"
 IDENTITY = "func_name", "queue_name", "args", "kwargs", "interval", "cron", "job_timeout"  # and the name
 QUEUED, STARTED = "queued", "started"
@@ -53,7 +53,7 @@ class RqCron(Source):
 
     def __init__(self, where: Where) -> None:
         self._redis: Any = rq.connect(where.text or settings.current().require_redis(), retries=0)
-        self._zone, self._names, self._taking = where.zone, dict[str, str](), dict[str, str]()
+        self._zone, self._names = where.zone, dict[str, str]()
         self._calls = defaultdict[str, set[tuple[str, str]]](set)
         self._records, self._is_held = dict[str, tuple[str, list[Entry]]](), False
 
@@ -185,24 +185,24 @@ class RqCron(Source):
 
     def park(self, db: Any, founds: Sequence[Found]) -> list[str]:
         self._check_stopped()
-        self._taking |= {one.id: json.dumps([one.wanted["name"], one.stored["identity"]]) for one in founds}
+        with rq.translated():
+            self._redis.hset(TAKEN, mapping={one.id: one.stored["identity"] for one in founds})
         return []
-
-    def note(self, ids: Sequence[str]) -> None:
-        if ids:
-            with rq.translated():
-                self._redis.hset(TAKEN, mapping={id_: self._taking[id_] for id_ in ids})
 
     def taken(self) -> list[LeftOver]:
         with rq.translated():
-            stored = {id_.decode(): json.loads(value) for id_, value in self._redis.hgetall(TAKEN).items()}
-        return [LeftOver(id_, name, identity, is_parked=False) for id_, (name, identity) in stored.items()]
+            stored = {id_.decode(): value.decode() for id_, value in self._redis.hgetall(TAKEN).items()}
+        return [LeftOver(id_, name, stored.get(id_, id_), is_parked=False) for id_, name in taken_tasks.taken(NAME)]
 
     def give_back(self, ids: Sequence[str]) -> None:
         """Forgets them: rq cron has them in its module, and runs each interval at once when it is started."""
-        self.forget(ids)
+        self._forget(ids)
 
     def forget(self, ids: Sequence[str]) -> None:
+        taken_tasks.forget(NAME, ids)
+        self._forget(ids)
+
+    def _forget(self, ids: Sequence[str]) -> None:
         if ids:
             with rq.translated():
                 self._redis.hdel(TAKEN, *ids)

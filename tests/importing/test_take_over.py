@@ -355,6 +355,40 @@ def test_the_commands_plan_take_over_and_give_back(redis, db, environ, served, t
     assert imported("--give-back", folder=tmp_path)[0] == "gave back 0 entries\n"
 
 
+@pytest.mark.parametrize("step", ["--give-back", "--forget-old"])
+def test_the_way_back_is_that_of_the_plan_or_of_its_options(redis, db, environ, taken, source, tmp_path, step):
+    for id_ in ("mail-5", "mail-6", "report", "audit"):
+        schedule(redis, id_, interval=60, args=(id_,))
+    imported("--only", "mail-*", folder=tmp_path)
+    taken()
+    _, err = imported(step, folder=tmp_path)
+    assert sentence("imports.stay_taken", entries="2 entries", only="'mail-*'").within(err)
+    assert sorted(one.id for one in source.taken()) == ["audit", "report"]
+    assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == (["rq-scheduler"],)
+    imported(step, "--only", "audit", folder=tmp_path)
+    assert [one.id for one in source.taken()] == ["report"]
+    imported(step, "--only", "*", folder=tmp_path)
+    assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == ([],)
+
+
+@pytest.mark.parametrize("step", ["--give-back", "--forget-old"])
+def test_without_its_plan_the_way_back_needs_the_place_of_the_source(
+    redis, redis_url, db, environ, taken, source, tmp_path, step
+):
+    schedule(redis, "poll-5", interval=60)
+    taken()
+    needed = sentence("imports.from_is_missing", source="rq-scheduler")
+    assert needed.within(imported(step, code=2, folder=tmp_path)[1])
+    (tmp_path / "crontab").write_text("@daily backup\n")
+    plan_file = ("--plan-file", str(tmp_path / "plan.json"))
+    words = ("--from", str(tmp_path / "crontab"), "--zone", "UTC", "--command-task", "backup", "--no-user-column")
+    command("import", "crontab", *plan_file, *words, code=1)
+    assert needed.within(imported(step, code=2, folder=tmp_path)[1])
+    assert len(source.taken()) == 1
+    imported(step, "--from", redis_url, folder=tmp_path)
+    assert source.taken() == []
+
+
 def test_a_take_over_needs_a_worker_of_ours_for_queue_and_function_or_an_option(redis, db, environ, tmp_path):
     schedule(redis, "poll-5", interval=60)
     imported(folder=tmp_path)

@@ -4,7 +4,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ticker.cli import options, render
 from ticker.cli.connection import connected, database
 from ticker.cli.exits import NOT_SO
 from ticker.cli.fit import row
-from ticker.errors import BadInput, TickerError, not_announced
+from ticker.errors import BadInput, ConfigurationError, TickerError, not_announced
 from ticker.importing import export as exporting
 from ticker.importing import plan as planning
 from ticker.importing.found import EXAMPLES, Verdict, Where
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 STYLES = {Verdict.CHANGED: "yellow", Verdict.DECIDE: "yellow", Verdict.REFUSED: "red"}
 PLANS = ("where", "zone", "only", "queues", "decide", "command_task", "user_column")
 """The options of a plan: its file holds them for the later steps."""
+BACK, REPLACED = ("give-back", "forget-old"), ("where", "only")
+"""The steps that also work without a plan, and the options that they take instead."""
 
 
 @click.command("import")
@@ -99,19 +102,21 @@ def import_(
     if step is None and shadow is None:
         plan = planning.make(_options(source, **given), clock.python_utc())
         plan.write(path)
-        code = _print_plan(plan, path)
+        context.exit(_print_plan(plan, path))
+    is_back = step in BACK
+    if named := [
+        name for name in PLANS if (given[name] or given[name] is False) and not (is_back and name in REPLACED)
+    ]:
+        raise click.UsageError(f"--{_option(named[0])} is stored in the plan file; plan again to change it")
+    if is_back:
+        context.exit(_go_back(source, str(step), path, given["where"], given["only"]))
+    promised = planning.load(path)
+    if promised.options.source != source:
+        raise BadInput("source", source, f"is not the source of {path}, which is {promised.options.source}; plan again")
+    if shadow:
+        code = _shadow(promised, shadow)
     else:
-        if named := [name for name in PLANS if given[name] or given[name] is False]:
-            raise click.UsageError(f"--{_option(named[0])} is stored in the plan file; plan again to change it")
-        promised = planning.load(path)
-        if promised.options.source != source:
-            raise BadInput(
-                "source", source, f"is not the source of {path}, which is {promised.options.source}; plan again"
-            )
-        if shadow:
-            code = _shadow(promised, shadow)
-        else:
-            code = _carry_out(promised, path, str(step), old_jobs or "", needs_worker=not without_worker)
+        code = _carry_out(promised, path, old_jobs or "", needs_worker=not without_worker)
     context.exit(code)
 
 
@@ -169,18 +174,41 @@ def _print_entries(entries: "Sequence[Entry]") -> None:
         render.print_table(("verdict", "entries", "such as", "why"), groups)
 
 
-def _carry_out(promised: "Promised", path: Path, step: str, old_jobs: str, *, needs_worker: bool) -> int:
-    """Takes entries over or gives them back, and prints what was done. Nothing changes if the source does not match the plan."""
+def _go_back(name: str, step: str, path: Path, where: str | None, only: str | None) -> int:
+    """Gives entries back, or forgets them, and prints what was done. `where` and `only` replace the options of the plan."""
+    try:
+        options = planning.load(path).options
+    except ConfigurationError:
+        options = planning.Options("")
+    if options.source != name:
+        if where is None:
+            raise BadInput(
+                "--plan-file", str(path),
+                f"is no plan of {name}: pass --from, the URL from which the entries were taken",
+            )  # fmt: skip
+        options = planning.Options(name)
+    if where is not None:
+        options = replace(options, where=Where(where))
+    if only is not None:
+        options = replace(options, only=only)
+    source, schema = options.opened(), settings.current().schema
+    with connected() as db:
+        if step == "give-back":
+            code = _print_moved("gave back", _take_over().give_back(source, db, schema, options.only))
+        else:
+            forgotten, code = _take_over().forget_old(source, db, schema, options.only), 0
+            render.answer({"forgotten": forgotten}, f"forgot {_entries(len(forgotten))}")
+    if stay := [one.id for one in source.taken() if not fnmatchcase(one.id, options.only)]:
+        render.say(
+            f"{_entries(len(stay))} that were taken over do not match {options.only!r}, and stay as they are", err=True
+        )
+    return code
+
+
+def _carry_out(promised: "Promised", path: Path, old_jobs: str, *, needs_worker: bool) -> int:
+    """Takes entries over, and prints what was done. Nothing changes if the source does not match the plan."""
     source = promised.options.opened()
     schema = settings.current().schema
-    if step == "give-back":
-        with connected() as db:
-            return _print_moved("gave back", _take_over().give_back(source, db, schema))
-    if step == "forget-old":
-        with connected() as db:
-            forgotten = _take_over().forget_old(source, db, schema)
-        render.answer({"forgotten": forgotten}, f"forgot {_entries(len(forgotten))}")
-        return 0
     if promised.undecided:
         raise BadInput(
             "--plan-file",

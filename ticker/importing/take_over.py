@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from ticker import clock
@@ -160,15 +161,15 @@ def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
 
 
-def give_back(source: Source, db: Any, schema: str) -> Moved:
-    """Gives entries back whose tasks run, and deletes these tasks. `db` is a connection outside a transaction.
+def give_back(source: Source, db: Any, schema: str, only: str = "*") -> Moved:
+    """Gives entries back whose ids match and whose tasks run, and deletes these tasks. `db` is a connection outside a transaction.
 
     The next time there is the next one here, but for an interval not before the last start here plus the interval. Completes what
     a crash has left.
     """
     execute, result = sql.on(db, schema), Moved()
     with source.held():
-        for part in _parts(source.taken()):
+        for part in _parts(_matching(source, only)):
             with db.transaction():
                 known = {row["name"]: row for row in execute("tasks_taken", names=[one.name for one in part])}
                 whys = {one.id: _why_not(one, known.get(one.name)) for one in part}
@@ -187,9 +188,9 @@ def give_back(source: Source, db: Any, schema: str) -> Moved:
     return result
 
 
-def forget_old(source: Source, db: Any, schema: str) -> list[str]:
-    """Forgets the entries that were taken over, and their old jobs. They cannot go back, and no warning names them."""
-    gone = source.taken()
+def forget_old(source: Source, db: Any, schema: str, only: str = "*") -> list[str]:
+    """Forgets the entries that were taken over and match, and their old jobs. They cannot go back, and no warning names them."""
+    gone = _matching(source, only)
     if parked := [one.id for one in gone if one.is_parked]:
         raise BadInput(
             "--forget-old", None,
@@ -197,8 +198,13 @@ def forget_old(source: Source, db: Any, schema: str) -> list[str]:
         )  # fmt: skip
     ids = [one.id for one in gone]
     source.forget(ids)
-    sql.on(db, schema)("unmark_taken", source=source.name)
+    if not source.taken():
+        sql.on(db, schema)("unmark_taken", source=source.name)
     return ids
+
+
+def _matching(source: Source, only: str) -> list[LeftOver]:
+    return [one for one in source.taken() if fnmatchcase(one.id, only)]
 
 
 def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:

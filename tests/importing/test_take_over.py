@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -16,6 +17,8 @@ from ticker.errors import BadInput, ConfigurationError
 from ticker.importing import take_over
 from ticker.importing.sources import rq_scheduler
 from ticker.importing.sources.rq_scheduler import LOCK, PARKED, SCHEDULE, TAKEN, RqScheduler
+
+LATER = datetime(2099, 1, 31, 6, tzinfo=UTC)
 
 
 class Killed(BaseException):
@@ -278,6 +281,51 @@ def test_an_entry_whose_task_was_deleted_becomes_a_task_again(redis, db, environ
     assert said.within(" ".join(out.split()))
     taken()
     assert places(redis, db) == (set(), {"0d8f"}, set())
+
+
+def test_an_entry_under_another_id_is_the_same_task_after_a_kill_too(redis, redis_url, db, taken, source):
+    schedule(redis, "0d8f", interval=60)
+    taken()
+    schedule(redis, "77a1", interval=60)
+    with pytest.raises(Killed):
+        taken(killed_after("park", RqScheduler(redis_url)))
+    taken()
+    assert places(redis, db) == (set(), {"0d8f"}, set())
+    assert {one.name for one in source.taken()} == {"0d8f"}
+
+
+def named(name):
+    """Chooses what fits, with a decision about its name."""
+    return lambda founds: [replace(one, wanted={**one.wanted, "name": name}) for one in chosen(founds)]
+
+
+def test_an_id_with_another_schedule_is_the_task_that_it_became(redis, db, taken, source):
+    schedule(redis, "poll-2", interval=60)
+    take_over.take_over(source, db, "ticker", named("mail 2"))
+    schedule(redis, "poll-2", interval=120)
+    taken()
+    assert places(redis, db) == (set(), {"mail 2"}, set())
+    assert take_over.give_back(source, db, "ticker").moved == ["poll-2"]
+    assert places(redis, db) == ({"poll-2"}, set(), set())
+
+
+def test_a_parked_entry_becomes_the_task_whose_name_was_decided_when_it_was_parked(redis, redis_url, db, taken, source):
+    for id_, step in (("at-noon", "commit"), ("each-hour", "park")):
+        schedule(redis, id_, LATER, **({"interval": 3600} if step == "park" else {}))
+        with pytest.raises(Killed):
+            take_over.take_over(killed_after(step, RqScheduler(redis_url)), db, "ticker", named(f"mail {id_}"))
+    taken()
+    assert places(redis, db) == (set(), {"mail at-noon", "mail each-hour"}, set())
+    assert sorted(take_over.give_back(source, db, "ticker").moved) == ["at-noon", "each-hour"]
+
+
+def test_each_single_time_is_a_task_of_its_own(redis, db, taken, source):
+    schedule(redis, "today", LATER)
+    taken()
+    schedule(redis, "tomorrow", LATER + timedelta(days=1))
+    assert list(take_over.remains(source, NOON)) == []
+    taken()
+    assert places(redis, db) == (set(), {"today", "tomorrow"}, set())
 
 
 def test_an_entry_that_is_scheduled_again_while_it_is_parked_is_taken_once(redis, redis_url, db, taken, source):

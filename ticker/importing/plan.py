@@ -22,7 +22,7 @@ from ticker import clock, settings
 from ticker.db import connections, sql
 from ticker.errors import BadInput, ConfigurationError, did_you_mean
 from ticker.importing import proof
-from ticker.importing.found import Decision, Found, LeftOver, Source, Verdict, Where
+from ticker.importing.found import Decision, Found, LeftOver, Source, Verdict, Where, matched
 from ticker.model import Kind
 from ticker.schedules import once
 from ticker.schedules.duration import is_plain
@@ -185,11 +185,7 @@ def _names(pattern: str, found: Found) -> bool:
 
 def _noted(founds: Iterable[Found], gone: Sequence[LeftOver]) -> list[Found]:
     """Adds a note to each entry that is in the source again: which task it, or an entry like it, became."""
-    ids, identities = {one.id: one for one in gone}, {one.identity: one for one in gone}
-    became = [
-        (one, None if "at" in one.wanted else ids.get(one.id) or identities.get(one.stored.get("identity", "")))
-        for one in founds
-    ]
+    became = [*matched(founds, gone)]
     there = _existing({was.name for _, was in became if was})
     return [replace(one, notes=(_note(one, was, there), *one.notes)) if was else one for one, was in became]
 

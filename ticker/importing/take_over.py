@@ -23,7 +23,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, TickerError, escaped
 from ticker.importing import plan
-from ticker.importing.found import BY, EXAMPLES, Found, LeftOver, Source
+from ticker.importing.found import BY, EXAMPLES, Found, LeftOver, Source, matched
 from ticker.read import entries
 from ticker.tasks import many, operations
 
@@ -59,8 +59,9 @@ def take_over(
     Completes an interrupted call. Raises BadInput if jobs wait, and `old_jobs` does not say whether to `wait` for them or to
     `remove` them: nothing is written then.
     """
-    taking, told = _Taking(source, db, schema), ""
+    told = ""
     with source.held():
+        taking = _Taking(source, db, schema)
         pending = {one.id for one in chosen(source.read(entries.instant(db)))}
         waiting = source.waiting(pending)
         if waiting.waiting and old_jobs not in OLD_JOBS:
@@ -85,14 +86,14 @@ class _Taking:
     def __init__(self, source: Source, db: Any, schema: str) -> None:
         self.source, self.db, self.execute, self.result = source, db, sql.on(db, schema), Moved()
         self.tries = Counter[str]()
-        self.names = {one.identity: one.name for one in source.taken() if not one.is_parked}
+        self.gone = source.taken()
 
     @property
     def settled(self) -> set[str]:
         return {*self.result.moved, *self.result.left}
 
     def complete(self, parked: Sequence[Found]) -> None:
-        for part in _parts(parked):
+        for part in _parts(self.named(parked)):
             with self.db.transaction():
                 ours = self.insert(part)
             self.note(ours)
@@ -100,7 +101,7 @@ class _Taking:
     def take(self, ids: set[str], founds: Sequence[Found]) -> None:
         """Takes these entries, 500 in a transaction. Leaves those that an application changes meanwhile for the next call."""
         self.leave(ids - {one.id for one in founds}, "it is no longer in the source, or no longer matches the plan")
-        for part in _parts([self.named(one) for one in founds]):
+        for part in _parts(self.named(founds)):
             try:
                 with self.db.transaction():
                     ours = self.insert(part)
@@ -115,10 +116,12 @@ class _Taking:
             else:
                 self.note(ours)
 
-    def named(self, found: Found) -> Found:
-        """Gives an entry that an application has scheduled again, under another id, the name of the task that it became."""
-        name = self.names.get(found.stored.get("identity", ""), found.wanted["name"])
-        return replace(found, wanted={**found.wanted, "name": name})
+    def named(self, founds: Iterable[Found]) -> list[Found]:
+        """Gives entries that were taken or parked before the names of the tasks that they became."""
+        return [
+            replace(one, wanted={**one.wanted, "name": was.name}) if was else one
+            for one, was in matched(founds, self.gone)
+        ]
 
     def insert(self, part: Sequence[Found]) -> list[Found]:
         """Inserts the tasks that do not exist. Returns the entries whose tasks exist now."""

@@ -104,6 +104,17 @@ def test_a_decision_that_only_refused_entries_would_get_is_refused(planned, patt
     planned(found("0 0 L2 * *"), replace(found("0 6 * * *"), id="f"), decide=("*:box=9s",))
 
 
+@pytest.mark.parametrize(
+    ("decided", "first"),
+    [(["every=60s"], 60), (["every=5s"], 15), (["every=60s", f"first={NOW.isoformat()}"], 0)],
+)
+def test_the_first_time_is_not_before_the_last_run_there_plus_the_decided_interval(planned, decided, first):
+    wanted = {"function": "poll", "name": "e", "every": 15, "box": 2, "first": NOW + timedelta(seconds=15)}
+    asks = Found("rq-scheduler", "e", wanted, wanted["first"], stored={"last": NOW})
+    [entry] = planned(asks, decide=tuple(f"e:{text}" for text in decided))
+    assert entry.next_here == NOW + timedelta(seconds=first)
+
+
 def test_only_some_entries_and_other_queues(planned):
     entries = [
         Found("rq-scheduler", id_, {"function": "poll", "name": id_, "every": 60, "queue": "low"}) for id_ in "ab"

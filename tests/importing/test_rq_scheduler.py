@@ -40,7 +40,9 @@ def test_an_interval_becomes_a_task_whose_first_time_is_the_next_one_there(redis
 def test_the_first_time_is_not_before_the_last_run_there_plus_the_interval(redis, read):
     job = schedule(redis, "poll-5", interval=60)
     redis.hset(job.key, "started_at", (NOON - timedelta(seconds=2)).isoformat())
-    assert read().wanted["first"] == NOON + timedelta(seconds=58)
+    found = read()
+    assert found.wanted["first"] == NOON + timedelta(seconds=58)
+    assert found.stored["last"] == NOON - timedelta(seconds=2)
 
 
 def test_a_single_time_that_has_passed_is_due_at_once_as_it_is_there(redis, read):
@@ -155,7 +157,7 @@ def test_a_cron_text_for_each_hour_needs_no_zone(redis, read):
     assert (read().verdict, read().wanted["zone"]) == (Verdict.SAME, "UTC")
 
 
-@pytest.mark.parametrize(("interval", "fields"), [(15, ["every"]), (60, []), (90, [])])
-def test_an_interval_below_the_usual_one_of_the_scheduler_asks_which_one_is_in_force(redis, read, interval, fields):
+@pytest.mark.parametrize(("interval", "fields"), [(15, ["every"]), (60, []), (90, ["every"]), (120, [])])
+def test_an_interval_that_the_scheduler_would_round_up_asks_which_one_is_in_force(redis, read, interval, fields):
     schedule(redis, "poll-5", interval=interval, timeout=5)
     assert [one.field for one in read().decisions] == fields

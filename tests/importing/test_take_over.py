@@ -245,7 +245,7 @@ def test_a_warning_names_what_is_scheduled_there_again_and_the_next_call_takes_i
     taken()
     assert list(take_over.remains(source, NOON)) == []
     schedule(redis, "poll-5", interval=60)
-    schedule(redis, "new", interval=90)
+    schedule(redis, "new", interval=120)
     [warning] = take_over.remains(source, NOON)
     assert "(poll-5)" in warning
     taken()

@@ -57,6 +57,14 @@ TRANSLATIONS = (
         (f"{TEXTS}test_only_what_was_planned_is_taken",),
     ),
     Mutant(
+        "first-kept-for-another-interval",
+        PLAN,
+        "max(first, last + timedelta(",
+        "min(first, last + timedelta(",
+        "With a decided interval, the first run here is not before the last one there plus this interval.",
+        (f"{PLANS}test_the_first_time_is_not_before_the_last_run_there_plus_the_decided_interval",),
+    ),
+    Mutant(
         "box-cut-silently",
         PLAN,
         "decisions=(*kept, Decision(error.field, str(error))))",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
@@ -25,7 +25,7 @@ from ticker.importing import proof
 from ticker.importing.found import Decision, Found, LeftOver, Source, Verdict, Where, matched
 from ticker.model import Kind
 from ticker.schedules import once
-from ticker.schedules.duration import is_plain
+from ticker.schedules.duration import is_plain, milliseconds
 from ticker.tasks import checks, definition, fields, identity, operations, rows, sync
 
 SOURCES = {
@@ -267,7 +267,10 @@ def _key(found: Found) -> tuple[str, str]:
 
 
 def _decided(found: Found, options: Options) -> Found:
-    """Applies --queue and --decide. A pattern decides only what is open; an entry's own id also replaces a value."""
+    """Applies --queue and --decide. A pattern decides only what is open; an entry's own id also replaces a value.
+
+    With a decided interval, the first time is not before the last run there plus this interval, unless it is decided, too.
+    """
     wanted, decisions = dict(found.wanted), list(found.decisions)
     if (queue := options.queues.get(wanted.get("queue", ""))) is not None:
         wanted["queue"] = queue
@@ -279,6 +282,10 @@ def _decided(found: Found, options: Options) -> Found:
                 wanted = {name: value for name, value in wanted.items() if name not in checks.NAMES.values()}
             wanted[field] = _value(field, value)
             decisions = [one for one in decisions if one.field != field]
+    first, last = wanted.get("first"), found.stored.get("last")
+    if first and last and first == found.wanted.get("first") and "every" in wanted:
+        with suppress(BadInput):  # `_fitted` names the fault
+            wanted["first"] = max(first, last + timedelta(milliseconds=milliseconds("every", wanted["every"])))
     return replace(found, wanted=wanted, decisions=tuple(decisions))
 
 

@@ -246,7 +246,7 @@ def _found(row: Mapping[str, Any], now: datetime) -> Found:
             draft.decisions.append(Decision("at", question))
     return draft.found(
         NAME, task["name"], None if draft.refusals else due, enabled=task["enabled"], times=times,
-        stored={"identity": task["name"], "state": state},
+        stored={"identity": task["name"], "state": state, "last": state[-1]},
     )  # fmt: skip
 
 

@@ -258,7 +258,7 @@ def _found(entry: Entry, id_: str, zone: str, latest: datetime | None) -> Found:
     if id_ != _name(entry):
         draft.changes.append(f"another entry has the name {_name(entry)}, so this one becomes {id_}")
     identity = json.dumps([_name(entry), *map(entry.get, IDENTITY)])
-    return draft.found(NAME, id_, due, times=times, stored={"identity": identity})
+    return draft.found(NAME, id_, due, times=times, stored={"identity": identity, "last": latest})
 
 
 def _refusals(entry: Entry) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Translates an entry of rq-scheduler, as it is stored in Redis, to a task. Reads no server."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -49,7 +50,8 @@ def found(id_: str, score: float, job: Job, now: datetime, zone: str) -> Found:
         times = _schedule(entry, meta, next_there, job, now, zone)
         _box(entry, job)
     identity = blake2b(job["data"] + repr((meta.get("interval"), meta.get("cron_string"))).encode(), digest_size=8)
-    return entry.found(SOURCE, id_, next_there, times=times, stored={"identity": identity.hexdigest()})
+    stored = {"identity": identity.hexdigest(), "last": moment(job.get("started_at"))}
+    return entry.found(SOURCE, id_, next_there, times=times, stored=stored)
 
 
 def _meta(entry: Draft, job: Job) -> dict[str, Any]:
@@ -141,15 +143,12 @@ def _schedule(
         last = moment(job.get("started_at"))
         first = next_there if last is None else max(next_there, last + timedelta(seconds=every))
         entry.wanted |= {"every": every, "first": first}
-        if every < USUAL_PASS:
+        if every % USUAL_PASS:
+            in_force = math.ceil(every / USUAL_PASS) * USUAL_PASS
             entry.decisions.append(Decision(
-                "every", f"rqscheduler runs nothing more often than its --interval, {USUAL_PASS} s by default; "
-                f"is the real interval {every}s, or longer?",
+                "every", f"with the default --interval of rqscheduler, {USUAL_PASS} s, an interval of {every} s becomes {in_force} s; "
+                "which one is in force?",
             ))  # fmt: skip
-        elif every % USUAL_PASS:
-            entry.notes.append(
-                f"rqscheduler rounds {every} s up to a multiple of its --interval, {USUAL_PASS} s by default"
-            )
         return None
     if text := meta.get("cron_string"):
         return _cron(entry, str(text), next_there, zone)

@@ -185,6 +185,14 @@ def test_an_entry_is_taken_when_its_last_job_has_run_and_the_others_at_once(redi
     assert task(db, "late").next_run == NOON + timedelta(seconds=110)
 
 
+def test_a_job_that_a_worker_has_taken_from_its_list_runs_until_a_second_look(redis, source, monkeypatch):
+    job = schedule(redis, "poll-5", interval=60)
+    redis.hset(job.key, "status", "queued")
+    assert [source.waiting(["poll-5"]).running for _ in range(2)] == [{"poll-5"}] * 2
+    monkeypatch.setattr(rq_scheduler, "ASTRAY_AFTER", 0.0)
+    assert source.waiting(["poll-5"]).running == set()
+
+
 def test_entries_go_back_byte_for_byte_with_their_next_times(redis, db, taken, source):
     for number in range(3):
         schedule(redis, f"poll-{number}", interval=60, kwargs={"channel": number})

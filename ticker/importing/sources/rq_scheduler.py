@@ -31,6 +31,7 @@ PARKED, TAKEN = "ticker:parked:rq-scheduler", "ticker:taken:rq-scheduler"
 LOCK_MS, KEEP_EVERY = 6_000, 1.5
 LOCK_AT_LEAST, LOCK_AT_MOST = 30.0, 140.0  # seconds to wait for the lock: twice its time to live, if it has one
 AT_ONCE = 500
+ASTRAY_AFTER = 1.0  # seconds in which a worker that has taken a job from its list says that it runs
 
 
 def opened(where: Where) -> "RqScheduler":
@@ -50,7 +51,7 @@ class RqScheduler(Source):
     def __init__(self, url: str, zone: str = "") -> None:
         self._redis: Any = connect(url)
         self._zone, self._token = zone, f"ticker import {socket.gethostname()} {os.getpid()} {uuid4().hex}"
-        self._astray = set[str]()
+        self._astray = dict[str, float]()  # since when
         scripts = "ticker.importing.sources"
         self._park = self._redis.register_script(script("park", scripts))
         self._give_back = self._redis.register_script(script("give_back", scripts))
@@ -128,7 +129,7 @@ class RqScheduler(Source):
         """Counts the jobs of entries that wait or run in RQ.
 
         A worker that listens to several queues takes a job from a list before it says that it runs. So a job whose status is
-        queued or started, and which is nowhere, counts as running when it is first seen so.
+        queued or started, and which is nowhere, counts as running in the second after it is first seen so.
         """
         with translated():
             jobs = self._jobs([*ids])
@@ -146,8 +147,9 @@ class RqScheduler(Source):
         moving = (
             {id_ for id_, job in jobs.items() if job.get("status") in (b"queued", b"started")} - waits.keys() - runs
         )
-        runs |= moving - self._astray
-        self._astray |= moving
+        now = clock.monotonic()
+        self._astray = {id_: self._astray.get(id_, now) for id_ in moving}
+        runs |= {id_ for id_, since in self._astray.items() if now - since < ASTRAY_AFTER}
         waits = Counter({id_: count for id_, count in waits.items() if id_ in jobs})
         took = rq_entries.mean(rq_entries.took(job.get("started_at"), job.get("ended_at")) for job in jobs.values())
         return Waiting(waits, runs & jobs.keys(), sum(found[3::4]), took)

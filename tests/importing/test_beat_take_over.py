@@ -116,7 +116,34 @@ def test_what_beat_has_run_meanwhile_runs_an_interval_later(
     at = datetime.now(UTC)
     taken(beat_db)
     assert (tasks(beat_db)["each hour"].next_run >= at + timedelta(hours=1), pauses) == (True, [])
-    assert tasks(beat_db)["each hour"].metadata == {"taken_from": {"source": "django-celery-beat", "id": "each hour"}}
+    taken_from = tasks(beat_db)["each hour"].metadata["taken_from"]
+    assert taken_from.items() > {"source": "django-celery-beat", "id": "each hour", "runs": 1}.items()
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("goes_back", [False, True], ids=["taken", "given-back"])
+def test_what_beat_ran_before_an_interrupted_call_saw_it_is_not_run_too_early(
+    beat_db: Connection, pauses: list[Callable[[], None]], goes_back: bool
+) -> None:
+    pauses += [lambda: None, interrupted]
+    at = datetime.now(UTC)
+    with pytest.raises(KeyboardInterrupt):
+        taken(beat_db)
+    with connect(os.environ["DATABASE_URL"]) as beat:
+        beat.execute(ONCE, [0, "one off"])
+    writes_back("each hour", 1)()
+    if goes_back:
+        take_over.give_back(opened(), beat_db, "ticker")
+        there = {one.id: one.next_there for one in opened().read(datetime.now(UTC)) if one.enabled}
+        assert "one off" not in there
+        assert there["each hour"] >= at + timedelta(hours=1)
+    else:
+        taken(beat_db)
+        assert {name for name, task in tasks(beat_db).items() if task.enabled} == GOOD - {"one off"}
+        assert tasks(beat_db)["each hour"].next_run >= at + timedelta(hours=1)
 
 
 ONCE = """

@@ -34,10 +34,7 @@ def tasks(db: Any, only: str) -> Iterator[Task]:
 
 def as_json(task: Task) -> str:
     """Returns one line of JSON: the arguments of `register` that differ from its defaults, and the task's state."""
-    line: dict[str, Any] = {"format": FORMAT, "function": task.function, "name": task.name}
-    if task.owner:
-        line["owner"] = task.owner
-    line |= _given(task)
+    line: dict[str, Any] = {"format": FORMAT, **given(task)}
     if not task.enabled:
         line["enabled"] = False
     if task.paused_by is not None:
@@ -46,10 +43,13 @@ def as_json(task: Task) -> str:
     return json.dumps(line, ensure_ascii=False, default=datetime.isoformat)
 
 
-def _given(task: Task) -> dict[str, Any]:
-    """Returns the arguments of `register` that make this definition. A box or tolerance that follows the interval is left out."""
+def given(task: Task) -> dict[str, Any]:
+    """Returns the arguments of `register` that make this task. A box or tolerance that follows the interval is left out."""
     schedule = definition.schedule_of({column: getattr(task, column) for column in fields.DEFAULTS})
-    given: dict[str, Any] = {checks.NAMES[task.kind]: schedule.text}
+    given: dict[str, Any] = {"function": task.function, "name": task.name}
+    if task.owner:
+        given["owner"] = task.owner
+    given[checks.NAMES[task.kind]] = schedule.text
     if task.zone != "UTC":
         given["zone"] = task.zone
     for field in fields.SETTINGS.values():

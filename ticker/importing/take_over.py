@@ -154,10 +154,8 @@ class _Changed(Exception):
 
 def task_of(found: Found, source: str) -> dict[str, Any]:
     """Returns the task that an entry becomes, as `register_many` takes it."""
-    return {
-        **found.wanted,
-        "metadata": {**(found.wanted.get("metadata") or {}), TAKEN_FROM: {"source": source, "id": found.id}},
-    }
+    taken_from = {"source": source, "id": found.id, **found.stored.get(TAKEN_FROM, {})}
+    return {**found.wanted, "metadata": {**(found.wanted.get("metadata") or {}), TAKEN_FROM: taken_from}}
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -12,17 +12,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ticker import settings
 from ticker.errors import ConfigurationError, escaped, quoted
-from ticker.importing import dialects
+from ticker.importing import dialects, export
 from ticker.importing.found import BY, Decision, Draft, Found, LeftOver, Source, Where, function_name
 from ticker.importing.sources import taken_tasks
 from ticker.importing.sources.samplers import RowSampler, Sampler
 from ticker.importing.sources.taken_tasks import connected
-from ticker.importing.take_over import task_of
+from ticker.importing.take_over import TAKEN_FROM
 from ticker.read import entries
-from ticker.read import tasks as reading
 from ticker.tasks import many, operations
-from ticker.tasks.identity import NOBODY
 
 NAME = "django-celery-beat"
 OWN = "celery.backend_cleanup"
@@ -52,7 +51,9 @@ SELECT name, enabled, total_run_count, last_run_at FROM {schema}.django_celery_b
 WHERE name = ANY (%s) ORDER BY id FOR NO KEY UPDATE
 """
 COUNTS = "SELECT name, total_run_count, last_run_at FROM {schema}.django_celery_beat_periodictask WHERE name = ANY (%s)"
-DISABLE = "UPDATE {schema}.django_celery_beat_periodictask SET enabled = false WHERE name = ANY (%s) AND enabled"
+DISABLE = """
+UPDATE {schema}.django_celery_beat_periodictask SET enabled = false WHERE name = ANY (%s) AND enabled RETURNING name
+"""
 ENABLE = """
 UPDATE {schema}.django_celery_beat_periodictask t SET enabled = true, last_run_at = g.last_run_at
 FROM unnest(%s::text[], %s::timestamptz[]) AS g (name, last_run_at) WHERE t.name = g.name
@@ -60,6 +61,20 @@ FROM unnest(%s::text[], %s::timestamptz[]) AS g (name, last_run_at) WHERE t.name
 LOOK_AGAIN = """
 INSERT INTO {schema}.django_celery_beat_periodictasks (ident, last_update) VALUES (1, clock_timestamp())
 ON CONFLICT (ident) DO UPDATE SET last_update = excluded.last_update
+"""
+RAN = """
+SELECT p.name, t.name, p.total_run_count, p.last_run_at, t.kind = 'once' OR t.max_runs = 1
+FROM "{ours}".tasks t JOIN {schema}.django_celery_beat_periodictask p ON p.name = t.metadata -> '{key}' ->> 'id'
+WHERE t.metadata -> '{key}' ->> 'source' = %s AND t.owner_type = '' AND t.owner_id = '' AND t.last_run IS NULL
+AND (p.total_run_count > (t.metadata -> '{key}' ->> 'runs')::bigint OR ((t.kind = 'once' OR t.max_runs = 1)
+    AND p.last_run_at > coalesce((t.metadata -> '{key}' ->> 'last_run')::timestamptz, '-infinity')))
+ORDER BY p.id FOR NO KEY UPDATE OF p
+"""
+"""The entries that beat has run since they were taken, and whose tasks have not run. Beat sets the count of an entry that runs only
+once back to 0 when it disables it.
+"""
+NOT_RUN = """
+SELECT EXISTS (SELECT FROM "{ours}".tasks t WHERE t.metadata -> '{key}' ->> 'source' = %s AND t.last_run IS NULL)
 """
 
 
@@ -77,7 +92,7 @@ class DjangoCeleryBeat(Source):
 
     def __init__(self, where: Where) -> None:
         self._url, self._is_held, self._is_fresh = where.text, False, False
-        self._disabled: dict[str, tuple[Found, int, datetime | None]] = {}
+        self._disabled = set[str]()
 
     def read(self, now: datetime) -> list[Found]:
         """Returns the entries, except those that are disabled because they were taken over. Their first times under `held` are
@@ -117,9 +132,12 @@ class DjangoCeleryBeat(Source):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Does not stop beat. Afterwards, waits until beat has seen the disabled entries, and checks them again."""
+        """Does not stop beat. First settles what an interrupted call has left. Afterwards, waits until beat has seen the disabled
+        entries, and checks them again.
+        """
         self._is_held = True
         try:
+            self._settle_before()
             yield
         finally:
             self._is_held = self._is_fresh = False
@@ -139,8 +157,16 @@ class DjangoCeleryBeat(Source):
             return changed
         db.execute(DISABLE.format(schema=schema), [[*states]])
         db.execute(LOOK_AGAIN.format(schema=schema))
-        self._disabled |= {one.id: (one, *states[one.id][1:]) for one in founds if one.enabled}
+        self._disabled |= {one.id for one in founds if one.enabled}
         return []
+
+    def _settle_before(self) -> None:
+        with connected("") as db:
+            ours = settings.current().schema
+            if db.execute(NOT_RUN.format(ours=ours, key=TAKEN_FROM), [NAME]).fetchone() == (True,):
+                self._make_fresh()
+                with db.transaction():
+                    _move(db, schema_of(db))
 
     def _settle(self) -> None:
         """Disables entries that beat has written back, and moves the first times of those that it has run meanwhile."""
@@ -148,32 +174,15 @@ class DjangoCeleryBeat(Source):
             pause()
             with connected("") as db, db.transaction():
                 schema = schema_of(db)
-                states = _states(db, schema, [*self._disabled])
-                ran = [name for name, (_, *state) in states.items() if _has_run(*self._disabled[name], *state)]
-                back = [name for name, (is_enabled, _, _) in states.items() if is_enabled]
+                ran = _move(db, schema)
+                back = [name for (name,) in db.execute(DISABLE.format(schema=schema), [[*self._disabled]])]
                 if not ran and not back:
                     return
-                db.execute(DISABLE.format(schema=schema), [back])
                 db.execute(LOOK_AGAIN.format(schema=schema))
-                self._move(db, ran)
-                self._disabled |= {name: (self._disabled[name][0], *states[name][1:]) for name in ran}
         names = ", ".join(map(escaped, [*ran, *back][:3]))
         raise ConfigurationError(
             f"celery beat still runs entries that were taken over ({names}): stop it, and check these tasks"
         )
-
-    def _move(self, db: Any, ids: Sequence[str]) -> None:
-        """Makes the tasks of these entries again, with a later first time: beat has just run them. Deletes those that run only
-        once. Those that have run here stay.
-        """
-        now = entries.instant(db)
-        for found in (self._disabled[id_][0] for id_ in ids):
-            wanted = {field: value for field, value in found.wanted.items() if field != "first"}
-            wanted |= {"first": now + timedelta(seconds=wanted["every"])} if "every" in wanted else {}
-            if any(task.last_run is None for task in reading.list_tasks(db, name=wanted["name"], owner=NOBODY)):
-                operations.unregister(db, wanted["name"], by=BY)
-                if not _is_once(found):
-                    many.register_many(db, [task_of(replace(found, wanted=wanted), NAME)], by=BY)
 
     def taken(self) -> list[LeftOver]:
         return [LeftOver(id_, name, id_, is_parked=False) for id_, name in taken_tasks.taken(NAME)]
@@ -197,13 +206,28 @@ def pause() -> None:
     threading.Event().wait(2 * MAX_INTERVAL)
 
 
-def _is_once(found: Found) -> bool:
-    return "at" in found.wanted or found.wanted.get("max_runs") == 1
+def _move(db: Any, schema: str) -> list[str]:
+    """Makes the tasks of entries that beat has run meanwhile again, with a later first time. Deletes those that run only once.
+
+    Tasks that have run here stay. Returns the entries.
+    """
+    now, moved = entries.instant(db), list[str]()
+    ran = db.execute(RAN.format(ours=settings.current().schema, schema=schema, key=TAKEN_FROM), [NAME]).fetchall()
+    for id_, name, runs, last, is_once in ran:
+        [task] = operations.unregister(db, name, by=BY)
+        if not is_once:
+            given = export.given(task)
+            first = {"first": now + timedelta(milliseconds=task.every_ms)} if "every" in given else {}
+            taken_from = {TAKEN_FROM: {**task.metadata[TAKEN_FROM], **_ran(runs, last)}}
+            again = {**given, **first, "metadata": {**task.metadata, **taken_from}}
+            many.register_many(db, [again], by=BY)
+        moved.append(id_)
+    return moved
 
 
-def _has_run(found: Found, before: int, last_before: datetime | None, count: int, last: datetime | None) -> bool:
-    """Returns whether beat has run the entry. Beat sets the count of an entry that runs only once back to 0 when it disables it."""
-    return count > before or (_is_once(found) and last != last_before)
+def _ran(runs: int, last: datetime | None) -> dict[str, Any]:
+    """Returns what a task's metadata note of its entry, so that a later run of beat is noticed."""
+    return {"runs": runs, "last_run": last and last.isoformat()}
 
 
 def _states(db: Any, schema: str, names: Collection[str]) -> dict[str, tuple[Any, ...]]:
@@ -246,7 +270,7 @@ def _found(row: Mapping[str, Any], now: datetime) -> Found:
             draft.decisions.append(Decision("at", question))
     return draft.found(
         NAME, task["name"], None if draft.refusals else due, enabled=task["enabled"], times=times,
-        stored={"identity": task["name"], "state": state, "last": state[-1]},
+        stored={"identity": task["name"], "state": state, "last": state[-1], "taken_from": _ran(*state[1:])},
     )  # fmt: skip
 
 

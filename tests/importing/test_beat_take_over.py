@@ -218,6 +218,15 @@ def test_entries_go_back_with_their_next_times(beat_db: Connection, pauses: list
         assert timedelta(0) <= back[name] - due[name] <= timedelta(seconds=1)
 
 
+def test_an_entry_that_beat_no_longer_has_keeps_its_task(beat_db: Connection, pauses: list[Callable[[], None]]) -> None:
+    taken(beat_db)
+    beat_db.execute("DELETE FROM public.django_celery_beat_periodictask WHERE name = 'each hour'")
+    result = take_over.give_back(opened(), beat_db, "ticker")
+    assert {*result.moved} == GOOD - {"each hour"}
+    assert sentence("imports.not_there").within(result.left["each hour"])
+    assert tasks(beat_db).keys() == {"at night", "each hour"}
+
+
 def test_what_was_taken_is_forgotten_and_does_not_go_back(
     beat_db: Connection, pauses: list[Callable[[], None]]
 ) -> None:

@@ -244,7 +244,23 @@ def test_tasks_that_are_paused_or_done_are_not_given_back(redis, db, taken, sour
     assert result.moved == ["poll-5"]
     assert "disabled or paused" in result.left["paused"]
     assert sentence("imports.task_is_gone").within(result.left["removed"])
-    assert redis.hkeys(TAKEN) == [b"paused"]
+    assert sorted(redis.hkeys(TAKEN)) == [b"paused", b"removed"]
+    assert redis.exists("rq:job:removed")
+
+
+def test_a_task_of_another_source_is_not_given_back(redis, db, taken, source):
+    schedule(redis, "poll-5", interval=60)
+    schedule(redis, "parked", interval=60)
+    taken()
+    source.unpark_at(db, {"parked": NOON})
+    ticker.unregister(db, task="poll-5")
+    ticker.unregister(db, task="parked")
+    for name in ("poll-5", "parked"):
+        ticker.register(db, "poll", name=name, every=60, metadata={"taken_from": {"source": "rq-cron", "id": name}})
+    result = take_over.give_back(source, db, "ticker")
+    assert (result.moved, [*result.left]) == (["parked"], ["poll-5"])
+    assert "not taken over from this source" in result.left["poll-5"]
+    assert places(redis, db) == ({"parked"}, {"poll-5", "parked"}, set())
 
 
 def test_a_warning_names_what_is_scheduled_there_again_and_the_next_call_takes_it(redis, db, taken, source):

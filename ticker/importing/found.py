@@ -220,6 +220,12 @@ class Source:
         """Returns all entries that have left the source."""
         return []
 
+    def missing(self, db: Any, ids: Collection[str]) -> Collection[str]:
+        """Returns those of the entries that cannot go back because they no longer exist. `db` is in the same transaction as for
+        `unpark_at`.
+        """
+        return ()
+
     def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
         """Parks entries that were taken, with their next times. `db` is in the transaction that deletes their tasks."""
 

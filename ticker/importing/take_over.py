@@ -13,7 +13,7 @@ An entry moves in three steps, each of which may be the last one before a crash:
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -33,6 +33,7 @@ ATTEMPTS = 5  # to take entries that an application changes meanwhile
 TAKEN_FROM = "taken_from"
 OLD_JOBS = ("wait", "remove")
 GONE = "its task no longer exists: it had its last run, or was deleted"
+NOT_THERE = "it no longer exists in its source, so its task stays"
 
 T = TypeVar("T")
 
@@ -173,17 +174,18 @@ def give_back(source: Source, db: Any, schema: str, only: str = "*") -> Moved:
         for part in _parts(_matching(source, only)):
             with db.transaction():
                 known = {row["name"]: row for row in execute("tasks_taken", names=[one.name for one in part])}
-                whys = {one.id: _why_not(one, known.get(one.name)) for one in part}
+                missing = source.missing(db, [one.id for one in part])
+                whys = {one.id: _why_not(one, known.get(one.name), source.name, missing) for one in part}
                 going = {one.name: one for one in part if not whys[one.id]}
-                tasks = [known[name]["id"] for name in going if name in known]
+                tasks = [row["id"] for name, row in known.items() if name in going and row["source"] == source.name]
                 due = {row["name"]: row["due"] for row in execute("give_back_tasks", ids=tasks, by=BY)}
                 source.unpark_at(db, {going[name].id: _whole_second(at) for name, at in due.items()})
             ids = [one.id for one in going.values()]
             source.give_back(ids)
             result.moved += ids
             result.left |= {id_: why for id_, why in whys.items() if why}
-            if gone := [id_ for id_, why in whys.items() if why in (GONE, "") and id_ not in ids]:
-                source.forget(gone)
+            if same := [id_ for id_, why in whys.items() if not why and id_ not in ids]:
+                source.forget(same)
         if not source.taken():
             execute("unmark_taken", source=source.name)
     return result
@@ -208,11 +210,12 @@ def _matching(source: Source, only: str) -> list[LeftOver]:
     return [one for one in source.taken() if fnmatchcase(one.id, only)]
 
 
-def _why_not(entry: LeftOver, row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return "" if entry.is_parked else GONE
-    if row["source"] is None:
-        return "its task was not taken over from this source"
+def _why_not(entry: LeftOver, row: Mapping[str, Any] | None, source: str, missing: Collection[str]) -> str:
+    if row is None or row["source"] != source:
+        why = GONE if row is None else "its task was not taken over from this source"
+        return "" if entry.is_parked else why
+    if entry.id in missing:
+        return NOT_THERE
     if row["is_done"]:
         return "rq-ticker has already pushed its last run"
     return "" if row["runs"] else "its task is disabled or paused, which its source cannot express; enable or resume it"

@@ -187,6 +187,9 @@ class DjangoCeleryBeat(Source):
     def taken(self) -> list[LeftOver]:
         return [LeftOver(id_, name, id_, is_parked=False) for id_, name in taken_tasks.taken(NAME)]
 
+    def missing(self, db: Any, ids: Collection[str]) -> Collection[str]:
+        return {*ids} - _states(db, schema_of(db), ids).keys()
+
     def unpark_at(self, db: Any, times: Mapping[str, datetime]) -> None:
         """Enables the entries in the transaction that deletes their tasks. Beat counts an interval from the last run."""
         schema = schema_of(db)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
+from tests.documents.recipes import run, shown, write
 from tests.harness import command
 from tests.importing.conftest import listens
 from tests.importing.rq_schedule import NOON, schedule
@@ -246,6 +247,23 @@ def test_tasks_that_are_paused_or_done_are_not_given_back(redis, db, taken, sour
     assert sentence("imports.task_is_gone").within(result.left["removed"])
     assert sorted(redis.hkeys(TAKEN)) == [b"paused", b"removed"]
     assert redis.exists("rq:job:removed")
+
+
+@pytest.mark.slow
+def test_the_guide_moves_tasks_to_owners_without_an_extra_run(redis, db, environ, taken, source, tmp_path):
+    for number in (1, 2):
+        schedule(redis, f"poll-{number}", interval=60, args=(number,))
+    taken()
+    db.execute("UPDATE ticker.tasks SET last_run = %s WHERE name = 'poll-2'", [NOON - timedelta(seconds=10)])
+    write(tmp_path, **shown(ROOT / "docs/guides/coming-from.md"))
+    for _ in range(2):
+        run(tmp_path, sys.executable, "name_owners.py")
+    assert {(task.owner, task.next_run) for task in ticker.list_tasks(db)} == {
+        ("mailboxes:1", NOON),
+        ("mailboxes:2", NOON + timedelta(seconds=50)),
+    }
+    result = take_over.give_back(source, db, "ticker")
+    assert (result.moved, {*result.left}, len(source.taken())) == ([], {"poll-1", "poll-2"}, 2)
 
 
 def test_a_task_of_another_source_is_not_given_back(redis, db, taken, source):

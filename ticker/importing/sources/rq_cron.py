@@ -138,12 +138,13 @@ class RqCron(Source):
         )
 
     def remove_waiting(self, ids: Collection[str]) -> None:
-        with rq.translated():
+        with rq.translated(), self._redis.pipeline() as pipeline:
             for name in {self._names.get(id_, id_) for id_ in ids}:
                 for job in self._jobs(name):
                     if job["status"] == QUEUED:
-                        self._redis.lrem(f"{PREFIX}:queue:{job['origin']}", 0, job["id"])
-                        self._redis.hset(f"{PREFIX}:job:{job['id']}", "status", "canceled")
+                        pipeline.lrem(f"{PREFIX}:queue:{job['origin']}", 0, job["id"])
+                        pipeline.hset(f"{PREFIX}:job:{job['id']}", "status", "canceled")
+            pipeline.execute()
 
     def _jobs(self, name: str) -> list[dict[str, Any]]:
         """Returns the jobs of entries with this name that are in Redis, with how long each took."""

@@ -277,7 +277,7 @@ def test_a_task_of_another_source_is_not_given_back(redis, db, taken, source):
         ticker.register(db, "poll", name=name, every=60, metadata={"taken_from": {"source": "rq-cron", "id": name}})
     result = take_over.give_back(source, db, "ticker")
     assert (result.moved, [*result.left]) == (["parked"], ["poll-5"])
-    assert "not taken over from this source" in result.left["poll-5"]
+    assert sentence("imports.not_from_here").within(result.left["poll-5"])
     assert places(redis, db) == ({"parked"}, {"poll-5", "parked"}, set())
 
 

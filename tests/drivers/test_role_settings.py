@@ -205,6 +205,12 @@ def test_a_connection_that_the_server_ended_tells_its_drivers_error_and_nothing_
     play(name, url, iter([("register", "second", {"every": "1m"})]))
 
 
+def test_our_statements_are_not_compiled(role: Any) -> None:
+    """To compile one took 8 s on a busy host, for tables without statistics."""
+    with closing(connect(role(jit="on"))) as ours, ours.transaction():
+        assert ours.execute("SHOW jit").fetchone() == ("off",)
+
+
 def test_our_transactions_have_a_time_out_of_their_own(role: Any, db: Any) -> None:
     url = role(idle_in_transaction_session_timeout="50ms")
     with closing(connect(url)) as ours, ours.transaction(), psycopg.connect(url) as other:

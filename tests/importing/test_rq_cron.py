@@ -21,7 +21,7 @@ import ticker
 from tests.harness import command
 from tests.importing.golden import check_refusals
 from tests.importing.jobs import poll
-from tests.importing.test_take_over import Killed, killed_after
+from tests.importing.kills import Killed, killed_after
 from tests.sentences import sentence
 from ticker.errors import ConfigurationError
 from ticker.importing import plan, take_over

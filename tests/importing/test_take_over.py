@@ -11,6 +11,7 @@ import ticker
 from tests.documents.recipes import run, shown, write
 from tests.harness import command
 from tests.importing.conftest import listens
+from tests.importing.kills import Killed, killed_after
 from tests.importing.rq_schedule import NOON, schedule
 from tests.running import ROOT, Ticking
 from tests.sentences import sentence
@@ -20,10 +21,6 @@ from ticker.importing.sources import rq_scheduler
 from ticker.importing.sources.rq_scheduler import LOCK, PARKED, SCHEDULE, TAKEN, RqScheduler
 
 LATER = datetime(2099, 1, 31, 6, tzinfo=UTC)
-
-
-class Killed(BaseException):
-    """The process is killed: nothing handles this."""
 
 
 @pytest.fixture
@@ -66,30 +63,6 @@ def test_entries_become_tasks_that_are_first_due_when_they_were_there(redis, db,
     assert third.metadata == {"taken_from": {"source": "rq-scheduler", "id": "poll-2"}}
     assert db.execute("SELECT taken_from FROM ticker.installation").fetchone() == (["rq-scheduler"],)
     assert taken().moved == []
-
-
-def killed_after(step, source):
-    """The source, which is killed after a step of the move."""
-
-    def kill(*_):
-        raise Killed
-
-    def kill_after(done):
-        def call(*given):
-            answer = done(*given)
-            raise Killed if not answer else AssertionError
-
-        return call
-
-    if step == "insert":
-        source.park = kill
-    elif step == "park":
-        source.park = kill_after(source.park)
-    elif step == "commit":
-        source.note = kill
-    else:
-        source.note = kill_after(source.note)
-    return source
 
 
 @pytest.mark.parametrize(

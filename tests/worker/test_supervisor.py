@@ -217,7 +217,7 @@ def test_an_orphaned_horse_ends_its_run_itself_before_the_keeper_goes(
 ) -> None:
     from ticker.engine.tick import tick
 
-    ticker.register(db, "exhausts", every="10s", box="2s")
+    ticker.register(db, "exhausts", every="20s", box="5s")
     with launched("tests.sample_tasks") as launcher:
         tick(store, queue)
         [horse] = until(lambda: running(db) and children(launcher.worker), "the run")

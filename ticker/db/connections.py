@@ -43,21 +43,19 @@ SETTINGS = {
     "standard_conforming_strings": "on",
     "array_nulls": "on",
     "transform_null_equals": "off",
+    "jit": "off",  # for estimates of a table without statistics, a busy host compiles for longer than `statement_timeout`
     "search_path": PATH,
     "ticker.path": PATH,  # to which an operation restores it
 }
 """The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
 ONE_PLAN = {"plan_cache_mode": "force_generic_plan"}
-"""The setting for a single plan per statement."""
+"""The setting for a single plan per statement. The ticker's plans do not depend on parameters, and to plan `claim_due` takes as
+long as to run it.
+"""
 
 BY_INDEX = {"enable_seqscan": "off"}
 """The setting of all processes but the ticker. A plan may be made while the tables are empty, and used when they are large. A
 count stops at a limit, of which the planner knows nothing: it would read a million tasks instead of an index.
-"""
-
-FOR_ANY_PARAMETERS = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
-"""The settings of the ticker, whose plans do not depend on its parameters. To plan `claim_due` takes as long as to run it.
-Its cost by the planner's estimate is far above `jit_above_cost`, but a batch has too few rows for compiled code.
 """
 
 POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"

@@ -12,7 +12,7 @@ from typing import Any, cast
 from ticker import clock
 from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
-from ticker.db.connections import FOR_ANY_PARAMETERS, Pool
+from ticker.db.connections import ONE_PLAN, Pool
 from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch, Look, OpenPauses, RunAtWork
 from ticker.errors import DatabaseUnavailable
@@ -34,7 +34,7 @@ class PostgresStore:
     """
 
     def __init__(self, url: str, schema: str = "ticker") -> None:
-        self.pool = Pool(url, plans=FOR_ANY_PARAMETERS)
+        self.pool = Pool(url, plans=ONE_PLAN)
         self._schema = schema
         self._swept: dict[str, int] = {}
         self._clamps = 0

@@ -4,7 +4,7 @@
 
 -- name: prepare_to_count
 -- Gives the statements of this transaction more time, and lets them group with a hash table: the planner expects too many rows.
-SELECT set_config('statement_timeout', '60s', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true)
+SELECT set_config('statement_timeout', '60s', true), set_config('enable_sort', 'off', true)
 
 -- name: next_minute
 -- Claims and clears the next minute to count, with the hour that it completes. A second count goes first. Returns no row if there is

@@ -84,8 +84,8 @@ def runs(
         }
 
     def ended() -> bool:
-        tasks = ticker.list_tasks(db)
-        return all(run.ended_at for run in ticker.list_runs(db)) and len(ticker.list_runs(db)) >= len(tasks)
+        ran = ticker.list_runs(db)
+        return all(run.ended_at for run in ran) and len(ran) >= len(ticker.list_tasks(db))
 
     return run
 

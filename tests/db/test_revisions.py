@@ -293,7 +293,7 @@ def test_the_plan_names_the_lock_of_an_index_that_is_built_while_others_write(ne
 
 @pytest.mark.slow
 def test_a_plan_is_printed_and_changes_nothing(new_database, environ, add_revisions, monkeypatch):
-    """Of a database of its own: the statistics of the others still count rows of earlier tests."""
+    """Uses a new database, because the statistics of a shared one may still count rows of earlier tests."""
     monkeypatch.setenv("DATABASE_URL", url := new_database())
     migrations.upgrade(url)
     with connect(url) as db:

@@ -47,8 +47,8 @@ def spares_neighbours(history: History) -> Findings:
 
 
 def _is_guilty(history: History, crew: Crew, found: Findings) -> None:
-    """Checks that a killed run had no neighbours, or that it is the only killed run and caused the death. What was not called
-    is nobody's neighbour (S9 checks that it was not active)."""
+    """Checks that a killed run had no neighbours, or that it is the only killed run and caused the death. A run that was not
+    called does not count (S9 checks that it was not active)."""
     dead = [run for run in crew.dead if not NOT_CALLED.search(run.reason)]
     killed = [run for run in dead if run.outcome == "killed"]
     if len(dead) < 2 or not killed:

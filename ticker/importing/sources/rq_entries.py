@@ -43,15 +43,14 @@ def found(id_: str, score: float, job: Job, now: datetime, zone: str) -> Found:
             "its job no longer exists in Redis, so there is nothing to import; rq-scheduler removes the entry at its next pass"
         )
         return entry.found(SOURCE, id_, next_there, stored={"identity": ""})
-    meta = _meta(entry, job)
+    meta, last = _meta(entry, job), moment(job.get("started_at"))
     _call(entry, job["data"])
     _not_taken(entry, job, meta)
     if not entry.refusals:
-        times = _schedule(entry, meta, next_there, job, now, zone)
+        times = _schedule(entry, meta, next_there, last, now, zone)
         _box(entry, job)
     identity = blake2b(job["data"] + repr((meta.get("interval"), meta.get("cron_string"))).encode(), digest_size=8)
-    stored = {"identity": identity.hexdigest(), "last": moment(job.get("started_at"))}
-    return entry.found(SOURCE, id_, next_there, times=times, stored=stored)
+    return entry.found(SOURCE, id_, next_there, times=times, stored={"identity": identity.hexdigest(), "last": last})
 
 
 def _meta(entry: Draft, job: Job) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def _not_taken(entry: Draft, job: Job, meta: Mapping[str, Any]) -> None:
 
 
 def _schedule(
-    entry: Draft, meta: Mapping[str, Any], next_there: datetime, job: Job, now: datetime, zone: str
+    entry: Draft, meta: Mapping[str, Any], next_there: datetime, last: datetime | None, now: datetime, zone: str
 ) -> dialects.Times | None:
     """Reads the schedule. `first` is the next time there, but not before the last run there plus the interval."""
     try:
@@ -140,7 +139,6 @@ def _schedule(
         entry.wanted["max_runs"] = repeat
         entry.notes.append(f"repeat: {repeat} more; rq-scheduler counts pushes, and max_runs counts starts")
     if every:
-        last = moment(job.get("started_at"))
         first = next_there if last is None else max(next_there, last + timedelta(seconds=every))
         entry.wanted |= {"every": every, "first": first}
         if every % USUAL_PASS:

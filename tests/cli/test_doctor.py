@@ -4,7 +4,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Never
 from uuid import uuid4
 
 import psycopg
@@ -20,8 +20,10 @@ from tests.poolers import is_installed, pooler, through
 from tests.rights import PASSWORD, block, with_user
 from tests.sentences import sentence
 from ticker import clock, embedded, owners
+from ticker.cli import doctor
 from ticker.db.connections import Connection
 from ticker.embedded import Servers
+from ticker.errors import Unavailable
 from ticker.queue.rq import RedisQueue
 from ticker.read import overview
 from wrappers.rq import compatibility
@@ -271,6 +273,19 @@ def test_without_postgresql_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch)
     assert list(findings) == ["health"] and list(unchecked) == ["tables", "tasks", "postgresql", "owners"]
     assert sentence("errors.database_unavailable", setting="DATABASE_URL").begins(findings["health"][0])
     assert all(reasons == findings["health"] for reasons in unchecked.values())
+
+
+def test_a_server_that_stops_answering_in_the_midst_of_a_check_is_a_problem(
+    ticking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = "REDIS_URL: it did not answer within 2s"
+
+    def hang(sources: object) -> Never:
+        raise Unavailable(silent)
+
+    monkeypatch.setattr(doctor, "scheduled_again", hang)  # the last that the check of the tasks asks for
+    assert examined(code=1) == ({}, {"tasks": [silent]})
+    assert answer("doctor", code=1)["verdict"] == silent
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ class Diagnosis:
     """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once.
 
     `look` and `seen` are what the checks of the health and of the tasks have read, if they could. `none_succeeds` is
-    the finding that no task succeeds, if there is one.
+    the finding that no task succeeds, if there is one. `unanswered` has the errors of servers that no finding explains.
     """
 
     settings: Settings
@@ -54,6 +54,7 @@ class Diagnosis:
     look: Health | None = None
     seen: Overview | None = None
     none_succeeds: str = ""
+    unanswered: list[str] = field(default_factory=list)
 
     def check(self, name: str) -> None:
         """Runs one of CHECKS. An error that follows from an earlier finding does not count as a finding."""
@@ -65,18 +66,24 @@ class Diagnosis:
             # a ticker needs no rights on the tables of owners
             is_unknown = follows or name == "owners" or isinstance(error, Unavailable)
             self.notes.append((UNCHECKED if is_unknown else FINDING, name, str(error)))
+            if isinstance(error, Unavailable) and not follows:
+                self.unanswered.append(str(error))
         if all(note[1] != name for note in self.notes):
             self.notes.append((WELL, name, ""))
 
     @property
+    def problems(self) -> list[str]:
+        """Returns what the checks have found or, if that is nothing, why a server did not answer one of them."""
+        findings = [note for note in self.notes if note[0] == FINDING]
+        findings.sort(key=lambda note: FIRST.get(note[1], len(FIRST)))
+        return [sentence for _, _, sentence in findings] or self.unanswered
+
+    @property
     def verdict(self) -> Verdict:
-        """Judges what the checks have read, unless they have found something. What could not be read is a problem, too."""
-        findings = [note for note in self.notes if note[0] == FINDING and note[2] != self.none_succeeds]
-        if findings or self.look is None or self.seen is None:
-            chosen = sorted(findings, key=lambda note: FIRST.get(note[1], len(FIRST))) or [
-                note for note in self.notes if note[0] == UNCHECKED
-            ]
-            return of_problems([sentence for _, _, sentence in chosen])
+        """Judges what the checks have read, unless there are problems."""
+        problems = [problem for problem in self.problems if problem != self.none_succeeds]
+        if problems or self.look is None or self.seen is None:
+            return of_problems(problems or self.unanswered)
         return verdict(self.look, self.seen)
 
 
@@ -216,14 +223,13 @@ def doctor() -> None:
     diagnosis.settings.require_database()
     for name in CHECKS:
         diagnosis.check(name)
-    findings = sum(status == FINDING for status, _, _ in diagnosis.notes)
+    problems, verdict = diagnosis.problems, diagnosis.verdict
     notes = [{"status": status, "check": name, "sentence": text} for status, name, text in diagnosis.notes]
-    verdict = diagnosis.verdict
-    data = {"well": not findings, "verdict": verdict.sentence, "notes": notes, "versions": diagnosis.versions}
+    data = {"well": not problems, "verdict": verdict.sentence, "notes": notes, "versions": diagnosis.versions}
     running = ", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items())
     render.answer(data, verdict.sentence, *lines(diagnosis.notes), running)
-    if findings:
-        raise click.ClickException(f"{counted(findings, 'problem')} found")
+    if problems:
+        raise click.ClickException(f"{counted(len(problems), 'problem')} found")
 
 
 def lines(notes: Sequence[tuple[str, str, str]]) -> Iterator[str]:

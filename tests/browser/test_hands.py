@@ -116,8 +116,7 @@ def test_no_two_regions_of_a_screen_have_the_same_name(screen, page):
 
 
 def test_a_pause_of_all_tasks_is_chosen_and_asks_with_its_number(page, db):
-    page.goto("/pauses")
-    page.wait_for_url("**/tasks#pause")
+    page.goto("/tasks#pause")
     form = "section[aria-labelledby=pause]"
     assert page.input_value("#many-scope") == ""
     page.click(f"{form} button")

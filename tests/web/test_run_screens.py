@@ -64,18 +64,18 @@ def test_the_name_of_a_deleted_task_leads_to_its_history(client, db, tasks):
         "INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, reason, ended_at, checked_at)"
         " VALUES (1, 'scheduled', now(), 'ended', 'dropped', 'gone', now(), now())"
     )
-    for screen in ("/", "/drops", "/drops?by=task", "/runs", "/runs?task=1&owner=mail:1", "/runs/2", "/runs/3"):
+    for screen in ("/", "/runs?by=reason", "/runs?by=task", "/runs", "/runs?task=1&owner=mail:1", "/runs/2", "/runs/3"):
         page = client.get(screen)
         assert sentence("page.deleted", name="poll", owner="mail:1").within(text_of(page)), screen
         assert 'href="/tasks/1"' in page.text, screen
-    assert 'href="/tasks/2"' in client.get("/drops?by=task").text
+    assert 'href="/tasks/2"' in client.get("/runs?by=task").text
     assert ">3</a>" in client.get("/runs?outcome=dropped&task=1").text
 
 
 def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     db.execute(DROP, {"task": 1, "more": 59, "times": 1})
     db.execute(DROP, {"task": 1, "more": 0, "times": 5})
-    first = client.get("/drops?by=owner&hours=1")
+    first = client.get("/runs?by=owner&since=1h")
     assert sentence("page.first_numbers", first=1, last=50).within(text_of(first))
     following = re.search(r'href="(/runs\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
     second = client.get(following)
@@ -84,22 +84,8 @@ def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     listed = [re.findall(r"<td>\s*<a [^>]*>(mail:\d+)</a>", page.text) for page in (first, second)]
     assert listed[0][0] == "mail:1"
     assert sorted(listed[0] + listed[1]) == sorted(f"mail:{number}" for number in range(1, 61))
-    assert client.get("/drops?by=owner&after=-1").status_code == 422
-    assert "Groups" not in text_of(client.get("/drops"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("/drops", "/runs?by=reason&since=24h"),
-        ("/drops?by=owner&hours=168&after=50", "/runs?by=owner&since=168h&after=50"),
-        ("/pauses", "/tasks#pause"),
-    ],
-)
-def test_an_old_address_leads_to_where_its_screen_has_gone(client, environ, old, new):
-    answer = client.get(old, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (301, new)
-    assert client.get(old).status_code == 200
+    assert client.get("/runs?by=owner&after=-1").status_code == 422
+    assert "Groups" not in text_of(client.get("/runs?by=reason"))
 
 
 def test_groups_of_drops_are_those_of_a_span_and_of_no_other_filter(client, db, environ):

@@ -40,8 +40,8 @@ OWNED = {
 OF_ALL = {"GET /healthz", "GET /readyz", "/static"}
 """What any client has. It says nothing about tasks."""
 HIDDEN = {
-    *(f"GET {path}" for path in ("/", "/tasks/due", "/tasks/spread", "/tasks/spread/plan", "/tasks/new", "/tasks/preview", "/tasks/{id}/edit", "/owners", "/limits", "/pauses",
-        "/api", "/pauses/question", "/drops", "/processes", "/metrics")),
+    *(f"GET {path}" for path in ("/", "/tasks/due", "/tasks/spread", "/tasks/spread/plan", "/tasks/new", "/tasks/preview", "/tasks/{id}/edit", "/owners", "/limits",
+        "/api", "/pauses/question", "/processes", "/metrics")),
     *(f"POST {path}" for path in ("/tasks/spread", "/owners/do", "/tasks/create", "/tasks/{id}/change", "/limits/set", "/limits/remove", "/limits/release",
         "/pauses/pause", "/pauses/resume")),
     *(f"GET {API}{path}" for path in ("/journal", "/drops", "/owners", "/limits", "/pauses", "/stats", "/activity", "/functions",

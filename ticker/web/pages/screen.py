@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ticker.errors import BadInput
@@ -77,16 +77,6 @@ def change(path: str, *, owned: bool = False) -> Callable[[Change], Change]:
 
         serve(Route(path, served, methods=["POST"]), owned)
         return handler
-
-    return declared
-
-
-def moved(path: str) -> Callable[[Callable[[Request], str]], Callable[[Request], str]]:
-    """Leads an old address to the one that a function returns."""
-
-    def declared(to: Callable[[Request], str]) -> Callable[[Request], str]:
-        serve(Route(path, lambda request: RedirectResponse(site(request, BY).root + to(request), 301)), False)
-        return to
 
     return declared
 

@@ -4,7 +4,6 @@ from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,7 +38,6 @@ from ticker.web.pages.screen import (
     fields_of,
     filters,
     id_of,
-    moved,
     of_all,
     one,
     paging,
@@ -185,12 +183,6 @@ keyed("/limits/remove", api.remove_limit, "the limit is removed")
 keyed("/limits/release", api.release_key, "the key is open")
 
 
-@moved("/pauses")
-def pauses(_: Request) -> str:
-    """The banner of each screen has the pauses, and the list of tasks has the form."""
-    return "/tasks#pause"
-
-
 @screen("/pauses/question", "question.html")
 def question(_: Site, db: Any, request: Request) -> Shown:
     """Says how many tasks a pause would be for, before it is made."""
@@ -233,7 +225,6 @@ DROPS = 50
 PIECES = 100
 COUNTED = 1000  # records that match, at most
 OF_ENDS = ("owner", "owner_type", "outcome", "reason", "function", "queue", "search")
-DAY = "24"
 GROUPED = "1h"  # the span of drops in groups, as on the first screen
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
@@ -329,14 +320,3 @@ def grouped(db: Any, request: Request, by: str) -> Shown:
     return {
         "counted": counted[:DROPS], "deleted": deleted, "offset": offset, "since": since, "functions": read_overview.functions(db),
     } | paging(request, "after", offset + DROPS if len(counted) > DROPS else None)  # fmt: skip
-
-
-@moved("/drops")
-def drops(request: Request) -> str:
-    given = request.query_params
-    now = {
-        "by": given.get("by") or journal.GROUPS[0],
-        "since": f"{given.get('hours') or DAY}h",
-        "after": given.get("after"),
-    }
-    return f"/runs?{urlencode({name: text for name, text in now.items() if text})}"

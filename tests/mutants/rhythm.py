@@ -69,7 +69,7 @@ RHYTHM = (
         "greatest(t.last_run, (SELECT max(r.started_at) FROM {schema}.runs r\n                    WHERE r.id = t.last_run_id OR r.token = t.run_token))",
         "t.created_at",
         "After the clock was set back, a task does not wait for a time that a run asked for before.",
-        (f"{AGAIN}::test_after_the_clock_was_set_back_the_task_does_not_wait_for_that_time",),
+        (f"{AGAIN}::test_after_the_clock_was_set_back_it_does_not_wait_for_the_time_that_a_manual_run_asked_for",),
     ),
     Mutant(
         "asked-time-moved-by-the-end",

@@ -516,6 +516,10 @@ class MemoryStore:
             return False
         return True
 
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> None:
+        with self.batch() as rows:
+            rows.drop_orphaned_plans(now)
+
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """The double knows no rhythm: what a period makes of this is tested with the real store alone."""
         with self.batch() as rows:
@@ -670,10 +674,7 @@ class MemoryBatch:
     def claim_planned(
         self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
     ) -> Sequence[PlannedRun]:
-        due = [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
-        gone = sorted((r for r in due if not self._tasks.exists(r.task_id)), key=lambda r: r.due_at)
-        for run in gone[:limit]:
-            self._end(run, Outcome.DROPPED, Reason.GONE, now)
+        due = self._due_plans(now)
         due = [
             r for r in due if self._tasks.exists(r.task_id) and r.kind is not RunKind.PIECE
         ]  # which have a test of their own
@@ -683,6 +684,14 @@ class MemoryBatch:
         ]  # fmt: skip
         due.sort(key=lambda r: (r.due_at, r.id))
         return [self._planned(run, now) for run in self._runs.claim(due[:limit])]
+
+    def drop_orphaned_plans(self, now: datetime) -> None:
+        for run in self._due_plans(now):
+            if not self._tasks.exists(run.task_id):
+                self._end(run, Outcome.DROPPED, Reason.GONE, now)
+
+    def _due_plans(self, now: datetime) -> list[RunRow]:
+        return [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
 
     def may_be_pushed(self, run: RunRow, now: datetime | None) -> bool:
         return may_be_pushed(run, self._tasks[run.task_id], self._pauses, now or NOW)

@@ -55,6 +55,24 @@ def test_whether_a_function_has_other_tasks_in_a_queue_is_one_look_at_an_index(d
     assert looks and all("queue" in look["Index Cond"] and "paused_by" in look["Index Cond"] for look in looks), looks
 
 
+@pytest.mark.parametrize(
+    ("statement", "parameters"),
+    [
+        ("claim_planned", {"now": NOW, "limit": 1000, "queue": None, "without": []}),
+        ("claim_chosen_planned", {"now": NOW, "ids": [1, 2]}),
+    ],
+)
+def test_a_batch_of_many_planned_runs_reads_neither_all_of_them_nor_all_tasks(statement, parameters, db):
+    with db.transaction(force_rollback=True):
+        db.execute(
+            "INSERT INTO ticker.runs (task_id, kind, state, due_at, created_at)"
+            f" SELECT id, 'manual', 'planned', '{NOW}', '{NOW}' FROM ticker.tasks WHERE id % 2 = 0"
+        )
+        db.execute("ANALYZE ticker.runs")
+        found = plan(db, statement, **parameters)
+    assert read_whole(found) <= FEW and "Hash Join" not in {node["Node Type"] for node in found}
+
+
 def test_without_that_index_every_task_is_read_and_sorted(db):
     with db.transaction(force_rollback=True):
         db.execute("DROP INDEX ticker.tasks_due")

@@ -109,6 +109,9 @@ class FaultyStore:
     def remove_done(self, limit: int) -> int:
         return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))
 
+    def drop_orphaned_plans(self, *args: Any) -> None:
+        self._pass.call("postgres", "drop_orphaned_plans", lambda: self._inner.drop_orphaned_plans(*args))
+
     def stop_runs(self, *args: Any) -> Sequence[RunAtWork]:
         return self._pass.call("postgres", "stop_runs", lambda: self._inner.stop_runs(*args))
 

@@ -101,7 +101,6 @@ class PostgresBatch:
     def claim_planned(
         self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
     ) -> Sequence[PlannedRun]:
-        self._execute("drop_orphaned_plans", now=now, limit=limit)
         which = {"now": now, "queue": queue, "without": list(without)}
         rows = self._execute("claim_planned", limit=limit, **which)
         if len(rows) < limit:

@@ -188,6 +188,10 @@ class PostgresStore:
     def remove_done(self, limit: int) -> int:
         return len(self.execute("remove_done", limit=limit))
 
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> None:
+        while len(self.execute("drop_orphaned_plans", now=now, limit=limit)) >= limit:
+            pass
+
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
         return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
 

@@ -158,8 +158,7 @@ class Batch(Protocol):
         """Returns due planned runs of tasks without limits, of one queue, or of all queues except `without`.
 
         Retries and manual runs come first, oldest first. Pieces follow in turns: the first of each run, then the second
-        of each, and so on. Pieces of a run that is still making more are left out. Planned runs of deleted tasks are
-        dropped (`gone`). Pieces of a run that ended while it made them are deleted.
+        of each, and so on. Pieces of a run that is still making more are left out.
         """
 
     def claim_chosen_planned(self, ids: Sequence[int], now: datetime) -> Sequence[PlannedRun]:
@@ -305,6 +304,11 @@ class Store(Protocol):
 
     def remove_done(self, limit: int) -> int:
         """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""
+
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> None:
+        """Drops due planned runs of deleted tasks (`gone`), `limit` at a time. Deletes the pieces of runs that ended while
+        they made them.
+        """
 
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """Records as lost all runs that are past B + g and have no end, and frees their tasks. Returns how many.

@@ -60,6 +60,7 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
         bring_forward(store, now, options.batch)
     store.wake(now, options.batch)
     store.remove_done(options.batch)
+    store.drop_orphaned_plans(now, options.batch)
     stopping = store.stop_runs(now, options.batch)
     followed = follow_up(store, now, options.batch)
     queue.stop(stopping)

@@ -186,11 +186,15 @@ NOT {all_paused} AND (r.kind = 'manual' OR {not_at_gate t})
 -- No pause keeps the task waiting. Planned runs look for a worker that knows their function by themselves.
 ((t.pause_id IS NULL OR {waits_for_worker t}) AND NOT {kept_waiting t})
 
+-- rule: its_task
+-- Looks up the task t of each planned run r by itself. In a plain join, the planner reads all tasks, and sorts all runs that are due.
+CROSS JOIN LATERAL (SELECT * FROM {schema}.tasks t WHERE t.id = r.task_id OFFSET 0) t
+
 -- name: claim_planned
 -- Claims due retries (also of pieces) and manual runs of tasks without limits, with the columns of the task that their push
 -- needs. With `queue`, claims only those of this queue; otherwise those of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, {in_groups t}
-FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
+FROM {schema}.runs r {its_task} {announced t}
 WHERE {planned r} AND r.due_at <= %(now)s AND t.limits IS NULL AND {may_be_pushed t} AND {has_turn t}
   AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
@@ -225,7 +229,7 @@ t.parent_id = m.id AND {planned_piece t} AND (t.due_at <= %(now)s OR t.created_a
 -- name: claim_chosen_planned
 -- Claims these planned runs, unless another ticker has them, or a pause was committed since they were chosen.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms, {in_groups t}
-FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
+FROM {schema}.runs r {its_task} {announced t}
 WHERE r.id = ANY (%(ids)s::bigint[]) AND r.state = 'planned' AND {may_be_pushed t} AND {has_turn t}
 ORDER BY r.due_at, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -263,4 +267,4 @@ WHERE r.id = b.id
     ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
-WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT is_over)
+WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT is_over) RETURNING r.id

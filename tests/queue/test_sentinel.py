@@ -1,14 +1,15 @@
 """Redis behind sentinels: addresses, mistakes, and a failover under a ticker and a worker that run."""
 
 import os
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import psycopg
 import pytest
 from redis import SSLConnection
-from redis.sentinel import SentinelConnectionPool
+from redis.sentinel import MasterNotFoundError, SentinelConnectionPool
 
 import ticker
 from tests.cli.answers import answer
@@ -98,6 +99,27 @@ def test_an_interrupted_answer_is_not_read_by_the_next_call(
         connection.read_response()
     connection.send_command("PING")
     assert connection.read_response() == b"PONG"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_silent_sentinel_is_asked_once_in_each_attempt(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentinel, "ANSWERS_WITHIN", 0.05)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        url = f"redis+sentinel://127.0.0.1:{silent.getsockname()[1]}/jobs/0"
+        with pytest.raises(MasterNotFoundError):
+            rq.connect(url, retries=retries).ping()
+        assert waiting(silent) == 1 + retries
+
+
+def waiting(server: socket.socket) -> int:
+    """Counts the connections that were not accepted yet."""
+    server.setblocking(False)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
 
 
 # ------------------------------------------------------------------------------------------------------------ failover

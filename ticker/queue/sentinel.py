@@ -1,4 +1,4 @@
-"""Finds the primary that sentinels watch: `redis+sentinel://user:password@host1,host2:26379/service/0`.
+"""Finds the primary that sentinels watch: `redis+sentinel://user:password@host1:26379,host2:26379/service/0`.
 
 Each new connection asks the sentinels, in the order of the URL, beginning with the one that answered last. After a
 failover, connections to the old primary break or are refused writes, and the next ones lead to the new primary.
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Self, cast
 
 from redis import ConnectionPool, Redis, SSLConnection
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection
 
 SCHEME = "+sentinel"
@@ -51,7 +53,9 @@ class Client(Redis):
         has_tls = issubclass(plain.connection_class, SSLConnection)
         given["connection_class"] = WholeTLS if has_tls else Whole
         waits = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), ANSWERS_WITHIN)
-        sentinels = cast(Any, Sentinel)([*addresses(hosts)], sentinel_kwargs={**waits, **own, **tls, "ssl": has_tls})
+        once = Retry(NoBackoff(), 0)  # the next one is asked instead; by default, redis-py connects eleven times
+        own |= {**waits, **tls, "ssl": has_tls, "retry": once}
+        sentinels = cast(Any, Sentinel)([*addresses(hosts)], sentinel_kwargs=own)
         return cast(Self, sentinels.master_for(service, redis_class=cls, **given))
 
 

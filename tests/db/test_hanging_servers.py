@@ -5,7 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import psycopg
@@ -14,6 +14,7 @@ from redis import Redis
 
 from tests.refusals import SECRET, not_startable
 from tests.sentences import sentence
+from ticker import migrations
 from ticker.db import connections
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
@@ -60,6 +61,15 @@ def test_a_redis_that_never_answers_is_given_up(silent_port: int, database_url: 
     assert sentence("errors.redis_times_out", setting="REDIS_URL").begins(not_startable(Settings(database_url, url)))
     with pytest.raises(QueueUnavailable):
         RedisQueue.from_url(url).states(["t1-1"])
+
+
+@pytest.mark.parametrize(("option", "seconds"), [("keepalives=1", "5"), ("connect_timeout=7", "7")])
+def test_the_limits_on_waits_are_those_of_the_url_or_else_ours(database_url: str, option: str, seconds: str) -> None:
+    url = f"{database_url}{'&' if '?' in database_url else '?'}{option}"
+    with connect(url) as ours, closing(migrations.engine(url).raw_connection()) as of_migrations:
+        for connection in ours, cast(Any, of_migrations.driver_connection):
+            limits = connection.info.get_parameters()
+            assert (limits["connect_timeout"], limits["keepalives_idle"]) == (seconds, "10")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import generators
 from psycopg.adapt import PyFormat, Transformer
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
@@ -20,7 +21,7 @@ from ticker import clock, settings
 from ticker.db.drivers import PATH, SCHEMAS, reads_iso
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 
-CONNECT_TIMEOUT = 5  # seconds
+CONNECT_TIMEOUT = 5  # seconds, for each host of the URL
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own timeouts end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
 OLDEST_LIBPQ = 140_000  # the first with pipelines
@@ -225,6 +226,18 @@ def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in adapted.load_rows(0, answer.ntuples, tuple)]
 
 
+def parameters(url: str) -> dict[str, Any]:
+    """Returns the parameters for libpq: those of the URL, and our limits for waits for which it has none."""
+    limits = {
+        "connect_timeout": CONNECT_TIMEOUT,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "tcp_user_timeout": 10_000,
+    }
+    return limits | conninfo_to_dict(url) | {"client_encoding": "utf8"}
+
+
 def connect(
     url: str,
     *,
@@ -248,16 +261,7 @@ def connect(
         )
     try:
         connection = Connection.connect(
-            url,
-            autocommit=True,
-            client_encoding="utf8",
-            connect_timeout=CONNECT_TIMEOUT,
-            application_name=name,
-            prepare_threshold=None,
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=2,
-            tcp_user_timeout=10_000,
+            autocommit=True, prepare_threshold=None, **parameters(url) | {"application_name": name}
         )
     except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(

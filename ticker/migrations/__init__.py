@@ -21,7 +21,7 @@ from sqlalchemy.types import TypeEngine
 
 from ticker.db import checks, tables
 from ticker.db.checks import NO_REVISION, Revision, check_revision, pending
-from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
+from ticker.db.connections import OLDEST_POSTGRESQL, first_line, parameters, translated
 from ticker.db.drivers import PATH
 from ticker.errors import ConfigurationError, RowLocked
 from ticker.settings import current, psycopg_url, schema_name
@@ -46,9 +46,7 @@ def engine(url: str) -> sa.Engine:
 
         SQLAlchemy reads the default schema, then rolls back.
         """
-        connection = psycopg.connect(
-            address, connect_timeout=CONNECT_TIMEOUT, client_encoding="utf8", prepare_threshold=None
-        )
+        connection = psycopg.connect(prepare_threshold=None, **parameters(address))
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.execute(SET_UP)
         return connection

@@ -192,6 +192,20 @@ def test_an_upgrade_gives_way_to_a_transaction_that_keeps_a_lock(new_database, a
 
 
 @pytest.mark.slow
+def test_an_upgrade_names_the_session_that_holds_its_lock_and_does_not_wait_for_ever(database_url, monkeypatch, caplog):
+    for name, value in {"LOCK_WAIT": 0.05, "TRIES": 2, "WAITS": 4}.items():
+        monkeypatch.setattr(migrations, name, value)
+    with connect(database_url) as other, other.transaction():
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.UPGRADE_LOCK])
+        remedy = f"SELECT pg_terminate_backend({other.info.backend_pid})"
+        gave_up = sentence("errors.upgrade_gave_up", tries=4, wait=0.05, remedy=remedy)
+        with pytest.raises(RowLocked, check=gave_up.__eq__):
+            migrations.upgrade(database_url)
+    assert caplog.messages == [sentence("logs.upgrade_waits", tries=2, wait=0.05, remedy=remedy)]
+    assert migrations.upgrade(database_url) == migrations.newest()
+
+
+@pytest.mark.slow
 def test_each_revision_is_committed_before_the_next_one(new_database, add_revisions):
     url = new_database()
     migrations.upgrade(url)

@@ -272,6 +272,18 @@ def test_settings_of_the_database_change_no_upgrade(servers: Servers, new_databa
     assert migrations.problems(url) == []
 
 
+def test_no_timeout_of_the_database_ends_an_upgrade(servers: Servers, new_database: Callable[[], str]) -> None:
+    """PostgreSQL 17 added transaction_timeout, which also ends statements outside a transaction."""
+    name = conninfo_to_dict(url := new_database())["dbname"]
+    known = "SELECT name FROM pg_settings WHERE name ~ '^(statement|lock|(idle_in_)?transaction(_session)?)_timeout$'"
+    with connect(url) as db:
+        timeouts = [timeout for (timeout,) in db.execute(known)]
+    for timeout in timeouts:
+        admin(servers, f'ALTER DATABASE "{name}" SET {timeout} = 60000')
+    with migrations.connected(url) as connection:
+        assert {connection.exec_driver_sql(f"SHOW {timeout}").scalar() for timeout in timeouts} == {"0"}
+
+
 @pytest.mark.slow
 def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> None:
     with connections.connect(database_url) as connection:

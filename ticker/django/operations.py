@@ -53,7 +53,10 @@ def _upgrade(connection: Any) -> Iterator[str]:
     schema, driver = current().schema, drivers.of(connection)
     table = f'"{schema}".ticker_version'
     with driver.transaction(writes=True):
+        attempts = 0
         while not _is_alone(connection):
+            attempts += 1
+            migrations.check_wait(attempts, _fetch_one(connection, migrations.HOLDER))
             Event().wait(migrations.LOCK_WAIT)
         [there] = driver.fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
         rows = driver.fetch(REVISION.format(schema=schema), {}) if there["has_revision"] else []
@@ -63,12 +66,17 @@ def _upgrade(connection: Any) -> Iterator[str]:
 
 
 def _is_alone(connection: Any) -> bool:
-    """Takes the lock of upgrades, or returns False. Keeps no snapshot, for which CREATE INDEX CONCURRENTLY would wait: a
-    statement with parameters may keep one until the next statement.
+    """Takes the lock of upgrades, or returns False."""
+    return bool(_fetch_one(connection, f"SELECT pg_try_advisory_xact_lock({migrations.UPGRADE_LOCK})"))
+
+
+def _fetch_one(connection: Any, query: str) -> Any:
+    """Returns a value. Keeps no snapshot, for which CREATE INDEX CONCURRENTLY would wait: a statement with parameters may
+    keep one until the next statement.
     """
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT pg_try_advisory_xact_lock({migrations.UPGRADE_LOCK})")
-        return bool(cursor.fetchone()[0])
+        cursor.execute(query)
+        return cursor.fetchone()[0]
 
 
 def _execute(editor: Any, statements: Iterable[str]) -> None:

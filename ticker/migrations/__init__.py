@@ -1,6 +1,7 @@
 """Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported only in this package."""
 
 import io
+import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -29,12 +30,20 @@ from ticker.settings import current, psycopg_url, schema_name
 UPGRADE_LOCK = 0x7469636B  # any number that is the same for all processes that upgrade
 LOCK_WAIT = 0.5  # seconds: others queue behind it, and after 1 s, PostgreSQL would look for a deadlock and end one
 TRIES = 60
+WAITS = 120 * TRIES  # attempts, an hour: another upgrade may build the indexes of many rows
 VERSION_TABLE = "ticker_version"  # not alembic_version: the application may have its own in the same schema
 
-SET_UP = (  # so that no schema, not even public, counts as the default
-    f"SELECT pg_catalog.set_config('search_path', '{PATH}', true), pg_catalog.set_config('statement_timeout', '0', true),"
-    " pg_catalog.set_config('lock_timeout', '0', true), pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true)"
+SET_UP = (  # so that no schema, not even public, counts as the default; PostgreSQL 17 added transaction_timeout
+    f"SELECT pg_catalog.set_config('search_path', '{PATH}', {{is_local}}), pg_catalog.set_config(name, '0', {{is_local}})"
+    " FROM pg_catalog.pg_settings WHERE name IN"
+    " ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
+HOLDER = (
+    f"SELECT max(pid) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted AND (classid, objid) = (0, {UPGRADE_LOCK})"
+    " AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())"
+)
+"""Returns the process id of the session that holds the lock of upgrades, or null."""
+log = logging.getLogger("ticker")
 
 
 def engine(url: str) -> sa.Engine:
@@ -48,7 +57,7 @@ def engine(url: str) -> sa.Engine:
         """
         connection = psycopg.connect(prepare_threshold=None, **parameters(address))
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        connection.execute(SET_UP)
+        connection.execute(SET_UP.format(is_local=True))
         return connection
 
     return sa.create_engine("postgresql+psycopg://", poolclass=sa.NullPool, creator=connect)
@@ -58,16 +67,21 @@ def upgrade(url: str, schema: str = "ticker") -> str:
     """Upgrades the schema to the newest revision. Any number of processes may call it at once, any number of times.
 
     Each revision is a transaction, which waits for a lock for up to half a second and is then tried again. Returns the
-    revision of the tables, which a newer release that still works with this one may have upgraded.
+    revision of the tables, which a newer release that still works with this one may have upgraded. Waits for another
+    upgrade for up to an hour.
     """
     schema_name("schema", schema)
-    tries = 0
+    tries, waits, holder = 0, 0, None
     while True:
+        check_wait(waits, holder)
         try:
             with connected(url) as connection:
+                holder = connection.exec_driver_sql(HOLDER).scalar_one()
                 if not _is_alone(connection):
                     connection.rollback()
+                    waits += 1
                     continue
+                waits = 0
                 connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
                 there = revision_of(connection, schema)
                 if not (left := pending(there, schema)):
@@ -83,6 +97,19 @@ def upgrade(url: str, schema: str = "ticker") -> str:
                     " pg_stat_activity lists, and run: ticker db upgrade"
                 ) from error
             Event().wait(LOCK_WAIT)  # transactions that waited for this attempt come first
+
+
+def check_wait(attempts: int, holder: int | None) -> None:
+    """Warns once, after half a minute, that another session holds the lock of upgrades. Raises RowLocked after an hour."""
+    if attempts not in (TRIES, WAITS):
+        return
+    sentence = (
+        f"in each of {attempts} attempts of {LOCK_WAIT} s, another session held the lock of upgrades; unless it upgrades the"
+        f" tables, run: SELECT pg_terminate_backend({holder})"
+    )
+    if attempts == WAITS:
+        raise RowLocked(f"the tables were not upgraded: {sentence}")
+    log.warning("the upgrade waits: %s", sentence, extra={"event": "upgrade_waits"})
 
 
 def _is_alone(connection: sa.Connection) -> bool:
@@ -153,7 +180,7 @@ def run(folder: str) -> None:
             driver: Any = other.driver_connection
             driver.rollback()
             driver.autocommit = True
-            driver.execute("SET statement_timeout = 0; SET lock_timeout = 0")  # a role may have its own
+            driver.execute(SET_UP.format(is_local=False))
             for statement in statements(text):
                 driver.execute(statement)
     else:
@@ -229,7 +256,7 @@ def connected(url: str) -> Iterator[sa.Connection]:
     with translated():
         try:
             with engine(url).begin() as connection:
-                connection.exec_driver_sql(SET_UP)
+                connection.exec_driver_sql(SET_UP.format(is_local=True))
                 yield connection
         except sa.exc.ProgrammingError as error:  # an option that libpq does not know, or a missing right
             raise ConfigurationError(f"DATABASE_URL: {first_line(error.orig or error)}") from error

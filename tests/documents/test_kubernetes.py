@@ -8,10 +8,12 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import psycopg
 import pytest
 import yaml
 
-from tests.documents.recipes import files, process
+import ticker
+from tests.documents.recipes import RECIPES, files, process, run
 from tests.running import ROOT, free_port, until
 from wrappers.sandbox.subreaper import children
 
@@ -21,11 +23,13 @@ UNITS = {"Mi": 1024}  # kB
 POLLS = """
 from wrappers import task
 
-@task("mail.fetch")
-def fetch(channel_id: int) -> None: ...
+@task("mail.fetch", every="1m")
+def fetch() -> None: ...
 """
+EXTRAS = {"binary": "ticker", "web": "web", "metrics": "--metrics-port"}  # and the part of a command that needs it
 READ_ONLY = 'mount --bind /tmp /tmp && mount -o remount,bind,ro / && exec "$@"'
 """What a container has with readOnlyRootFilesystem, and with an emptyDir at /tmp."""
+UNWRITABLE = ("unshare", "--mount", "sh", "-c", READ_ONLY, "sh")
 
 
 def manifests() -> Iterator[Any]:
@@ -34,6 +38,7 @@ def manifests() -> Iterator[Any]:
 
 
 DEPLOYMENTS = {one["metadata"]["name"]: one["spec"] for one in manifests() if one["kind"] == "Deployment"}
+[JOB] = [one["spec"] for one in manifests() if one["kind"] == "Job"]
 
 
 def status(address: str) -> int:
@@ -54,16 +59,24 @@ def memory(pid: int) -> int:
     )
 
 
+def container_of(spec: Any) -> Any:
+    [container] = spec["template"]["spec"]["containers"]
+    return container
+
+
+def add_tasks(folder: Path) -> None:
+    (folder / "myapp").mkdir()
+    (folder / "myapp" / "polls.py").write_text(POLLS)
+
+
 def play(name: str, folder: Path, environ: dict[str, str], *wrapper: str) -> None:
-    pod = DEPLOYMENTS[name]["template"]["spec"]
-    [container] = pod["containers"]
+    pod, container = DEPLOYMENTS[name]["template"]["spec"], container_of(DEPLOYMENTS[name])
     command, ports = [str(part) for part in container["command"]], {}
     for place, part in enumerate(command):
         if part.endswith("-port") or part == "--port":
             ports[int(command[place + 1])] = free_port()
             command[place + 1] = str(ports[int(command[place + 1])])
-    (folder / "myapp").mkdir()
-    (folder / "myapp" / "polls.py").write_text(POLLS)
+    add_tasks(folder)
     with process(folder, *wrapper, *command, **environ) as started:
         for probe in ("livenessProbe", "readinessProbe"):
             if asked := container.get(probe, {}).get("httpGet"):
@@ -86,15 +99,35 @@ def test_a_deployment_answers_its_probes_stays_within_its_limits_and_ends_in_tim
 @pytest.mark.netns
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_a_deployment_needs_no_writable_root(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
-    play(name, tmp_path, environ, "unshare", "--mount", "sh", "-c", READ_ONLY, "sh")
+    play(name, tmp_path, environ, *UNWRITABLE)
+
+
+@pytest.mark.parametrize(
+    "wrapper", [pytest.param((), marks=pytest.mark.slow), pytest.param(UNWRITABLE, marks=pytest.mark.netns)]
+)
+def test_the_job_creates_the_tables_and_registers_the_declared_tasks(
+    wrapper: tuple[str, ...], tmp_path: Path, environ: dict[str, str], db: psycopg.Connection
+) -> None:
+    db.execute("DROP SCHEMA ticker CASCADE")
+    add_tasks(tmp_path)
+    run(tmp_path, *wrapper, *container_of(JOB)["command"], **environ)
+    assert [task.name for task in ticker.list_tasks(db)] == ["mail.fetch"]
+
+
+def test_the_image_has_the_extras_that_the_commands_need() -> None:
+    page = (RECIPES / "kubernetes.md").read_text(encoding="utf-8")
+    [named] = re.findall(r"`rq-ticker\[([\w,]+)\]`", page)
+    commands = [container_of(spec)["command"] for spec in (JOB, *DEPLOYMENTS.values())]
+    needed = {extra for extra, part in EXTRAS.items() if any(part in command for command in commands)}
+    assert set(named.split(",")) == needed
 
 
 def test_selectors_users_and_the_query_of_the_scaler_fit() -> None:
     for spec in DEPLOYMENTS.values():
-        pod = spec["template"]
-        assert spec["selector"]["matchLabels"] == pod["metadata"]["labels"]
-        assert pod["spec"]["securityContext"]["runAsNonRoot"]
-        assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in pod["spec"]["containers"])
+        assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    for spec in (JOB, *DEPLOYMENTS.values()):
+        assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"]
+        assert container_of(spec)["securityContext"]["readOnlyRootFilesystem"]
     [scaler] = [one["spec"] for one in manifests() if one["kind"] == "ScaledObject"]
     assert scaler["scaleTargetRef"]["name"] in DEPLOYMENTS
     [metric] = re.findall(r"ticker_\w+", scaler["triggers"][0]["metadata"]["query"])

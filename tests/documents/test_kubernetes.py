@@ -130,5 +130,7 @@ def test_selectors_users_and_the_query_of_the_scaler_fit() -> None:
         assert container_of(spec)["securityContext"]["readOnlyRootFilesystem"]
     [scaler] = [one["spec"] for one in manifests() if one["kind"] == "ScaledObject"]
     assert scaler["scaleTargetRef"]["name"] in DEPLOYMENTS
-    [metric] = re.findall(r"ticker_\w+", scaler["triggers"][0]["metadata"]["query"])
+    [trigger] = [one["metadata"] for one in scaler["triggers"]]
+    assert trigger["ignoreNullValues"] == "false"  # a missing number is not 0
+    [metric] = re.findall(r"ticker_\w+", trigger["query"])
     assert f"`{metric}`" in METRICS.read_text(encoding="utf-8")

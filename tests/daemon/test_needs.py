@@ -228,6 +228,13 @@ def test_what_is_due_at_once_starts_within_two_ticks(db, measure):
     assert measure(replace(Settings(), tick_ms=60_000))["polling"][1] == 2
 
 
+@pytest.mark.slow
+def test_a_run_that_outlasts_two_ticks_needs_one_worker_when_it_is_due(db, measure):
+    ran(db, ticker.register(db, "report", every="1d", box="2h"), took=3600.0)
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp()")
+    assert measure()["polling"][1] == 1
+
+
 @pytest.mark.parametrize(
     ("counts", "p50", "p95"), [([4], 0.025, 0.0475), ([0, 0, 100], 0.15, 0.195), ([90, 0, 0, 10], 0.0278, 0.3)]
 )

@@ -131,7 +131,7 @@ def needs(demands: Sequence[Demand], limits: Iterable[Row], span: float) -> dict
     at_once = defaultdict[tuple[str, int], float](float)
     for one in demands:
         if one.window is not None:
-            at_once[one.queue, one.window] += one.due * one.seconds / one.concurrency / span
+            at_once[one.queue, one.window] += one.due * min(one.seconds / span, 1.0) / one.concurrency
     for (queue, _), workers in at_once.items():
         enough[queue] = max(enough[queue], workers)
     unknown = {one.queue for one in demands if one.rate and not one.durations}

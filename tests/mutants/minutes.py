@@ -107,10 +107,18 @@ MINUTES = (
     Mutant(
         "unknown-durations-are-nothing",
         NEEDS,
-        "None if queue in unknown else math.ceil",
+        "None if more[queue] > 1 else math.ceil",
         "math.ceil",
-        "Without a measured duration of each function, no number of workers is given.",
+        "If functions without any measured duration may need more than one worker, no number of workers is given.",
         (f"{NEEDS_TEST}::test_a_task_whose_durations_are_unknown_has_no_number",),
+    ),
+    Mutant(
+        "unknown-durations-end-at-once",
+        NEEDS,
+        'known.mean if known else row["longest"]',
+        "known.mean if known else 0.0",
+        "A duration that was never measured counts as the longest that the box allows.",
+        (f"{NEEDS_TEST}::test_an_unknown_duration_that_needs_at_most_one_worker_counts_as_its_box",),
     ),
     Mutant(
         "no-worker-measures-durations",

@@ -37,7 +37,7 @@ class Demand(NamedTuple):
     they allow.
 
     `due` tasks are due in the same two ticks, `window`. A run occupies one of `concurrency` places in a worker for
-    `seconds`.
+    `seconds`: at most, if its durations are unknown.
     """
 
     queue: str
@@ -57,7 +57,9 @@ class Demand(NamedTuple):
 
 
 class Need(NamedTuple):
-    """How many workers are busy on average, and how many are enough. None if the durations of a function are unknown."""
+    """How many workers are busy on average with functions of known durations, and how many are enough for all. None if
+    those of other functions may need more than one worker.
+    """
 
     average: float
     enough: int | None
@@ -96,7 +98,7 @@ def demanded(tasks: Iterable[Row], measured: Sequence[Row]) -> list[Demand]:
         known = next((durations[name] for name in names if name in durations), None)
         others[key] += row["others"]
         of_function[key].append(Demand(
-            *key, known, known.mean + row["overhead"] if known else 0.0, row["concurrency"], row["rate"],
+            *key, known, (known.mean if known else row["longest"]) + row["overhead"], row["concurrency"], row["rate"],
             row["waiting"] / PATIENCE, row["limits"] or (), row["window"], row["tasks"],
         ))  # fmt: skip
     used = {queue for queue, _ in of_function}
@@ -105,10 +107,11 @@ def demanded(tasks: Iterable[Row], measured: Sequence[Row]) -> list[Demand]:
         if demands := of_function.get(key):
             of_intervals = sum(one.starts for one in demands)
             scheduled = max(row["scheduled"] - of_intervals, 0.0) if others[key] else 0.0
-            demands.append(Demand(*demands[0][:5], scheduled + row["others"]))
+            longest = max(demands, key=lambda one: one.seconds)
+            demands.append(Demand(*longest[:5], scheduled + row["others"]))
         elif row["others"] and key[0] in used:  # manual runs, retries and pieces of tasks that are not due
             known = durations.get(key)
-            of_function[key].append(Demand(*key, known, known.mean if known else 0.0, 1, row["others"]))
+            of_function[key].append(Demand(*key, known, known.mean if known else math.inf, 1, row["others"]))
     return [one for demands in of_function.values() for one in demands]
 
 
@@ -127,18 +130,26 @@ def quantile(counts: Sequence[int], share: float) -> float:
 def needs(demands: Sequence[Demand], limits: Iterable[Row], span: float) -> dict[str, Need]:
     """Returns the need of each queue. What is due within the same `span` of seconds should start within it."""
     of_key = {row["key"]: row for row in limits}
-    average, enough = busy(demands, of_key, 1.0), busy(demands, of_key, BUSY)
+    known, unknown = [one for one in demands if one.durations], [one for one in demands if not one.durations]
+    average = busy(known, of_key, 1.0)
+    workers, more = at_peak(known, of_key, span), at_peak(unknown, of_key, span)
+    found = {}
+    for queue in sorted({one.queue for one in demands}):
+        most = workers[queue] + more[queue]
+        found[queue] = Need(average[queue], None if more[queue] > 1 else math.ceil(most - 0.01) or math.ceil(most))
+    return found
+
+
+def at_peak(demands: Sequence[Demand], limits: Mapping[str, Row], span: float) -> dict[str, float]:
+    """Returns how many workers of each queue are enough for these demands."""
+    enough = busy(demands, limits, BUSY)
     at_once = defaultdict[tuple[str, int], float](float)
     for one in demands:
         if one.window is not None:
             at_once[one.queue, one.window] += one.due * min(one.seconds / span, 1.0) / one.concurrency
     for (queue, _), workers in at_once.items():
         enough[queue] = max(enough[queue], workers)
-    unknown = {one.queue for one in demands if one.rate and not one.durations}
-    return {
-        queue: Need(average[queue], None if queue in unknown else math.ceil(workers - 0.01) or math.ceil(workers))
-        for queue, workers in sorted(enough.items())
-    }
+    return enough
 
 
 def busy(demands: Iterable[Demand], limits: Mapping[str, Row], share: float) -> dict[str, float]:

@@ -29,10 +29,11 @@ class FunctionDemand:
 class Need:
     """How many workers a queue needs, as of `at`. `age_ms` is how long ago that was.
 
-    `average` workers are busy on average. `enough` workers are busy for 70% of the time at most, and start within two
-    ticks what is due at once; None if the durations of a function are unknown, and 1 if no worker could have measured
-    them. `peak` is the largest `enough` of the last day. `listening` is None if no ticker has counted the workers. A
-    worker that listens to other queues, too, counts in `available` for its share.
+    `average` workers are busy on average with functions of known durations. `enough` workers are busy for 70% of the time
+    at most, and start within two ticks what is due at once; None if functions of unknown durations may need more than
+    one worker, and 1 if no worker could have measured them. `peak` is the largest `enough` of the last day. `listening`
+    is None if no ticker has counted the workers. A worker that listens to other queues, too, counts in `available` for
+    its share.
     """
 
     queue: str

@@ -17,10 +17,11 @@ t.queue, t.function, coalesce(f.concurrency, 1) AS concurrency, t.limits, CASE W
 -- Adds up what the tasks that may run ask for, read from a sample of the table's pages in which each stands for `weight` tasks.
 -- `rate`: starts per second of interval tasks; none runs more often than ticks push. `window`: the two ticks of the next hour in
 -- which `tasks` of them are due. A limit or an ended pause spreads them. `others`: tasks with other schedules. `waiting`: occurrences
--- of these, and planned runs, that were pushed.
+-- of these, and planned runs, that were pushed. `longest`: seconds after which a run is killed.
 SELECT {demanded t}, e.window, count(e.every) * %(weight)s::float8 AS tasks, coalesce(sum(1 / e.every), 0) * %(weight)s::float8 AS rate,
     count(*) - count(e.every) AS others,
-    coalesce(sum(cardinality(t.waiting)) FILTER (WHERE e.every IS NULL), 0) * %(weight)s::float8 AS waiting
+    coalesce(sum(cardinality(t.waiting)) FILTER (WHERE e.every IS NULL), 0) * %(weight)s::float8 AS waiting,
+    max(t.box_ms + t.grace_ms) / 1000.0::float8 AS longest
 FROM (SELECT {now} AS now) i, {schema}.tasks t TABLESAMPLE SYSTEM ((100 / %(weight)s)::float4) REPEATABLE (1) {announced t}, LATERAL (
     SELECT CASE WHEN t.kind = 'interval' THEN greatest({interval_ms t}, %(tick_ms)s) / 1000.0::float8 END AS every,
         CASE WHEN t.kind = 'interval' AND t.limits IS NULL AND t.pause_id IS NULL AND t.next_run < i.now + interval '1 hour'
@@ -28,7 +29,7 @@ FROM (SELECT {now} AS now) i, {schema}.tasks t TABLESAMPLE SYSTEM ((100 / %(weig
 WHERE NOT {inactive t} AND NOT {kept_waiting t} AND t.next_run IS NOT NULL
 GROUP BY t.queue, t.function, f.concurrency, f.batch, t.limits, e.window
 UNION ALL
-SELECT {demanded t}, NULL, 0, 0, 0, count(*)
+SELECT {demanded t}, NULL, 0, 0, 0, count(*), max(t.box_ms + t.grace_ms) / 1000.0::float8
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id {announced t}
 WHERE r.state = 'pushed' GROUP BY t.queue, t.function, f.concurrency, f.batch, t.limits
 

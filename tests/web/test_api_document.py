@@ -2,7 +2,7 @@
 
 import json
 import re
-import shlex
+import subprocess
 from itertools import pairwise
 
 from starlette.testclient import TestClient
@@ -29,10 +29,11 @@ def test_the_table_has_every_operation_and_its_parameters() -> None:
 
 def test_the_examples_are_answered_as_they_say(client: TestClient) -> None:
     [block] = re.findall(r"```sh\n(curl .*?)```", TEXT, flags=re.DOTALL)
-    examples = re.findall(r"^(curl .*?)  # (\d+)$", block.replace("\\\n", " "), flags=re.MULTILINE)
-    assert len(examples) == block.count("curl ")
-    for command, status in examples:
-        words = shlex.split(command)[1:]
+    shell = ["bash", "-c", f"curl() {{ printf '%s\\0' \"$@\" ''; }}\n{block}"]
+    commands = subprocess.run(shell, check=True, capture_output=True, text=True).stdout.split("\0\0")[:-1]
+    statuses = re.findall(r"  # (\d+)$", block, flags=re.MULTILINE)
+    for command, status in zip(commands, statuses, strict=True):
+        words = command.split("\0")
         [address] = [word for word in words if word.startswith("localhost:8765/")]
         said = dict(pairwise(words))
         method = said.get("-X") or ("POST" if "-d" in said else "GET")

@@ -85,11 +85,11 @@ def _first_line(error: str) -> str:
     return escaped((error.strip().splitlines() or [""])[0])[:CAUSE_READS_AT_MOST]
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str], alike: float = 0.6) -> str:
     """Returns ` (did you mean 'every'?)` for a misspelt name, or an empty string if no known name is close."""
     from difflib import get_close_matches  # imported here, because a work-horse does not need it
 
-    near = get_close_matches(str(name), list(known), 1)
+    near = get_close_matches(str(name), list(known), 1, alike)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -31,7 +31,7 @@ from wrappers.rq import compatibility
 pytestmark = pytest.mark.usefixtures("environ")
 
 Db = psycopg.Connection[Any]
-CHECKS = ["tables", "health", "tasks", "postgresql", "redis", "owners", "packages"]
+CHECKS = ["settings", "tables", "health", "tasks", "postgresql", "redis", "owners", "packages"]
 NOWHERE = "postgresql://me@/name?host=/nowhere"
 WELL: dict[str, list[str]] = {}
 
@@ -312,6 +312,23 @@ def test_a_setting_that_cannot_be_read_ends_it(name: str, value: str, monkeypatc
     assert refused("doctor", code=78).startswith(name)
 
 
+def test_a_channel_that_keeps_a_ticker_from_starting(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TICKER_NOTIFY", "webhook")
+    unset = {"setting": "TICKER_WEBHOOK_URL", "notify": "TICKER_NOTIFY", "channel": "webhook"}
+    assert examined() == ({"settings": [sentence("errors.channel_without_setting", **unset)]}, {})
+
+
+def test_a_misspelt_setting_is_a_warning_and_variables_of_others_are_not(
+    ticking: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TICKER_DEBUG", "1")  # read outside ticker.settings
+    monkeypatch.setenv("TICKER_SERVICE_HOST", "10.0.0.1")  # set by Kubernetes for a service named ticker
+    monkeypatch.setenv("TICKER_TIK", "5s")
+    [warning] = [note for note in answer("doctor")["notes"] if note["status"] == "warning"]
+    misspelt = sentence("doctor.misspelt", variable="TICKER_TIK", setting="TICKER_TICK")
+    assert (warning["check"], warning["sentence"]) == ("settings", misspelt)
+
+
 # ------------------------------------------------------------------------------------------------- tables and owners
 
 
@@ -361,6 +378,7 @@ def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch
     assert out.splitlines()[:-1] == [
         findings["tables"][0],
         f"problem: tables: {findings['tables'][0]}",
+        "ok: settings",
         "not checked: health, tasks, postgresql, redis, owners: see tables",
         "ok: packages",
     ]

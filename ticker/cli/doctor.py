@@ -1,20 +1,22 @@
 """`ticker doctor`: checks whether all is well, and if not, says what to do. Writes nothing."""
 
+import os
 import platform
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import metadata
 
 import click
 
+from ticker import notify
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.run import scheduled_again
 from ticker.db import checks, installation, listener, sql
 from ticker.engine.follow_up import unknown
-from ticker.errors import ConfigurationError, Unavailable, load_function
+from ticker.errors import ConfigurationError, Unavailable, did_you_mean, load_function
 from ticker.queue import inspect
 from ticker.queue.rq import RedisQueue
 from ticker.read import gates, health, overview
@@ -31,6 +33,7 @@ NEARLY_FULL = 0.9
 FIRST = {"tables": 0, "health": 1}  # where the cause of the others is found
 CAUSES = 2  # of failing tasks that are named
 UPGRADE = "run: ticker db upgrade"
+ALIKE = 0.9  # from 0 to 1: below it, a variable is one of another program, not a misspelt setting
 
 
 class Advice(str):
@@ -85,6 +88,14 @@ class Diagnosis:
         if problems or self.look is None or self.seen is None:
             return of_problems(problems or self.unanswered)
         return verdict(self.look, self.seen)
+
+
+def misconfigured(_: Diagnosis, config: Settings) -> Iterator[str]:
+    known = [declared.metadata["variable"] for declared in fields(Settings)]
+    for name in sorted({*os.environ} - {*known}):
+        if name.startswith("TICKER_") and (near := did_you_mean(name, known, ALIKE)):
+            yield Advice(f"{name} is not a setting{near} and has no effect")
+    notify.channels(config)  # an error is one that `ticker run` ends with
 
 
 def unfit(diagnosis: Diagnosis, config: Settings) -> Iterable[str]:
@@ -203,7 +214,8 @@ def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
 
 
 CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
-    "tables": unfit,  # first: a later error may follow from what it finds
+    "settings": misconfigured,
+    "tables": unfit,  # before those whose error may follow from what it finds
     "health": working, "tasks": unable, "postgresql": postgresql, "redis": redis, "owners": ownerless,
     "packages": untried,
 }  # fmt: skip

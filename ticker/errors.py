@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable
 
 QUOTED_AT_MOST = 60
 ANNOUNCED_AT_MOST = 10  # functions or queues named in a warning, the most similar first
+KNOWS_NO_FUNCTION = "this worker knows no function "
 CAUSE_AT_MOST, CAUSE_READS_AT_MOST = 200, 500  # characters
 
 _QUOTED_OR_URL = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)|\b\w{1,20}://[^\s,;()<>"']+""")
@@ -111,6 +112,11 @@ def not_announced(what: str, name: str, announced: Collection[str]) -> str:
 def start_worker(queue: str) -> str:
     """Returns the command that starts a worker for the queue."""
     return f"ticker worker --tasks ... {queue}"
+
+
+def unknown_here(function: str) -> str:
+    """Returns why a worker does not start a run of this function."""
+    return f"{KNOWS_NO_FUNCTION}{function!r}; {load_function()}"
 
 
 def load_function(queue: str = "") -> str:

@@ -13,6 +13,7 @@ from tests.harness import command
 from tests.running import ROOT, Ticking, until, working
 from tests.sentences import sentence
 from ticker import settings
+from ticker.queue.rq import RedisQueue
 from ticker.read import health
 
 pytestmark = pytest.mark.slow
@@ -60,11 +61,24 @@ def test_a_left_over_worker_is_named_and_its_jobs_run_in_a_good_one(patch, why, 
 
 def test_a_worker_that_does_not_know_the_function_of_a_group_is_named(traced, db, monkeypatch):
     monkeypatch.setenv("TICKER_TICK", "1s")
-    db.execute("INSERT INTO ticker.functions (name, batch, concurrency) VALUES ('elsewhere', 2, 2)")
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('elsewhere', 2, 2, now())"
+    )
     ticker.register_many(db, [{"function": "elsewhere", "name": str(n), "every": "10s"} for n in range(4)])
     with Ticking(), working():
         [named] = until(warnings, "a warning")
     assert sentence("health.knows_no_function", function="elsewhere").within(named)
+
+
+def test_a_worker_is_not_named_for_a_function_that_no_worker_has_announced(traced, db, redis, monkeypatch):
+    monkeypatch.setenv("TICKER_TICK", "1s")
+    ticker.register(db, "unheard.of", every="10s")
+    with Ticking(), working():
+        until(lambda: RedisQueue(redis).refusing(), "a note")
+        assert warnings() == ()
+        db.execute("UPDATE ticker.functions SET name = 'unheard.of' WHERE name = 'plain'")
+        [named] = warnings()
+    assert sentence("health.knows_no_function", function="unheard.of").within(named)
 
 
 def test_a_worker_that_refuses_nothing_is_not_named(traced, db):

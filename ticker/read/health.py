@@ -13,7 +13,15 @@ from uuid import UUID
 
 from ticker import clock
 from ticker.db import connections, installation, sql
-from ticker.errors import ConfigurationError, Unavailable, not_announced, start_worker
+from ticker.errors import (
+    KNOWS_NO_FUNCTION,
+    ConfigurationError,
+    Unavailable,
+    escaped,
+    not_announced,
+    start_worker,
+    unknown_here,
+)
 from ticker.model import Pause
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue, RefusingWorker
@@ -74,7 +82,7 @@ class Health:
     tasks each limit has kept waiting for over an interval. `attended`: the queues to which workers listen. `elsewhere`:
     the tickers that push to another Redis. `foreign`: why the tables belong to another installation.
     `leased`: our queues that another installation has leased. `refusing`: the workers that have lately taken jobs that
-    they cannot run.
+    they cannot run, but others may.
     """
 
     database_error: str
@@ -245,16 +253,27 @@ def _database(settings: Settings, there: "_Redis", counts_late: bool, **rest: An
         if not there.error:
             known = with_published(known, db, settings, here.id)
         others = {name: holder for name, holder in there.holders.items() if holder != here.id}
+        functions = overview.functions(db)
+        names = [function.name for function in functions]
         return Health(
             "", tickers=present(known), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: there.unattended[name] for name in overview.waiting_queues(db, there.unattended)},
-            attended=tuple(sorted(there.attended)), redis_error=there.error, refusing=tuple(there.refusing),
+            attended=tuple(sorted(there.attended)), redis_error=there.error,
+            refusing=tuple(worker for worker in there.refusing if delays(worker, names)),
             elsewhere=tuple(ticker for ticker in known if there.places and pushes_elsewhere(ticker, *there.places)),
-            announced=tuple(sorted({name for function in overview.functions(db) for name in function.queues})),
+            announced=tuple(sorted({name for function in functions for name in function.queues})),
             pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db) if counts_late else 0,
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip
+
+
+def delays(worker: RefusingWorker, announced: Collection[str]) -> bool:
+    """Returns whether another worker may run what this one has refused. It may not if no worker has announced the
+    function.
+    """
+    is_unknown = bool(announced) and worker.why.startswith(KNOWS_NO_FUNCTION)
+    return not is_unknown or worker.why in [escaped(unknown_here(name)) for name in announced]
 
 
 def pushes_elsewhere(ticker: TickerStatus, places: Collection[str], uptime: float) -> bool:

@@ -14,7 +14,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import refuses_writes
 from ticker.engine import timing
-from ticker.errors import DatabaseUnavailable, RowLocked, load_function
+from ticker.errors import DatabaseUnavailable, RowLocked, unknown_here
 from ticker.model import TEXT_AT_MOST, Kind, Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry
@@ -338,7 +338,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.CLOCK:
             return f"the clock was set back by {_span(last_run - now)} or more"
         case Reason.UNKNOWN_FUNCTION | Reason.UNKNOWN_HERE:
-            return f"this worker knows no function {verdict['function']!r}; {load_function()}"
+            return unknown_here(verdict["function"])
         case Reason.REDELIVERED:
             return f"run {verdict['run_id']} is its record"
         case Reason.NO_ROOM:

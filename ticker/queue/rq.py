@@ -432,10 +432,11 @@ def leased(queue: str, holder: str) -> str:
 
 
 def refuses(worker: RefusingWorker) -> str:
-    """Returns the problem with a worker that takes jobs that it cannot run."""
+    """Returns the problem with a worker that took a job that it could not run. RQ lists a dead one for minutes."""
     return (
-        f"the worker with pid {worker.pid} on {worker.host} takes jobs of {worker.queues} and delays them: {worker.age} s ago, "
-        f"{worker.why}; stop it, or replace it: {start_worker(worker.queues.replace(',', ' '))}"
+        f"{worker.age} s ago, the worker with pid {worker.pid} on {worker.host}, which listened to {worker.queues}, took a job that "
+        f"it could not run, and delayed it: {worker.why}; if it still runs, stop or replace it: "
+        f"{start_worker(worker.queues.replace(',', ' '))}"
     )
 
 

@@ -92,7 +92,10 @@ class Need:
         if self.is_old:
             return f"the need of queue {self.queue} was measured {ago(self.age_ms)}; start a ticker: ticker run"
         if self.enough is None:
-            return f"queue {self.queue}: when it was measured {ago(self.age_ms)}, no run of {', '.join(self.unknown)} had ended in eight days, so its duration is unknown"
+            return (
+                f"queue {self.queue}: when it was measured {ago(self.age_ms)}, no run of {', '.join(self.unknown)} in eight days had "
+                "been counted (the last minutes were not yet), so its duration is unknown"
+            )
         return ""
 
 

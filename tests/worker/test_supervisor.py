@@ -61,18 +61,19 @@ def said(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("body", "code"),
+    ("body", "code", "line"),
     [
-        ("pass", 0),
-        ("sys.exit(78)", 78),
-        ("os._exit(3)", 3),
-        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("pass", 0, ""),
+        ("sys.exit(78)", 78, ""),
+        ("os._exit(3)", 3, ""),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, "WARNING ticker.run the worker died of SIGKILL\n"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
     ],
 )
-def test_it_ends_as_its_worker_ended(body: str, code: int) -> None:
+def test_it_ends_as_its_worker_ended_and_logs_an_unexpected_death(body: str, code: int, line: str) -> None:
     program = f"import os, signal, sys\n{supervised(body)}"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30).returncode == code
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30, stdout=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stdout.partition(" ")[2]) == (code, line)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
     if code >= 0:
         return f"exited with status {code}"
     if code != -signal.SIGKILL:
-        return f"died of {_name(-code)}"
+        return f"died of {signal_name(-code)}"
     limit = f"its hard limit of {round(shared_state.hard_limit(), 3)} s"
     is_past_limit = bool(shared_state.hard_limit()) and limits.now() >= shared_state.deadline()
     if is_past_limit and just_now:
@@ -57,7 +57,7 @@ def _events_file() -> Path:
     return CGROUPS / "none"
 
 
-def _name(number: int) -> str:
+def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -54,7 +54,7 @@ def fork_worker(close_record: CloseRecord) -> None:
     worker = os.fork()
     if worker:
         code = keep(worker)
-        mind_orphans(close_record)
+        mind_orphans(close_record, code)
         end_as(code)
     os.setpgid(0, 0)  # a signal from a terminal to the whole group arrives once, through the supervisor
     die_with(supervisor)
@@ -84,22 +84,23 @@ def hand_on(signum: int, worker: int) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def mind_orphans(close_record: CloseRecord) -> None:
-    """After the worker's death, waits for its horse, the deadline, or a signal to stop. Then kills the remaining
-    processes.
+def mind_orphans(close_record: CloseRecord, ended: int) -> None:
+    """After the worker's death, logs it, waits for its horse, the deadline, or a signal to stop. Then kills the
+    remaining processes. `ended` is the worker's exit code.
     """
     kept, code = close_record(None, None), None
     horse = shared_state.horse()
     is_orphan = horse in subreaper.children()
     if is_orphan:
-        from ticker import logs, settings  # imported here, because nearly no supervisor needs them
-
-        logs.to_stdout(settings.from_environment().log)
+        log_to_stdout()
         log.warning(
             "the worker died during a run: its horse, process %s, continues to its own end",
             horse,
             extra={"event": "worker_died"},
         )
+    elif ended < 0 and -ended not in STOPPING:
+        log_to_stdout()
+        log.warning("the worker died of %s", deaths.signal_name(-ended), extra={"event": "worker_died"})
     while horse in subreaper.children() and (code := subreaper.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break
@@ -107,6 +108,12 @@ def mind_orphans(close_record: CloseRecord) -> None:
         code = -signal.SIGKILL  # which we send next
     subreaper.kill_new_children(set())
     close_record(kept, deaths.cause(code))
+
+
+def log_to_stdout() -> None:
+    from ticker import logs, settings  # imported here, because nearly no supervisor needs them
+
+    logs.to_stdout(settings.from_environment().log)
 
 
 def awaited_signal() -> int:

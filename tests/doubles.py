@@ -1009,7 +1009,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
     return DueTask(
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
-        task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
+        task.overlap, is_busy(task, now),
         task.tolerance_ms, pace_ms=task.pace_ms, during=task.during, resumed_at=task.resumed_at,
         waiting=len([due for due in task.waiting if due != task.next_run]), owner_type=task.owner_type, owner_id=task.owner_id,
         priority=task.priority,
@@ -1060,7 +1060,12 @@ def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
         and task.next_run <= now + timing.span(ahead)
         and (task.push_after is None or task.push_after <= now)
         and not (task.wait_reason == Reason.STILL_RUNNING and is_after(task.running_until, now))
+        and not (task.kind is Kind.ONCE and is_busy(task, now))
     )
+
+
+def is_busy(task: TaskRow, now: datetime) -> bool:
+    return task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now))
 
 
 def lost_by(until: datetime) -> str:

@@ -30,6 +30,8 @@ RUNNING = {"kind": RunKind.SCHEDULED, "state": "running", "due_at": None, "occur
 MANY = 100
 TOKEN = uuid4()
 CRON = {"kind": Kind.CRON, "expression": "* * * * *", "every_ms": 0}
+ONCE = {"kind": Kind.ONCE, "expression": NOW.isoformat(), "every_ms": 0}
+AT_WORK = {"run_token": TOKEN, "running_until": NOW + MICROSECOND}
 
 
 # ----------------------------------------------------------------------------------------------------- both kinds
@@ -257,13 +259,20 @@ def test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_
         {"paused_by": "me", "paused_until": NOW - MINUTE},  # `wake` ends it, not time
         {"next_run": None},
         {"push_after": NOW + MICROSECOND},
-        {"wait_reason": "still_running", "run_token": TOKEN, "running_until": NOW + MICROSECOND},
+        {"wait_reason": "still_running", **AT_WORK},
+        {"overlap": "skip", **ONCE, **AT_WORK},
     ],
     ids=" ".join,
 )
 def test_what_is_off_paused_done_or_set_back_is_not_due(columns, tables, store):
     tables.add_task(**columns)
     assert due(store) == []
+
+
+@pytest.mark.parametrize("columns", [{}, ONCE, {"overlap": "skip"}], ids=" ".join)
+def test_another_task_is_due_while_its_run_is_at_work(columns, tables, store):
+    id_ = tables.add_task(**columns, **AT_WORK)
+    assert due(store) == [id_]
 
 
 def test_what_was_set_back_is_due_again_at_that_very_instant(tables, store):

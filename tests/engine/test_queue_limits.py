@@ -1,6 +1,7 @@
 """A queue that has as many jobs as it may have gets no more: the rest stays due, and everybody can see that."""
 
 import re
+from datetime import timedelta
 from threading import Event
 
 import pytest
@@ -38,6 +39,19 @@ def test_tasks_with_limits_also_stay_due_in_a_full_queue(environ, db, store, que
     for number in range(8):
         ticker.register(db, "poll", name=f"{number}", every="1m", limits=["imap"])
     assert tick(store, queue, options=TickOptions(depths={"polling": 4})).left == {"polling": 4}
+
+
+@pytest.mark.parametrize("limits", [[], ["imap"]])
+def test_a_single_time_that_would_overlap_takes_no_room(limits, environ, db, store, queue):
+    once = ticker.register(db, "poll", name="once", at=store.now() + timedelta(hours=1), overlap="skip", limits=limits)
+    ticker.run_now(db, once)
+    tick(store, queue)
+    other = ticker.register(db, "poll", name="other", every="1m", limits=limits)
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '1 minute' WHERE id = %s", [once.id])
+    turns = iter(range(20))
+    report = tick(store, queue, options=TickOptions(depths={"polling": 2}, stop=lambda: next(turns, None) is None))
+    assert (report.due.enqueued, report.left) == (1, {})
+    assert [ticker.get(db, task).waiting for task in (once, other)] == [(), (other.next_run,)]
 
 
 @pytest.mark.slow

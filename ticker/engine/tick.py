@@ -268,8 +268,7 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]], watched: t
     lateness = {Kind.INTERVAL: max(late, watched)}
     with work.store.batch() as rows:
         tasks = claim(rows)
-        claimed = [task for task in tasks if not must_wait(task)]
-        plans, outside_hours, failed = with_next_times(claimed, now, work.options.beat)
+        plans, outside_hours, failed = with_next_times(tasks, now, work.options.beat)
         passed_over, plans = parted(plans, lambda task: was_missed(task, now, lateness.get(task.kind, late)))
         enough_jobs, plans = parted(plans, lambda task: has_enough_jobs(task, work.options.waiting_jobs))
         packed = jobs.packed(work.store.installation, (task for task, _ in plans))
@@ -315,11 +314,6 @@ def unknown(task: DueTask) -> Settled:
         return Settled(task.id, task.occurrence, Outcome.DROPPED, Reason.UNKNOWN_FUNCTION)
     why = f"for ten minutes, no worker started the function {quoted(task.function)}; {load_function(task.queue)}"
     return Settled(task.id, task.occurrence, Outcome.FAILED, why)
-
-
-def must_wait(task: DueTask) -> bool:
-    """Returns whether the task stays due for now: its only occurrence would overlap another job of the task."""
-    return task.kind is Kind.ONCE and task.overlap == "skip" and task.busy
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta) -> bool:

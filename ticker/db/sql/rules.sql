@@ -224,12 +224,13 @@ least(t.concurrency, t.allowed)
 
 -- rule: due
 -- Interval tasks count as due a little early (timing.horizon). Others never do: they would be pushed twice. A time that has met the
--- run at work waits for its end.
+-- run at work waits for its end. A single time that skips overlaps waits until no job of the task waits or runs: it has no other.
 t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'
   AND t.next_run <= %(now)s::timestamptz
       + CASE WHEN t.kind = 'interval' THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END * interval '1 millisecond'
   AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
   AND (t.wait_reason IS DISTINCT FROM 'still_running' OR coalesce(t.running_until <= %(now)s::timestamptz, true))
+  AND NOT (t.kind = 'once' AND t.overlap = 'skip' AND {busy t})
 
 -- rule: was_pushed
 -- A job of the task was pushed before.

@@ -1,6 +1,7 @@
 """One process runs many tasks of a function at the same time; each has its own start, box, record and outcome."""
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -12,14 +13,36 @@ import ticker
 from tests.running import stock_worker, until, work, working
 from tests.sentences import sentence
 from tests.worker.grouped import FUNCTIONS, SECOND_THREAD_CANNOT_START, outcomes, register
+from tests.worker.horses import Say, horse, sleep
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.queue.rq import RedisQueue
+from wrappers.group import slots
 from wrappers.pipeline import registry
+from wrappers.sandbox import limits, shared_state
 
 pytestmark = pytest.mark.slow
+
+RUN = 1, "00000000-0000-0000-0000-000000000001"  # a task and a token
+TELLS_OF_RQS_TIMEOUT = """
+import signal
+from rq.worker import Worker
+from wrappers import task
+
+@task("together", batch=10, concurrency=10)
+async def together(run, deed):
+    return signal.getitimer(signal.ITIMER_REAL)[0]
+
+monitor = Worker.monitor_work_horse
+
+def monitored(worker, job, *arguments):
+    print("RQ's timeout:", job.timeout)
+    monitor(worker, job, *arguments)
+
+Worker.monitor_work_horse = monitored
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +72,37 @@ def test_runs_that_wait_for_each_other_all_end_each_with_its_own_record(worker, 
         }.get(deed, (deed, ""))  # fmt: skip
     assert ticker.get(db, tasks[4]).cursor == {"at": tasks[4].id}
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
+
+
+@pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
+def test_rqs_timeout_ends_no_run_of_a_group(worker, db, store, queue):
+    """It counts from the first run of the job. Each run has its own limits, however late it begins."""
+    register(db, "together", "returns", "returns")
+    tick(store, queue)
+    output = worker(patch=TELLS_OF_RQS_TIMEOUT).stdout
+    assert db.execute("SELECT DISTINCT result FROM ticker.runs").fetchall() == [(0.0,)]
+    assert worker is stock_worker or "RQ's timeout: -1" in output
+
+
+def test_a_process_that_hangs_outside_of_its_runs_is_killed(monkeypatch):
+    monkeypatch.setattr(slots, "OUTSIDE", 0.05)
+
+    def hangs(_: Say) -> None:
+        slots.Slots(1).take([RUN])
+        sleep()
+
+    assert horse(hangs)[0] == -signal.SIGKILL
+
+
+def test_a_process_may_live_for_a_while_after_its_last_run(monkeypatch):
+    monkeypatch.setattr(shared_state, "_page", None)
+    shared_state.share()
+    own, at = slots.Slots(1, kills=False), limits.now() + 100
+    [slot] = own.take([RUN])
+    assert at < shared_state.deadline() <= limits.now() + slots.OUTSIDE
+    own.begin(slot, *RUN, 7, soft_at=at, deadline=at, hard_limit=99)
+    own.give_back(slot)
+    assert shared_state.deadline() == at + slots.OUTSIDE
 
 
 def test_plain_functions_run_in_threads_no_more_than_the_concurrency(db, store, queue):

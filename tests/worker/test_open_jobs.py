@@ -1,6 +1,7 @@
 """The worker gives jobs to the process of a group. Here, both are in the test's own process."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from rq.suspension import resume, suspend
 from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 
 from tests.worker.grouped import register
+from tests.worker.horses import NEVER, in_fork, sleep
 from ticker.engine.tick import tick
 from ticker.settings import Settings
 from wrappers.group.group import Group
@@ -21,12 +23,13 @@ from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds
+from wrappers.rq.compatibility import execution_argument
 from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.open_jobs import OpenJobs
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.stops import alarm_held
 from wrappers.rq.worker import Worker
-from wrappers.sandbox import limits
+from wrappers.sandbox import limits, shared_state
 
 
 class Giving(SurvivingWorker):
@@ -102,16 +105,20 @@ def test_rqs_alarm_is_held_while_the_group_is_given_a_job(open_jobs):
     assert seconds == [0.0] and left > 400
 
 
-def test_a_job_with_a_shorter_timeout_does_not_shorten_rqs_alarm():
-    pipe, taken = Pipe(), list[GivenJob]()
-    pipe.give(GivenJob("b", 31, limits.now() + 91, [1, 1]))
-    signal.alarm(500)
-    try:
-        Refill(pipe, taken.append).take()
-    finally:
-        left = signal.alarm(0)
-        pipe.close()
-    assert taken and left > 400
+@pytest.mark.slow
+def test_a_worker_kills_the_process_of_a_group_that_has_outlived_its_deadline(redis):
+    """Its own timers or the supervisor do so earlier, if there are any. RQ kills no process of a job without a timeout."""
+    worker = Worker(["polling"], connection=redis)
+    worker.register_birth()
+    job = Queue("polling", connection=redis).enqueue(print, job_timeout=-1)
+    execution = worker.prepare_execution(job)
+    shared_state.begin(limits.now() + NEVER)
+    worker._horse_pid = in_fork(sleep)
+    for deadline in (limits.now() + NEVER, limits.now() - 1):
+        assert os.waitpid(worker._horse_pid, os.WNOHANG) == (0, 0)
+        shared_state.write_deadline(deadline)
+        worker.maintain_heartbeats(job, *[execution] * bool(execution_argument(worker)))
+    assert os.waitpid(worker._horse_pid, 0)[1] == signal.SIGKILL
 
 
 @pytest.mark.slow
@@ -137,14 +144,12 @@ def test_a_job_whose_result_rq_keeps_waits_for_its_own_process(open_jobs, redis)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("environ", "tick_of_ten_minutes")
-def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(request, redis):
-    """RQ's timeout leaves 30 s, and a run of this job may begin ten minutes after the job was taken."""
+def test_a_job_whose_tasks_wait_for_a_long_tick_is_not_abandoned(request, redis):
+    """A run of this job may begin ten minutes after the job was taken."""
     open_jobs = request.getfixturevalue("open_jobs")
     second = Queue("polling", connection=redis).jobs[0]
     open_jobs.serve()
-    given = open_jobs.pipe.take()
-    assert given.job_id == second.id and second.timeout
-    assert given.timeout >= second.timeout + 600 and given.deadline > limits.now() + second.timeout + 600
+    assert open_jobs.pipe.take().job_id == second.id
     [score] = [
         score
         for member, score in redis.zrange("rq:wip:polling", 0, -1, withscores=True)
@@ -245,7 +250,7 @@ def test_a_job_that_arrives_after_the_last_run_stays_unread_and_can_be_put_back(
 
     async def ends() -> None:
         await group._work()
-        pipe.give(GivenJob("late", 60, 60.0, [1, 1]))
+        pipe.give(GivenJob("late", [1, 1]))
         for _ in range(3):  # turns of the loop, in which a reader would take the job
             await asyncio.sleep(0)
 

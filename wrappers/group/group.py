@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
 
+from ticker.engine import timing
 from ticker.engine.jobs import named
 from ticker.model import NO_FAILURE, Reason
 from wrappers.group.begun import make_task, watch
@@ -78,6 +79,8 @@ class Group:
         self._locked_since: dict[int, float] = {}  # by task id
         self._full_keys = FullKeys()
         self._tick = calls[0].settings.tick_ms / 1000
+        if not further_jobs:  # a worker of RQ's own class kills this process 60 s after the job's timeout
+            self._tick = min(self._tick, timing.RQ_MARGIN)
         self._begun = 0  # since the last look at what cannot begin
         self._looks_at = limits.now() + self._tick
         self._open(calls)
@@ -87,6 +90,7 @@ class Group:
 
         Tasks that cannot begin go back to their rows. Their job ends without them, and the next tick pushes them again.
         """
+        signal.alarm(0)  # RQ's, which does not know when the last run began: see slots.py
         child_processes.adopt()
         watch_sockets()
         watch()
@@ -156,14 +160,13 @@ class Group:
         self._jobs[calls[0].job_id] = OpenJob(limits.now() + self._tick, len(calls))
 
     def _take_in(self, job: GivenJob) -> None:
-        template = replace(self._template, job_id=job.job_id, rq_timeout=job.timeout)
+        template = replace(self._template, job_id=job.job_id)
         pairs = zip(job.numbers[::2], job.numbers[1::2], strict=True)
         calls = [
             replace(template, task_id=task_id, occurrence=occurrence, planned=planned, answer=Answer())
             for task_id, number in pairs
             for occurrence, planned in [named(number)]
         ]
-        self._slots.extend(job.deadline)
         self._open(calls)
 
     async def _give_back(self) -> None:

@@ -7,7 +7,6 @@ or says that it has none now, and sends one later.
 
 import json
 import multiprocessing
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -20,16 +19,9 @@ MORE = ""
 
 
 class GivenJob(NamedTuple):
-    """A job that the worker passes on.
-
-    `timeout` is RQ's timeout plus a tick, in seconds; 0 or less means no timeout. `numbers` are the arguments of
-    `wrappers.run_batch`. `deadline` is the instant of `limits.now` at which the process is killed, unless a later job
-    extends it.
-    """
+    """A job that the worker passes on. `numbers` are the arguments of `wrappers.run_batch`."""
 
     job_id: str
-    timeout: int
-    deadline: float
     numbers: list[int]
 
 
@@ -103,14 +95,12 @@ class Refill:
         return self._is_asked and limits.now() < self._answered_by
 
     def take(self) -> None:
-        """Takes in the job that has arrived. Puts RQ's alarm for the earlier jobs off for this one, if it ends later."""
+        """Takes in the job that has arrived."""
         job = self._pipe.take()
         if job is None:
             self._answered_by = 0.0
             return
         self._is_asked = False
-        if job.timeout > 0:
-            signal.alarm(max(job.timeout, signal.alarm(0)))
         self._take_in(job)
 
     def let_go(self, job_id: str) -> None:

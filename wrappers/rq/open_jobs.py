@@ -16,7 +16,6 @@ from rq import Queue
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.suspension import is_suspended
-from rq.utils import now
 
 from ticker import settings
 from wrappers import entry
@@ -24,7 +23,7 @@ from wrappers.group.refill import MORE, GivenJob, Pipe
 from wrappers.rq.compatibility import new_execution
 from wrappers.rq.prepared_start import call_of
 from wrappers.rq.stops import alarm_held
-from wrappers.sandbox import limits, shared_state
+from wrappers.sandbox import shared_state
 
 if TYPE_CHECKING:
     from wrappers.rq.worker import Worker
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ticker.run")
 
 UNTIL_BEGUN = 60  # seconds beyond the tick in which all tasks of a job begin; RQ gets no heartbeat for the job
-RQ_MARGIN = 60  # seconds from a job's timeout until RQ's own worker kills the horse
 
 
 class OpenJobs:
@@ -109,12 +107,8 @@ class OpenJobs:
         with suppress(RedisError):  # the job runs anyway: otherwise its tasks would wait until RQ declares it abandoned
             self._jobs[job.id] = job, new_execution(worker, job, self._tick + UNTIL_BEGUN)
         self._write_ends(call[1][::2])
-        # its last task may begin a tick later
-        timeout = math.ceil(job.timeout) + self._tick if job.timeout and job.timeout > 0 else -1
-        job.timeout = timeout
-        self._renew(timeout)
         self.wants_more = False
-        self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
+        self.pipe.give(GivenJob(job.id, [*call[1]]))
 
     def _fits(self, job: Job, call: tuple[str, tuple[int, ...]]) -> bool:
         """Returns whether the group can take in this job. If RQ keeps a job's result, the job needs a process of its
@@ -122,14 +116,6 @@ class OpenJobs:
         """
         is_ours = entry.grouped_function(job) == self._function and not entry.is_apart(job)
         return is_ours and self._worker.leaves_nothing(job) and self._joins_group(job, call)
-
-    def _renew(self, seconds: int) -> None:
-        """Extends the timeout of the first job, so that RQ does not kill the process within `seconds` from now."""
-        first = self._first
-        if seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
-            first.timeout = -1
-            return
-        first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)
 
     def _put_back(self, job: Job, execution: Execution | None) -> None:
         with self._worker.connection.pipeline() as calls:
@@ -149,8 +135,3 @@ class OpenJobs:
         with suppress(RedisError):
             if self._worker.forget(*self._jobs[job_id]):
                 del self._jobs[job_id]
-
-
-def deadline_of(job: Job) -> float:
-    """Returns the instant of `limits.now` at which RQ's own worker would kill the process of a job that begins now."""
-    return limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf)

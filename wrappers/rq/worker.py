@@ -1,6 +1,7 @@
 """Extends RQ's Worker: preloads functions, shares one database connection, and leaves no process and no open record."""
 
 import logging
+import math
 import os
 import signal
 from collections.abc import Iterator
@@ -22,13 +23,14 @@ from wrappers.rq import between_jobs
 from wrappers.rq.between_jobs import LOOK, IdleWorker, Phase
 from wrappers.rq.compatibility import begun_execution, execution_argument, incompatibilities_of_newer
 from wrappers.rq.corrupt_jobs import is_trouble_of_the_server
-from wrappers.rq.open_jobs import OpenJobs, deadline_of
+from wrappers.rq.open_jobs import OpenJobs
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.stops import Stops, stop_signals_held
-from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper
+from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper, supervisor
 
 log = logging.getLogger("ticker.run")
 
+RQ_MARGIN = 60  # seconds from a job's timeout until RQ's own worker kills the horse
 COLLECT = 0.04  # seconds for which the ends of a job's runs are collected after others of the job were written
 
 
@@ -124,6 +126,8 @@ class Worker(IdleWorker):
             why = "Job stopped by user before it began."
             self.handle_job_failure(job, queue=queue, exc_string=why, **execution_argument(self))
             return
+        if self._start is not None and self._start.is_group:
+            job.timeout = -1  # its process has deadlines instead: see slots.py
         if self._start is not None and self._start.takes_jobs and not self._is_limited:
             own = self._start.write_ends, self._start.joins_group
             self._open_jobs = OpenJobs(self, job, begun_execution(self), *own)
@@ -236,7 +240,12 @@ class Worker(IdleWorker):
         return self._open_jobs is not None and self._open_jobs.wants_more
 
     def maintain_heartbeats(self, job: Job, *execution: Any) -> None:
-        """Overrides RQ's method, which would store a heartbeat of a group's first job even after the job was forgotten."""
+        """Overrides RQ's method, which would store a heartbeat of a group's first job even after the job was forgotten.
+
+        Kills the process of a group that outlives its deadline: RQ kills none without a timeout.
+        """
+        if job.timeout == -1 and supervisor.is_overdue():
+            self.kill_horse()
         if self._open_jobs is not None and job not in self._open_jobs:
             self.heartbeat(self.job_monitoring_interval + 60)
             return
@@ -294,3 +303,8 @@ class Worker(IdleWorker):
             log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
         finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
+
+
+def deadline_of(job: Job) -> float:
+    """Returns the instant of `limits.now` at which RQ's own worker would kill the process of a job that begins now."""
+    return limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf)

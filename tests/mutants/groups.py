@@ -217,7 +217,7 @@ GROUPS = (
     Mutant(
         "limits-from-the-second-request",
         "wrappers/pipeline/start.py",
-        '(first[str(row["token"])] if row["has_begun"] else request)',
+        '(first[token] if row["has_begun"] else request)',
         "request",
         "The limits of a run whose start was answered only at the second request count from the first one.",
         (f"{ALONE}test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time",),

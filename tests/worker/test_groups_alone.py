@@ -721,6 +721,30 @@ def test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_
     assert len(ticker.list_runs(db)) == 2
 
 
+def test_limits_count_from_a_lost_answer_although_its_row_is_locked_for_longer(
+    announced, db, proxy, database_url, monkeypatch
+):
+    """A row that was locked by another transaction, before the request whose answer was lost, does not count."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    monkeypatch.setattr(start_, "STILL_EXECUTING", -1)
+    [call] = calls_through(proxy, database_url, register(db, "a"))
+    call.database.open()
+    requested, execute = list[float](), call.database.execute
+
+    def locked_at_first_and_third(name: str, **parameters: Any) -> Any:
+        requested.append(limits.now())
+        if len(requested) == 2:
+            proxy.swallow_commit()
+        [row] = execute(name, **parameters)
+        is_locked = len(requested) in (1, 3)
+        return [row | {"refusal": "locked", "has_begun": False} if is_locked else row]
+
+    monkeypatch.setattr(call.database, "execute", locked_at_first_and_third)
+    answer = start_.ask(call)
+    assert isinstance(answer, Call) and len(requested) == 4
+    assert requested[0] < answer.since < requested[1]
+
+
 def test_what_began_too_long_ago_is_recorded_as_lost_and_does_not_begin(
     announced, db, proxy, database_url, monkeypatch
 ):

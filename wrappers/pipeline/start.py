@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 Request = tuple[float, float]  # the times of both clocks
-Requests = dict[str, Request]  # the first request of each token
+Requests = dict[str, Request]  # of each token, the first request without an answer
 
 
 class NoRoom(NamedTuple):
@@ -69,11 +69,11 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     """
     token = str(uuid4())
     shared_state.write(call.task_id, token)
-    began, waits = clock.monotonic(), True
+    began, waits, first = clock.monotonic(), True, dict[str, Request]()
     give_up_at = began + PATIENCE
 
     def answered() -> Call | NoRoom | str:
-        [answer] = ask_all([call], [token], give_up_at, when_it_waits, waits=waits)
+        [answer] = ask_all([call], [token], give_up_at, when_it_waits, waits=waits, first=first)
         if answer is None:
             raise RowLocked(LOCKED)
         return answer
@@ -103,16 +103,17 @@ def ask_all(
     when_it_waits: Callable[[], object] = lambda: None,
     *,
     waits: bool = True,
+    first: Requests | None = None,
 ) -> list[Call | NoRoom | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the
     row.
 
     The calls share a database. The caller has stored their tokens where they outlive this process. `give_up_at` is an
     instant of `clock.monotonic`, by default 20 s from now. Without `waits`, a run without room goes back to its row at
-    once.
+    once. `first` keeps the requests without an answer for the next call with the same tokens.
     """
     give_up_at = clock.monotonic() + PATIENCE if give_up_at is None else give_up_at
-    asked, first = dict(zip(tokens, calls, strict=True)), dict[str, Request]()
+    asked, first = dict(zip(tokens, calls, strict=True)), {} if first is None else first
     verdicts = _verdicts(asked, first, give_up_at, when_it_waits, waits)
     back = {token: call for token, call in asked.items() if _waits_long(call, verdicts[token].row)} if waits else {}
     if back:
@@ -279,8 +280,13 @@ def _answers(rows: Iterable[sql.Row], request: Request, first: Requests) -> list
     """Returns the answers that have just come. The limits of a run count from the request that started it, whose answer
     may be lost.
     """
-    answered = clock.monotonic()
-    return [Asked(*(first[str(row["token"])] if row["has_begun"] else request), answered, row) for row in rows]
+    answered, answers = clock.monotonic(), list[Asked]()
+    for row in rows:
+        token = str(row["token"])
+        answers.append(Asked(*(first[token] if row["has_begun"] else request), answered, row))
+        if first[token] is request:
+            del first[token]
+    return answers
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

@@ -416,7 +416,7 @@ def test_pieces_take_slots_that_the_run_that_made_them_has_given_back(db, limit,
 def test_a_job_waits_for_room_that_it_may_get_in_a_moment(seconds, asked, monkeypatch):
     begun, found, slept = Mock(spec=Call, start=Mock(names=("polls", "-"), run_id=1)), [], []
 
-    def ask_all(calls, tokens, give_up_at, when_it_waits, *, waits):
+    def ask_all(calls, tokens, give_up_at, when_it_waits, *, waits, first):
         found.append(waits)
         return [begun if slept else NoRoom("a", seconds) if waits else "limited: 'a' has no room"]
 

@@ -65,11 +65,28 @@ def test_a_redis_that_never_answers_is_given_up(silent_port: int, database_url: 
 
 @pytest.mark.parametrize(("option", "seconds"), [("keepalives=1", "5"), ("connect_timeout=7", "7")])
 def test_the_limits_on_waits_are_those_of_the_url_or_else_ours(database_url: str, option: str, seconds: str) -> None:
-    url = f"{database_url}{'&' if '?' in database_url else '?'}{option}"
+    url = with_option(database_url, option)
     with connect(url) as ours, closing(migrations.engine(url).raw_connection()) as of_migrations:
         for connection in ours, cast(Any, of_migrations.driver_connection):
             limits = connection.info.get_parameters()
             assert (limits["connect_timeout"], limits["keepalives_idle"]) == (seconds, "10")
+
+
+def with_option(url: str, option: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{option}"
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        ("database_unusable", "connection failed: SSL error: certificate verify failed"),
+        ("database_unavailable_as", "consuming input failed: server closed the connection unexpectedly"),
+    ],
+)
+def test_only_an_error_without_an_answer_says_that_there_was_none(key: str, error: str) -> None:
+    said = sentence(f"errors.{key}", setting="DATABASE_URL")
+    with pytest.raises(DatabaseUnavailable, check=said.begins), connections.translated():
+        raise psycopg.OperationalError(error)
 
 
 @contextmanager
@@ -96,12 +113,14 @@ def test_a_backend_that_hangs_is_given_up_and_the_next_call_connects_anew(
     tables.close()
 
 
-def test_a_server_that_takes_no_writes_counts_as_away(database_url: str) -> None:
+@pytest.mark.parametrize("option", ["keepalives=1", "target_session_attrs=read-write"])
+def test_a_server_that_takes_no_writes_counts_as_away(database_url: str, option: str) -> None:
     """After a failover the old primary may live on as a standby; the new one is found again by the next attempt."""
     with connect(database_url) as db:
         name = db.execute("SELECT current_database()").fetchone()[0]  # type: ignore[index]
         db.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    with closing(PostgresStore(database_url)) as standby, pytest.raises(DatabaseUnavailable, match="accepts no writes"):
+    url = with_option(database_url, option)
+    with closing(PostgresStore(url)) as standby, pytest.raises(DatabaseUnavailable, match="accepts no writes"):
         standby.heartbeat(str(uuid4()), "h", 1, standby.now(), {})
 
 

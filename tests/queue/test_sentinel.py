@@ -1,6 +1,7 @@
 """Redis behind sentinels: addresses, mistakes, and a failover under a ticker and a worker that run."""
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -8,11 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from redis import SSLConnection
+from redis import SSLConnection, exceptions
 from redis.sentinel import MasterNotFoundError, SentinelConnectionPool
 
 import ticker
 from tests.cli.answers import answer
+from tests.refusals import SECRET
 from tests.running import Ticking, until, working
 from tests.sentences import sentence
 from tests.sentinels import Watched, watched
@@ -81,6 +83,19 @@ def test_a_url_of_a_sentinel_a_replica_or_a_wrong_service_is_one_sentence(sentin
     assert said == [sentence("errors.redis_is_a_sentinel"), sentence("errors.replica", setting="REDIS_URL")]
     with pytest.raises(QueueUnavailable, check=sentence("errors.no_primary").__eq__):
         rq.RedisQueue.from_url(sentinels.url.replace("/jobs/", "/other/")).check()
+    refused = sentence("errors.no_primary_because", error=re.compile(r"[^<]*AuthenticationError.*"))
+    with pytest.raises(QueueUnavailable, check=refused.__eq__):
+        rq.RedisQueue.from_url(f"{sentinels.url}?sentinel_username=nobody&sentinel_password={SECRET}").check()
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [("redis_unusable", "The previous master is now a slave"), ("redis_refuses_as", "Connection closed by server")],
+)
+def test_only_an_error_without_an_answer_says_that_there_was_none(key: str, error: str) -> None:
+    said = sentence(f"errors.{key}", setting="REDIS_URL")
+    with pytest.raises(QueueUnavailable, check=said.begins), rq.translated():
+        raise exceptions.ConnectionError(error)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import select
 import socket
 from collections import Counter
@@ -59,6 +60,11 @@ BY_INDEX = {"enable_seqscan": "off"}
 count stops at a limit, of which the planner knows nothing: it would read a million tasks instead of an index.
 """
 
+NO_WRITES = "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
+NO_ANSWER = (
+    "refused|reset by peer|timeout|timed out|unreachable|no route|no answer|closed (the connection|by server)"
+    "|(on socket|unix socket|connecting to /).*no such file"
+)
 POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
 
 
@@ -293,9 +299,7 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise DatabaseUnavailable(
-            "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
-        ) from error
+        raise DatabaseUnavailable(NO_WRITES) from error
     except psycopg.errors.DiskFull as error:
         raise DatabaseUnavailable(
             f"PostgreSQL ({variable}) has no space left: {first_line(error)}; free some on its disk"
@@ -305,8 +309,10 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     except psycopg.errors.QueryCanceled as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) has stopped a statement: {first_line(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        if re.search("session is read-only|server is in hot standby mode", str(error)):  # at target_session_attrs
+            raise DatabaseUnavailable(NO_WRITES) from error
         answered = error.sqlstate is not None or "FATAL:" in str(error)  # errors at the start have no SQLSTATE
-        did = "answers with an error" if answered else "does not answer"
+        did = "answers with an error" if answered else symptom(first_line(error))
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) {did}: {first_line(error)}") from error
     except OSError as error:  # psycopg opens another file descriptor to wait for the server
         if error.errno not in (errno.EMFILE, errno.ENFILE):
@@ -371,6 +377,11 @@ def is_answer(error: Exception) -> bool:
 def refuses_writes(error: Exception) -> bool:
     """Returns whether PostgreSQL reported that it accepts no writes, as a standby does. Nothing was written."""
     return isinstance(error.__cause__, psycopg.errors.ReadOnlySqlTransaction)
+
+
+def symptom(text: str) -> str:
+    """Returns what an error of a client says of its server: that no answer came, or just that it cannot be used."""
+    return "does not answer" if re.search(NO_ANSWER, text, re.IGNORECASE) else "cannot be used"
 
 
 def first_line(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from rq.command import send_command
 from rq.job import Job, JobStatus
 
 from ticker import clock
+from ticker.db.connections import symptom
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, Refusal, RunAtWork
@@ -89,9 +90,12 @@ def translated() -> Iterator[None]:
     try:
         yield
     except MasterNotFoundError as error:
+        if errors := str(error).partition(" : ")[2]:  # each with the sentinel's options before it
+            sentence = f"REDIS_URL: no sentinel names a primary of the service: {errors.rpartition(' - ')[2]}"
+            raise QueueUnavailable(sentence) from error
         raise QueueUnavailable("REDIS_URL: no sentinel that answers knows a primary of the service") from error
     except RedisError as error:
-        did = "answers with an error" if isinstance(error, ANSWERS) else "does not answer"
+        did = "answers with an error" if isinstance(error, ANSWERS) else symptom(_sentence(error))
         raise QueueUnavailable(f"Redis (REDIS_URL) {did}: {_sentence(error)}") from error
 
 

@@ -108,7 +108,7 @@ class Reason(StrEnum):
     NO_ROOM = "no_room"  # a key of the task has no room: it starts later
     CLOSED = "closed"  # the task is paused: it starts later
     UNKNOWN_HERE = "unknown_here"  # this worker does not know its function: it starts later, where another one does
-    NO_SLOT = "no_slot"  # the group that took its job has no free slot, or begins nothing new: it starts later
+    NO_SLOT = "no_slot"  # its group has no free slot, or its process begins nothing new: it starts later
     SUPERSEDED = "superseded"  # it waited for one of these reasons until the task was due at another time
     MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
     NO_TIME = "no_time"  # a retry or a piece that could not end before the next start

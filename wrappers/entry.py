@@ -78,25 +78,27 @@ def run_batch(*numbers: int) -> str:
     The negative id of a planned run may stand for the occurrence.
 
     The tasks are independent: each one fails, is dropped or is interrupted by itself. A task that is killed takes this
-    process with it. The ticker then pushes the tasks after it again, each in its own job. If the function has
-    `concurrency`, a `Group` runs the tasks.
+    process with it. The ticker then pushes the tasks after it again, each in its own job. When the worker stops, they go
+    back to their rows. If the function has `concurrency`, a `Group` runs the tasks.
     """
     job, deadline_of_batch = get_current_job(), shared_state.deadline()
     config = own_settings(job)
-    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
     answers: Counter[str] = Counter()
     opened = closing(Database(config.require_database(), config.schema))
     with one_issue(function_named_by(job)), opened as database:
         if not _is_batch:
             warn_of_imports(job)
             foreign_jobs.refuse(job.id if job else "", database, config)
+        calls = [numbered_call(*pair, job=job, database=database, config=config) for pair in pairs]
         if (function := grouped_function(job)) is not None:
             from wrappers.group.group import Group  # imported here, because other jobs do not need it
 
-            calls = [numbered_call(*pair, job=job, database=database, config=config) for pair in pairs]
             return Group(calls, function.concurrency, _further_jobs).work()
-        for task_id, occurrence in pairs:
-            call = numbered_call(task_id, occurrence, job=job, database=database, config=config)
+        for number, call in enumerate(calls):
+            if shared_state.is_stopping():
+                start.give_back(calls[number:], Reason.NO_SLOT)
+                break
             answer = "failed"
             with one_of_several(call, DatabaseUnavailable):  # without the database, no further start is possible
                 answer = run_alone(replace(call, rq_timeout=None))

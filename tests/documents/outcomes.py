@@ -50,7 +50,7 @@ REASONS = {
     Reason.TOO_EARLY: "the last start was less than interval - tolerance ago; interval tasks only",
     Reason.NO_ROOM: "a key of the task has no room: the job ends, its occurrence starts later, and there is no record; not a drop",
     Reason.CLOSED: "the task is paused: the job ends, its occurrence starts after the pause, and there is no record; not a drop",
-    Reason.NO_SLOT: "its [group](../guides/many-at-once.md#rules-for-groups) has no free slot, or starts no further runs: its occurrence starts later, and there is no record; not a drop",
+    Reason.NO_SLOT: "its [group](../guides/many-at-once.md#rules-for-groups) has no free slot, or its process starts no further runs: its occurrence starts later, and there is no record; not a drop",
     Reason.SUPERSEDED: "a limit, a pause, a lack of slots, an unknown function or a run keeps it waiting until the task is due at another time, or not at all",
     Reason.MISSED: "`catch_up` is `none`, and a later occurrence has also passed; the ticker drops the occurrence before any push",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",

@@ -12,7 +12,7 @@ from rq import Queue
 import ticker
 from tests.doubles import INSTALLATION, NOW
 from tests.harness import finish, start
-from tests.running import stock_worker, until, work
+from tests.running import stock_worker, until, work, working
 from tests.worker.grouped import due
 from ticker.db.connections import connect
 from ticker.engine import jobs as engine_jobs
@@ -306,6 +306,26 @@ def test_those_behind_one_that_dies_are_pushed_again_and_run(announced, db, stor
     assert outcomes(db) == {
         "0 returns": ["succeeded"], "1 dies": ["killed"], "2 returns": ["succeeded"], "3 returns": ["succeeded"],
     }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("result_ttl", ["0", "60"])
+def test_those_behind_the_one_at_work_go_back_when_the_worker_is_told_to_stop(
+    result_ttl, announced, db, store, queue, tmp_path, monkeypatch
+):
+    """If RQ keeps the result, the job is `finished` for the ticker, which gives up occurrences of such a job after a while."""
+    monkeypatch.setenv("TICKER_RESULT_TTL", result_ttl)
+    register(db, "waits", "returns", "returns")
+    tick(store, queue)
+    with working(patch=WAITS.format(folder=tmp_path) + FUNCTIONS) as process:
+        until((tmp_path / "began").exists, "the first one runs")
+        process.terminate()
+        until(lambda: "warm shut down" in process.stdout.readline(), "the worker has heard it")
+        (tmp_path / "locked").touch()
+        process.communicate()
+    assert outcomes(db) == {"0 waits": ["succeeded"]}
+    assert [task.wait_reason for task in ticker.list_tasks(db)].count("no_slot") == 2
+    assert tick(store, queue).due.enqueued == 2
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ WAITS_BECAUSE: Mapping[str, str] = {
     Reason.CLOSED: "the task was paused or disabled, or its owner was inactive",
     Reason.STILL_RUNNING: "another run held the task",
     Reason.UNKNOWN_HERE: "the worker that took its job does not know its function",
-    Reason.NO_SLOT: "its group had no free slot, or started no further runs",
+    Reason.NO_SLOT: "its group had no free slot, or its process started no further runs",
     Reason.TOO_EARLY: "it was requested by a run of the same task, and keeps the spacing",
 }
 """Why an occurrence or a planned run went back to its row, by the stored reason. It is pushed again."""

@@ -189,18 +189,15 @@ class Group:
 
     async def _write_back(self, calls: Sequence[Call], reason: Reason, if_idle: bool = False) -> None:
         """Gives calls back, with `if_idle` only if another worker is idle. What cannot be written now stays unstarted."""
-        asked = list({call.task_id: call for call in reversed(calls)}.values())  # the first of each task
-        if not asked:
+        if not calls:
             return
         try:
             back = await asyncio.get_running_loop().run_in_executor(
-                self._asking, start.give_back, asked, reason, if_idle
+                self._asking, start.give_back, calls, reason, if_idle
             )
         except Exception as error:
             log.warning("%s tasks were not given back: %s", len(calls), error, extra={"event": "give_back_failed"})
             return
-        if back:
-            log.info("%s tasks were given back: %s", len(back), reason, extra={"event": "tasks_given_back"})
         gone = {id(call) for call in back}
         self._unstarted = deque(call for call in self._unstarted if id(call) not in gone)
         for call in back:

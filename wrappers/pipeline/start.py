@@ -176,13 +176,13 @@ def _verdicts(
     return verdicts
 
 
-def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call]:
-    """Lets runs of different tasks go back to their rows for this reason, and wakes tickers to push them again.
+def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool = False) -> list[Call]:
+    """Lets runs go back to their rows for this reason, the first of each task, and wakes tickers to push them again.
 
     If a newer occurrence of a task waits, the older one is dropped instead. With `if_idle`, does nothing unless another
     worker is idle. Returns the calls that are no longer this process's: all but those whose rows are locked.
     """
-    database = calls[0].database
+    database, calls = calls[0].database, [*{call.task_id: call for call in reversed(calls)}.values()]
     if if_idle and not database.execute("idle_worker", task_ids=[call.task_id for call in calls])[0]["is_idle"]:
         return []
     planned = [call for call in calls if call.planned is not None]
@@ -195,7 +195,9 @@ def give_back(calls: Sequence[Call], reason: Reason, if_idle: bool) -> list[Call
         if row["refusal"] != reason:
             drop(call, row)
     database.wake_tickers()
-    return [*planned, *(call for call, _ in decided)]
+    if back := [*planned, *(call for call, _ in decided)]:
+        log.info("%s tasks were given back: %s", len(back), reason, extra={"event": "tasks_given_back"})
+    return back
 
 
 def _waits_long(call: Call, verdict: sql.Row) -> bool:

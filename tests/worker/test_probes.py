@@ -16,7 +16,10 @@ from tests.running import PATIENCE, answer, until, working
 from tests.sentences import sentence
 from ticker import clock
 from ticker.engine.tick import tick
+from wrappers.pipeline import waiting_ends
+from wrappers.pipeline.waiting_ends import WaitingEnds
 from wrappers.rq import between_jobs
+from wrappers.rq import worker as ours
 
 
 def address(process):
@@ -62,3 +65,22 @@ def test_a_worker_whose_loop_does_not_move_is_not_alive(state, waited, is_live, 
     worker = SimpleNamespace(get_state=lambda: state, moved_at=clock.monotonic() - waited, worker_ttl=420)
     monkeypatch.setattr(between_jobs, "_worker", worker)
     assert (between_jobs.live() == "") == is_live
+
+
+def test_a_worker_that_ends_is_alive_as_long_as_it_may_try_its_last_ends(environ, redis, monkeypatch):
+    worker, alive, now = ours.Worker(["polling"], connection=redis), list[bool](), clock.monotonic()
+
+    class Unwritten(WaitingEnds):
+        def __len__(self) -> int:
+            return 1
+
+        def drain(self, database: object, until: float) -> None:
+            for seconds in (waiting_ends.PATIENCE, waiting_ends.PATIENCE + worker.worker_ttl + between_jobs.MARGIN + 1):
+                monkeypatch.setattr(clock, "monotonic", lambda at=now + seconds: at)
+                alive.append(between_jobs.live() == "")
+
+    worker._unwritten = Unwritten()
+    monkeypatch.setattr(between_jobs, "_worker", worker)
+    worker.register_birth()
+    worker.teardown()
+    assert alive == [True, False]

@@ -132,6 +132,7 @@ class IdleWorker(SurvivingWorker):
 
     def _write_last(self, seconds: float) -> None:
         if self._unwritten:
+            self.moved_at = clock.monotonic() + seconds  # until then, `live` misses no heartbeat
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:

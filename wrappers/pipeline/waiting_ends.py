@@ -93,12 +93,13 @@ class WaitingEnds:
                 extra={"event": "end_delayed"},
             )
             return set()
+        locked = set[tuple[int, str]]()
         for left, is_written in zip(ends, written, strict=True):
+            run = left.task_id, left.token
             if is_written:
-                self._drop((left.task_id, left.token))
-        locked = {
-            (left.task_id, left.token) for left, is_written in zip(ends, written, strict=True) if is_written is None
-        }
+                self._drop(run)
+            elif is_written is None:
+                locked.add(run)
         if locked:
             self._again_at = max(self._again_at, limits.now() + LOCK_PAUSE)
         return locked

@@ -42,6 +42,7 @@ settings.configure(INSTALLED_APPS=["ticker.django"], DATABASES={"default": {"ENG
 import django
 django.setup()
 """
+WATCHED = {"SENTINELS": [("a", 1)], "MASTER_NAME": "m"}
 URLS = [
     ({"polling": {"URL": "redis://a/1"}, "default": {"URL": "redis://b/1"}}, "redis://a/1"),
     ({"mail": {"URL": "redis://c"}, "default": {"URL": "redis://b?a=1", "DB": 2}}, "redis://b?a=1&db=2"),
@@ -50,9 +51,19 @@ URLS = [
     ({"mail": {"UNIX_SOCKET_PATH": "/run/a", "DB": 1}}, "unix:///run/a?db=1"),
     ({"mail": {"SENTINELS": [("a", 1), ("b", 2)], "MASTER_NAME": "m", "DB": 3}}, "redis+sentinel://a:1,b:2/m/3"),
     (
-        {"mail": {"SENTINELS": [("a", 1)], "MASTER_NAME": "m", "PASSWORD": "p", "SENTINEL_KWARGS": {"password": "@"}}},
+        {"mail": WATCHED | {"PASSWORD": "p", "SENTINEL_KWARGS": {"password": "@"}}},
         "redis+sentinel://:p@a:1/m/0?sentinel_password=%40",
     ),
+    (
+        {"mail": WATCHED | {"DB": 1, "PASSWORD": "q", "CONNECTION_KWARGS": {"ssl": True, "password": "p", "db": 2}}},
+        "rediss+sentinel://:p@a:1/m/2?sentinel_ssl=no",
+    ),
+    (
+        {"mail": WATCHED | {"CONNECTION_KWARGS": {"ssl": True}, "SENTINEL_KWARGS": {"ssl": True}}},
+        "rediss+sentinel://a:1/m/0",
+    ),
+    ({"mail": WATCHED | {"SENTINEL_KWARGS": {"ssl": True}}}, "redis+sentinel://a:1/m/0?sentinel_ssl=yes"),
+    ({"mail": WATCHED | {"SSL": True}}, "rediss+sentinel://a:1/m/0"),
     ({}, ""),
 ]
 

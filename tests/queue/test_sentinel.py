@@ -52,12 +52,23 @@ def test_a_url_names_sentinels_service_database_and_options() -> None:
     assert told["socket_timeout"] == rq.SOCKET_TIMEOUT
 
 
-def test_with_rediss_the_sentinels_use_tls_too() -> None:
-    pool: Any = sentinel.Client.from_url("rediss+sentinel://one/jobs/0?ssl_ca_certs=ca.pem").connection_pool
+@pytest.mark.parametrize(
+    ("scheme", "option", "primary", "sentinels"),
+    [
+        ("redis", "", False, False), ("redis", "&sentinel_ssl=yes", False, True),
+        ("rediss", "", True, True), ("rediss", "&sentinel_ssl=no", True, False),
+    ],
+)  # fmt: skip
+def test_with_rediss_the_sentinels_use_tls_too_unless_the_url_says_otherwise(
+    scheme: str, option: str, primary: bool, sentinels: bool
+) -> None:
+    certificate = "?ssl_ca_certs=ca.pem" if primary else "?db=0"
+    pool: Any = sentinel.Client.from_url(f"{scheme}+sentinel://one/jobs/0{certificate}{option}").connection_pool
     [one] = pool.sentinel_manager.sentinels
-    assert issubclass(pool.connection_class, SSLConnection)
-    assert issubclass(one.connection_pool.connection_class, SSLConnection)
-    assert one.connection_pool.connection_kwargs["ssl_ca_certs"] == "ca.pem"
+    assert issubclass(pool.connection_class, SSLConnection) == primary
+    assert issubclass(one.connection_pool.connection_class, SSLConnection) == sentinels
+    if primary and sentinels:
+        assert one.connection_pool.connection_kwargs["ssl_ca_certs"] == "ca.pem"
 
 
 @pytest.mark.parametrize("path", ["", "/", "/0", "/jobs/x", "//0", "?db=3"])

@@ -80,31 +80,34 @@ def known_options() -> set[str]:
 
 def redis_url() -> str:
     """Returns TICKER_REDIS_URL, or else the URL of the queue `polling`, of `default`, or of the first of django-rq's
-    RQ_QUEUES. The connections of a cache have no URL.
+    RQ_QUEUES. The connections of a cache have no URL. With sentinels, django-rq reads CONNECTION_KWARGS before other keys.
     """
     if url := getattr(settings, "TICKER_REDIS_URL", None):
         return str(url)
     queues = getattr(settings, "RQ_QUEUES", None) or {"": {}}
     queue = queues.get(DEFAULTS["queue"]) or queues.get("default") or next(iter(queues.values()))
-    user, password = (quote(str(queue.get(name) or ""), safe="") for name in ("USERNAME", "PASSWORD"))
-    path, account = queue.get("UNIX_SOCKET_PATH"), f"{user}:{password}@" if user or password else ""
+    hosts, path = queue.get("SENTINELS"), queue.get("UNIX_SOCKET_PATH")
+    given = {name.lower(): value for name, value in queue.items()} | ((hosts and queue.get("CONNECTION_KWARGS")) or {})
+    user, password = (quote(str(given.get(name) or ""), safe="") for name in ("username", "password"))
+    account, database = f"{user}:{password}@" if user or password else "", given.get("db")
+    scheme = "unix" if path else "rediss" if given.get("ssl") else "redis"
     if "URL" in queue:
-        database = queue.get("DB")
         return (
             str(queue["URL"])
             if database is None
             else f"{queue['URL']}{'&' if '?' in queue['URL'] else '?'}db={database}"
         )
-    if hosts := queue.get("SENTINELS"):
-        own = {name: (queue.get("SENTINEL_KWARGS") or {}).get(name) for name in ("username", "password")}
-        said = "&".join(f"sentinel_{name}={quote(str(value), safe='')}" for name, value in own.items() if value)
-        scheme, places = "rediss" if queue.get("SSL") else "redis", ",".join(f"{host}:{port}" for host, port in hosts)
-        address = f"{scheme}+sentinel://{account}{places}/{queue.get('MASTER_NAME', '')}/{queue.get('DB') or 0}"
-        return address + (f"?{said}" if said else "")
+    if hosts:
+        own = {"ssl": queue.get("SSL")} | (queue.get("SENTINEL_KWARGS") or {})
+        options = {f"sentinel_{name}": value for name in ("username", "password") if (value := own.get(name))}
+        if bool(own["ssl"]) != (scheme == "rediss"):
+            options["sentinel_ssl"] = "yes" if own["ssl"] else "no"
+        places = ",".join(f"{host}:{port}" for host, port in hosts)
+        address = f"{scheme}+sentinel://{account}{places}/{queue.get('MASTER_NAME', '')}/{database or 0}"
+        return address + (f"?{urlencode(options, quote_via=quote)}" if options else "")
     if path or "HOST" in queue:
-        scheme = "unix" if path else "rediss" if queue.get("SSL") else "redis"
         at = path or f"{queue['HOST']}:{queue.get('PORT', 6379)}"
-        return f"{scheme}://{account}{at}?db={queue.get('DB') or 0}"
+        return f"{scheme}://{account}{at}?db={database or 0}"
     return ""
 
 

@@ -13,10 +13,12 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection
 
 SCHEME = "+sentinel"
-"""How the schemes of our URLs end. What stands before is that of the primary; with rediss, the sentinels use TLS, too."""
+"""How the schemes of our URLs end. What stands before is that of the primary; with rediss, the sentinels use TLS, too, unless
+`sentinel_ssl` differs.
+"""
 PORT = 26379
 ANSWERS_WITHIN = 1.0  # seconds: row locks are held meanwhile
-OWN = ("username", "password")
+OWN = ("username", "password", "ssl")
 """The options that begin with `sentinel_` in a URL. User and password before the hosts are those of the primary."""
 
 
@@ -54,7 +56,7 @@ class Client(Redis):
         given["connection_class"] = WholeTLS if has_tls else Whole
         waits = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), ANSWERS_WITHIN)
         once = Retry(NoBackoff(), 0)  # the next one is asked instead; by default, redis-py connects eleven times
-        own |= {**waits, **tls, "ssl": has_tls, "retry": once}
+        own |= {**waits, **tls, "ssl": own.get("ssl", has_tls) not in (False, "no"), "retry": once}
         sentinels = cast(Any, Sentinel)([*addresses(hosts)], sentinel_kwargs=own)
         return cast(Self, sentinels.master_for(service, redis_class=cls, **given))
 

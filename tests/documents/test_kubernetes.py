@@ -27,9 +27,9 @@ from wrappers import task
 def fetch() -> None: ...
 """
 EXTRAS = {"binary": "ticker", "web": "web", "metrics": "--metrics-port"}  # and the part of a command that needs it
-READ_ONLY = 'mount --bind /tmp /tmp && mount -o remount,bind,ro / && exec "$@"'
-"""What a container has with readOnlyRootFilesystem, and with an emptyDir at /tmp."""
+READ_ONLY = 'mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && mount -o remount,bind,ro / && exec "$@"'
 UNWRITABLE = ("unshare", "--mount", "sh", "-c", READ_ONLY, "sh")
+"""Begins a command that runs as with readOnlyRootFilesystem."""
 
 
 def manifests() -> Iterator[Any]:

@@ -89,7 +89,7 @@ def test_so_does_the_environment(text):
 
 @pytest.mark.parametrize("text", ["CRON_TZ=Europe/Berlin 0 9 * * *", "TZ=Europe/Berlin 0 9 * * 1-5 2027"])
 def test_a_zone_in_front_of_cron_is_answered_with_what_to_write(text):
-    with pytest.raises(BadInput, check=sentence("errors.begins_with_a_zone", zone="zone=Europe/Berlin").within):
+    with pytest.raises(BadInput, check=sentence("errors.begins_with_a_zone", zone="Europe/Berlin").within):
         cron.parse(text, ZoneInfo("UTC"))
 
 

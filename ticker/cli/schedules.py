@@ -10,7 +10,7 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import connected, on_task
 from ticker.cli.fit import row
-from ticker.errors import BadInput, ConfigurationError, UnknownTask
+from ticker.errors import BadInput, ConfigurationError, UnknownTask, quoted
 from ticker.read import entries, forecast, formatting, tasks
 from ticker.tasks import preview, spreading
 from ticker.tasks.preview import MOST_TIMES, Preview
@@ -56,7 +56,7 @@ def read(expression: str, count: int, said: Mapping[str, str | None], owner: str
         except ConfigurationError:
             raise error from None
         except UnknownTask as unknown:
-            raise UnknownTask(f"{unknown}, and as a schedule: {error.problem}") from None
+            raise UnknownTask(f"{unknown}; and {quoted(expression)} {error.problem}") from None
 
 
 def of_task(task: str, count: int, said: Mapping[str, str | None], owner: str | None) -> Preview:

@@ -91,9 +91,7 @@ def names_zone(text: str) -> bool:
 
 def _refuse_foreign(field: str, text: str) -> None:
     if "@" in text:
-        raise BadInput(
-            field, text, "has @, which names a single time; write at= with seconds since 1970, or an ISO time"
-        )
+        raise BadInput(field, text, "has @, which names a single time; use at, with seconds since 1970 or an ISO time")
     if re.search(r":[0-9*/,.]*[0-9]\.[0-9](?!\.)", text) and ".." not in text.rsplit(":", 1)[-1]:
         raise BadInput(field, text, "has a fraction of a second; only whole seconds are supported")
 

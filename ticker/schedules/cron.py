@@ -123,7 +123,7 @@ def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
     if text.strip().startswith("@"):
         text = _shorthand(field, text)
     if zone_match := re.match(r"\s*(?:CRON_)?TZ=(\S*)", text):
-        raise BadInput(field, text, f"begins with a time zone; pass it as zone={zone_match[1] or 'Europe/Berlin'}")
+        raise BadInput(field, text, f"begins with a time zone; give it as the zone: {zone_match[1] or 'Europe/Berlin'}")
     parts = text.split()
     if not 5 <= len(parts) <= 7:
         raise BadInput(field, text, f"has {_count(len(parts))}; cron has 5, 6 (seconds first) or 7 (year last)")

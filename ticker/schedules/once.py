@@ -88,7 +88,7 @@ def _with_offset(field: str, value: object, at: datetime | None) -> datetime:
         raise BadInput(
             field,
             value,
-            "has no offset from UTC; write 2026-05-01T09:00:00+02:00, or Z for UTC, or pass a datetime with a tzinfo",
+            "has no offset from UTC; write 2026-05-01T09:00:00+02:00, or Z for UTC; a datetime needs a tzinfo",
         )
     return at
 

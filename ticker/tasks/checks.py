@@ -115,7 +115,7 @@ def arguments(field: str, value: object) -> dict[str, Any]:
 
 def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise BadInput(field, value, "is neither True nor False")
+        raise BadInput(field, value, "is neither true nor false")
     return value
 
 
@@ -227,9 +227,9 @@ def keys(field: str, value: object) -> list[str] | None:
 def limit_of_key(name: str, concurrency: int | None, rate: str | None, burst: int | None) -> dict[str, Any]:
     """Accepts the arguments of `ticker.limit`, and returns the columns of the limit."""
     if concurrency is None and rate is None:
-        raise BadInput("concurrency", None, 'is missing; pass concurrency=20, or rate="300/1m", or both')
+        raise BadInput("concurrency", None, "is missing; give a concurrency such as 20, a rate such as 300/1m, or both")
     if rate is None and burst is not None:
-        raise BadInput("burst", burst, 'needs a rate, such as rate="300/1m"')
+        raise BadInput("burst", burst, "needs a rate, such as 300/1m")
     return {
         "key": key("key", name, pattern=True),
         "concurrency": None if concurrency is None else integer(1, MOST_AT_ONCE)("concurrency", concurrency),

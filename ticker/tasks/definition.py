@@ -137,7 +137,7 @@ def _fit_interval(values: dict[str, Any], given: Given, explicit: Collection[str
         raise BadInput(
             "within",
             words(given["within_ms"]),
-            "applies only to cron and calendar; for an interval, spread=True is enough",
+            "applies only to cron and calendar; for an interval, spread is enough",
         )
     values["within_ms"] = None
     check_hours(values["during"], every, given.get("zone", UTC.key))
@@ -189,9 +189,9 @@ def _fit_window(values: Mapping[str, Any], now: datetime) -> None:
     """Checks that the window in which the task has its phase ends before the schedule's next time."""
     within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
     if within is not None and not (values["spread"] and named):
-        raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
+        raise BadInput("within", words(within), "needs spread, and cron or calendar")
     if values["spread"] and within is None:
-        raise BadInput("spread", True, "needs every, or else within (such as within=2h) together with cron or calendar")
+        raise BadInput("spread", True, "needs every, or else within (such as 2h) together with cron or calendar")
     if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now)) is not None and within >= gap:
         raise BadInput("within", words(within), f"must be shorter than the {words(gap)} between two of its times")
 

@@ -351,7 +351,7 @@ def pausing(by: str | None, reason: str, until: datetime | None) -> Steps[dict[s
     """Checks the arguments of a pause, whose end must be in the future, by the database's clock. Raises BadInput."""
     checked = {"by": checks.author(by), "reason": checks.prose("reason", reason), "until": aware("until", until)}
     if until is not None and until <= (now := (yield from task_rows.instant())):
-        problem = f"has already passed: it is now {now.isoformat()}; pass a later time, or None"
+        problem = f"has already passed: it is now {now.isoformat()}; give a later time, or leave it out"
         raise BadInput("until", until.isoformat(), problem)
     return checked
 

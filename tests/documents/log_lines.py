@@ -12,7 +12,8 @@ HEAD = """\
 # Log lines
 
 `ticker run`, `ticker worker` and `ticker web` write their log to standard output. Times are in UTC. Each run has one line, which
-names the task, its owner (`-` if it has none), the run and the job (wrapped here):
+names the task, its owner (`-` if it has none), the run and the job (wrapped here). If a process died before it learned whether its
+run had started, `?` stands for what is unknown.
 
     2026-03-01T09:00:02.413Z INFO ticker.run run succeeded task=7 name=inbox
     owner=customer:7 run=12 job=k3xq-t7-1772355600000000

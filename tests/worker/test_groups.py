@@ -169,9 +169,10 @@ def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(de
     register(db, "together", deed, kwargs={"number": 2}, every="4s", box="0.5s")
     ticker.register(db, "together", name="neighbour", every="1h", kwargs={"deed": "waits", "number": 2})
     tick(store, queue)
-    work(patch=FUNCTIONS)
+    lines = work(patch=FUNCTIONS).stdout
     assert outcomes(db) == {f"0 {deed}": "killed", "neighbour": "interrupted"}
     found = {run.task_name: run for run in ticker.list_runs(db)}
+    assert all(f"run={run.id} job={run.job_id}: {run.reason}" in lines for run in found.values())
     killed = found[f"0 {deed}"]
     assert sentence("why.killed_at_hard_limit", limit="0.9 s") == killed.reason
     assert sentence("why.interrupted_by_a_neighbour", task=killed.task_id) == found["neighbour"].reason

@@ -51,7 +51,10 @@ def test_a_failure_names_the_task_and_says_why(name, outcome, environ, db, store
     lines = work().stdout.splitlines()
     [run] = ticker.list_runs(db)
     [line] = [one for one in about(task, lines) if " run " in one]
-    assert f"WARNING ticker.run run {outcome} task={task.id} name={name} owner=customer:7 run={run.id} job=" in line
+    assert (
+        f"WARNING ticker.run run {outcome} task={task.id} name={name} owner=customer:7 run={run.id} job={run.job_id}: "
+        in line
+    )
     assert line.endswith(f": {run.reason}")
 
 

@@ -252,7 +252,7 @@ class Group:
             run = call.task_id, answer.start.token, answer.start.run_id
             output = Output(slot)  # discards the output of an earlier run in this slot
             hard = answer.deadline - answer.since
-            shared_state.write_names(*answer.start.names, slot)
+            shared_state.write_names(call.job_id, *answer.start.names, slot)
             self._slots.begin(slot, *run, soft_at=answer.at(1 / 4), deadline=answer.deadline, hard_limit=hard)
             self._let_go(call.job_id)
             self._begun += 1

@@ -58,7 +58,7 @@ def names(name: str | None, owner_type: str | None, owner_id: str | None) -> tup
     return name or "?", f"{owner_type}:{owner_id}" if owner_type else "-"
 
 
-def log_end(outcome: str, reason: str, task_id: int, names: tuple[str, str], run_id: int, job_id: str = "?") -> None:
+def log_end(outcome: str, reason: str, task_id: int, names: tuple[str, str], run_id: int, job_id: str) -> None:
     """Writes the one log line that each end of a run has, as a warning if it is a failure."""
     level = logging.INFO if outcome in {*NO_FAILURE, "processing"} else logging.WARNING
     log.log(

@@ -127,5 +127,6 @@ def abandon(database: Database, waiting: WaitingEnds) -> None:
 def _close(database: Database, waiting: WaitingEnds, run: OpenRun, end: End) -> None:
     printed, complained = output.texts(run.slot if run.deadline else None)
     end = replace(end, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    log_end(end.outcome, end.reason, run.task_id, shared_state.names_of(run), run.run_id)
+    job_id, name, owner = shared_state.names_of(run)
+    log_end(end.outcome, end.reason, run.task_id, (name, owner), run.run_id, job_id)
     waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

@@ -91,7 +91,7 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
             call.database.wake_tickers()
         return answer
     assert answer.start is not None
-    shared_state.write_names(*answer.start.names)
+    shared_state.write_names(call.job_id, *answer.start.names)
     shared_state.write(call.task_id, token, answer.start.run_id)
     return answer
 

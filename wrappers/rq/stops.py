@@ -53,7 +53,7 @@ class Stops:
                     log.warning(
                         "stopping task=%s name=%s owner=%s run=%s: a stop was requested",
                         run.task_id,
-                        *shared_state.names_of(run),
+                        *shared_state.names_of(run)[1:],
                         run.run_id,
                         extra={"event": "run_stopping"},
                     )

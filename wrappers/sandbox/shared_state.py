@@ -28,7 +28,7 @@ _LOOP_AT = _STOP_AT + _STOP.size
 _FIRST = _LOOP_AT + _LOOP.size
 _STOPPED_AT = _FIRST + SLOTS * _SLOT.size
 _SIZE = _STOPPED_AT + SLOTS * 16  # for each slot, the token of its run if somebody stopped the run
-_NAMES = 2048  # bytes for the names of a run; a name has at most 200 characters, and an owner at most 402
+_NAMES = 2048  # bytes for the job and the names of a run; a name has at most 200 characters, and an owner at most 402
 _page: mmap.mmap | None = None
 _names: mmap.mmap | None = None  # unused pages take no memory
 
@@ -106,19 +106,20 @@ def write(
         _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit, soft_at)
 
 
-def write_names(name: str, owner: str, slot: int = 0) -> None:
-    """Writes the task's name and owner for log lines about a run whose process has died."""
+def write_names(job_id: str, name: str, owner: str, slot: int = 0) -> None:
+    """Writes the job, and the task's name and owner, for log lines about a run whose process has died."""
     if _names is not None:
-        text = f"{name}\n{owner}\n".encode("utf-8", "replace")[:_NAMES]
+        text = f"{job_id}\n{name}\n{owner}\n".encode("utf-8", "replace")[:_NAMES]
         _names[slot * _NAMES : slot * _NAMES + len(text)] = text
 
 
-def names_of(run: OpenRun) -> tuple[str, str]:
-    """Returns the task's name and owner of a run whose start was answered; `?` if they are unknown."""
+def names_of(run: OpenRun) -> tuple[str, str, str]:
+    """Returns the job, and the task's name and owner, of a run whose start was answered; `?` if they are unknown."""
     if _names is None or not run.run_id:
-        return "?", "?"
-    name, owner, *_ = _names[run.slot * _NAMES : (run.slot + 1) * _NAMES].decode("utf-8", "replace").split("\n", 2)
-    return name, owner
+        return "?", "?", "?"
+    names = _names[run.slot * _NAMES : (run.slot + 1) * _NAMES].decode("utf-8", "replace")
+    job_id, name, owner, *_ = names.split("\n", 3)
+    return job_id, name, owner
 
 
 def clear(slot: int = 0) -> None:

@@ -124,6 +124,22 @@ def test_an_interval_task_is_due_at_the_next_tick_and_one_by_cron_waits_for_its_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pause", [
+    lambda db: ticker.pause(db, owner=("mail_channels", "2")),
+    lambda db: ticker.bulk(db, {"owner_type": "mail_channels"}, "pause", apply=True),
+], ids=["pause", "bulk"])  # fmt: skip
+def test_a_default_task_that_is_paused_before_its_first_tick_waits_for_its_first_time(pause, session, db, store, queue):
+    ticker.defaults(db, Channel, [Wanted(function="mail.report", cron="0 6 1 1 *")])
+    db.execute("INSERT INTO mail_channels VALUES (2, true)")
+    pause(db)
+    tick(store, queue)
+    ticker.resume(db, owner=("mail_channels", "2"))
+    assert tick(store, queue).due.enqueued == 0
+    [task] = ticker.list_tasks(db)
+    assert task.next_run == ticker.validate("0 6 1 1 *", now=datetime.now(UTC)).times[0]
+
+
+@pytest.mark.slow
 def test_a_start_in_the_future_is_the_first_time(session, db, store, queue):
     starts = "2199-01-01T00:00:00Z"
     ticker.defaults(

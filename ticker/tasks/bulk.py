@@ -297,7 +297,7 @@ class Pause(Action):
         return "paused" if until is None else f"paused until {until.isoformat()}", ""
 
     def write(self, judged: Sequence[Judged], before: int) -> Steps[object]:
-        return (yield query("pause_tasks", ids=_ids(judged), **self.columns))
+        return (yield from rows.pause([one.row for one in judged], **self.columns))
 
 
 class Resume(Action):

@@ -157,8 +157,7 @@ def pause(
     """
     whose = None if owner is None else identity.identify(owner)  # first, because it flushes a pending owner
     checked = yield from pausing(by, reason, until)
-    ids = _ids((yield from _known(task, whose)))
-    return _tasks((yield query("pause_tasks", ids=ids, **checked)))
+    return _tasks((yield from task_rows.pause((yield from _known(task, whose)), **checked)))
 
 
 @writes

@@ -348,11 +348,19 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
 
 def resume(rows: Sequence[Row], by: str | None) -> Steps[set[int]]:
     """Ends the pauses of locked tasks. Returns the ids of those that were paused."""
-    now = yield from instant()
-    firsts = [kinds.first_by_default(row, now) for row in rows]
-    ids = [row["id"] for row in rows]
-    resumed = yield from written("resume_tasks", by=by, ids=ids, firsts=firsts)
+    resumed = yield from written("resume_tasks", by=by, **(yield from with_firsts(rows)))
     return {row["id"] for row in resumed}
+
+
+def pause(rows: Sequence[Row], **columns: Any) -> Steps[list[Row]]:
+    """Pauses locked tasks, and returns them as they are then."""
+    return (yield query("pause_tasks", **(yield from with_firsts(rows)), **columns))
+
+
+def with_firsts(rows: Sequence[Row]) -> Steps[dict[str, Any]]:
+    """Returns the ids of these tasks, and the first times of those that a trigger has created, as parameters."""
+    now = yield from instant()
+    return {"ids": [row["id"] for row in rows], "firsts": [kinds.first_by_default(row, now) for row in rows]}
 
 
 def registered(row: Row) -> dict[str, Any]:

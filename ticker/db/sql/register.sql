@@ -184,11 +184,13 @@ WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
 SELECT {task} FROM gone ORDER BY id
 
 -- name: pause_tasks
--- Pauses tasks: nothing is pushed and nothing starts until they are resumed, or `until` passes.
-UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, {author}),
-    paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
-WHERE id = ANY (%(ids)s::bigint[])
-RETURNING {task}
+-- Pauses tasks: nothing is pushed and nothing starts until they are resumed, or `until` passes. The pause replaces that of a
+-- trigger (see the next statement), so that a new owner's tasks need their first time now.
+UPDATE {schema}.tasks t SET paused_by = coalesce(%(by)s, {author}),
+    paused_reason = %(reason)s, paused_until = %(until)s::timestamptz, next_run = coalesce(r.first, t.next_run)
+FROM unnest(%(ids)s::bigint[], %(firsts)s::timestamptz[]) AS r (id, first)
+WHERE t.id = r.id
+RETURNING {task t}
 
 -- name: resume_tasks
 -- Ends the own pauses of these locked tasks. A trigger has paused the cron and calendar tasks of a new owner: they need their

@@ -152,8 +152,8 @@ def pause(
     """Pauses tasks until `resume`, or until the time `until`: no job is pushed, and no waiting job starts.
 
     Nothing that waits is lost: a job that a worker takes meanwhile goes back to the table, and is pushed again after
-    the pause. `by` and `reason` are displayed. Returns the paused tasks. Raises UnknownTask, or BadInput if `until` has
-    passed.
+    the pause. `by` and `reason` are displayed. A task's former pause is replaced, with its reason and its end. Returns
+    the paused tasks. Raises UnknownTask, or BadInput if `until` has passed.
     """
     whose = None if owner is None else identity.identify(owner)  # first, because it flushes a pending owner
     checked = yield from pausing(by, reason, until)

@@ -227,6 +227,9 @@ def test_a_run_that_began_while_it_looked_is_counted_and_has_no_age_below_zero(d
 def test_a_state_with_very_many_tasks_is_not_counted_to_its_end():
     counts = screen.Counts(2_000_000, 100_000, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0)
     assert screen.counted(counts) == sentence("cli.top_counts", tasks="2,000,000", late="100,000", running=7)
+    words = sentence("cli.top_counts_of_due_tasks", no_room=1, queue_full=2, turn=3, unknown=4)
+    due = screen.Counts(10, 0, 1, 2, 3, 0, 0, 0, 4, 0, 0, 0)
+    assert screen.counted(due) == words
     assert replace(counts, tasks=100_001).said("tasks") == "over 100,000"
 
 

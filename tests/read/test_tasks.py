@@ -6,7 +6,7 @@ import ticker
 from tests.factories import a_run, ticked
 from tests.sentences import sentence
 from ticker.errors import BadInput
-from ticker.read import tasks
+from ticker.read import formatting, tasks
 from ticker.tasks import filters
 
 STATES = {
@@ -116,3 +116,8 @@ def test_what_is_no_state_or_no_limit_is_refused(environ, db):
         tasks.page_of_tasks(db, state="ill")
     with pytest.raises(BadInput, check=sentence("errors.whole_number_from_to", first=1, last=10000).within):
         tasks.page_of_tasks(db, limit=0)
+
+
+def test_counts_of_one_are_in_the_singular(environ, db):
+    told = formatting.on_failure(ticker.register(db, "mail.fetch", every="1m", pause_after=1, dead_man=1))
+    assert (told["pauses itself"], told["notifies"].split(" without")[0]) == ("after 1 failure", "after 1 interval")

@@ -360,6 +360,11 @@ def test_next_it_says_how_many_workers_listened_to_the_queue_of_its_jobs(db, tas
     ticked(db, ago=2 * SECOND, crews=[])  # an older one, which is no longer the last
     busy = sentence("why.jobs_wait_busy", number=2, queue="polling", late="45 s", workers="3 workers", busy=1)
     assert busy in ticker.why(db, task).next
+    for number, state in enumerate(("idle", "busy")):
+        crews = {"crews": [[["polling"], 1, number]]}
+        db.execute("UPDATE ticker.tickers SET last_report = %s::text::jsonb", [json.dumps(crews)])
+        one = sentence("why.one_worker_listened", worker="1 worker", state=state)
+        assert any(map(one.ends, ticker.why(db, task).next))
 
 
 def test_around_a_time_at_which_it_was_not_due_it_says_when_it_was(db, frozen):

@@ -35,6 +35,8 @@ def test_a_need_is_said_in_one_sentence(environ, db):
         sentence("workers.need", queue="reports", average="0.3", most=1, listen="1 listens"),
     ]
     assert warned(db) == ["other", "polling"]
+    a_need(db, "seldom", 0.04, 1)
+    assert sentence("workers.need_of_a_part", queue="seldom", least="0.1", most=1).begins(say(db)[-1])
 
 
 def test_the_peak_is_the_largest_need_of_the_last_day(environ, db):

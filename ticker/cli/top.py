@@ -26,6 +26,10 @@ ON_A_SCREEN = 100  # maximum number of rows of a section; a screen has fewer
 AT_ONCE = 10
 BY_CAUSE = 10  # more failing tasks are shown by cause
 STYLES = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}
+IN_WORDS = {
+    "no_room": "without room", "queue_full": "with a full queue", "waits_for_its_turn": "waiting for their turn",
+    "unknown_function": "with an unknown function",
+}  # fmt: skip
 TENTH = timedelta(milliseconds=100)
 SECOND = timedelta(seconds=1)
 
@@ -129,7 +133,7 @@ def silent(tickers: Iterable[TickerStatus], most: int | None) -> str:
 def counted(counts: Counts) -> str:
     """Returns the counts of tasks and runs by state. Omits states with a count of 0."""
     _, *states = (field.name for field in fields(counts))  # after `tasks`
-    parts = [f"{counts.said(state)} {state.replace('_', ' ')}" for state in states if getattr(counts, state)]
+    parts = [f"{counts.said(state)} {IN_WORDS.get(state, state)}" for state in states if getattr(counts, state)]
     return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 
 

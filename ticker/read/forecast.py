@@ -229,7 +229,8 @@ def listeners(queue: str, tickers: Sequence["TickerStatus"]) -> str:
     listening, busy = sum(workers for workers, _ in crews), sum(busy for _, busy in crews)
     if not listening:
         return f"; no worker listened to it at the last tick: {start_worker(queue)}"
-    return f"; at the last tick, {counted(listening, 'worker')} listened to it, {busy} of them busy"
+    how = f", {busy} of them busy" if listening > 1 else " and was busy" if busy else " and was idle"
+    return f"; at the last tick, {counted(listening, 'worker')} listened to it{how}"
 
 
 def alone(task: Task, now: datetime) -> Iterator[str]:

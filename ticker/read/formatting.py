@@ -261,7 +261,7 @@ def on_failure(task: Task) -> dict[str, Any]:
         "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
         "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
         "pauses itself": _pause(task),
-        "notifies": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
+        "notifies": f"after {counted(task.dead_man, 'interval')} without a success" if task.dead_man else "",
         "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",
     }
 
@@ -270,7 +270,8 @@ def _pause(task: Task) -> str:
     probe = f", tried again after {words(task.probe_ms)}" if task.probe_ms else ""
     if not task.pause_after:
         return f"never{probe}" if probe else ""
-    return f"after {task.pause_after} failures in a row{probe}"
+    failures = "1 failure" if task.pause_after == 1 else f"{task.pause_after} failures in a row"
+    return f"after {failures}{probe}"
 
 
 def bulk_in_words(done: "Bulk") -> str:

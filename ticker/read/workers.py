@@ -76,7 +76,8 @@ class Need:
     def sentence(self) -> str:
         """Returns a sentence such as: queue polling needs 5.2 workers on average, 9 at its peak; 4 listen."""
         most = max(self.enough or 0, self.peak or 0)
-        text = f"queue {self.queue} needs {self.average:.1f} workers on average"
+        average = f"{self.average:.1f} workers" if self.average >= 0.05 else "less than 0.1 of a worker"
+        text = f"queue {self.queue} needs {average} on average"
         text += (
             f", {most} at its peak" if self.enough is not None else ", and more for functions with unknown durations"
         )

@@ -148,12 +148,14 @@ def test_a_ticker_that_pushes_to_another_redis(db: Db, redis: Redis) -> None:
     here = RedisQueue(redis).place()
     ticked(db, redis=here)
     assert examined(code=0) == (WELL, {})
+    ticker("add", "poll", "--every", "1m")
     a_need(db, "polling", 5.2, 9)
     ticked(db, redis=here + "1", crews=[[["polling"], 0, 0]])
     assert examined()[0]["health"] == [sentence("health.other_redis")]
 
 
 def test_without_a_tick_the_need_of_workers_is_not_told(db: Db) -> None:
+    ticker("add", "poll", "--every", "1m")
     a_need(db, "polling", 5.2, 9)
     ticked(db, ended=True)
     [told] = examined()[0]["health"]
@@ -162,6 +164,7 @@ def test_without_a_tick_the_need_of_workers_is_not_told(db: Db) -> None:
 
 @pytest.mark.slow
 def test_too_few_workers(db: Db) -> None:
+    ticker("add", "poll", "--every", "1m")
     a_need(db, "polling", 5.2, 9)
     ticked(db, crews=[[["polling"], 4, 3]])
     [told] = examined()[0]["health"]
@@ -170,6 +173,7 @@ def test_too_few_workers(db: Db) -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_does_all_the_work_is_no_problem_although_a_second_one_would_start_jobs_sooner(db: Db) -> None:
+    ticker("add", "poll", "--every", "1m")
     a_need(db, "polling", 0.7, 2)
     ticked(db, crews=[[["polling"], 1, 1]])
     [note] = [note for note in answer("doctor", code=0)["notes"] if note["status"] == "warning"]

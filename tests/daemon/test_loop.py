@@ -245,6 +245,17 @@ def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
 
 
 @pytest.mark.slow
+def test_a_queue_that_no_task_uses_any_more_is_not_named(beat, environ, db, caplog):
+    task = ticker.register(db, "plain", every="1m")
+    with caplog.at_level(logging.WARNING, "ticker"):
+        beat()
+        ticker.unregister(db, task)
+        beat()
+        beat()
+    assert caplog.records == []
+
+
+@pytest.mark.slow
 def test_a_tick_of_the_loop_looks_a_second_ahead(environ, db, store, queue, settings):
     task = ticker.register(db, "plain", every="1h", first=store.now() + timedelta(seconds=9))
     with clock.use(lambda: task.next_run - timedelta(seconds=1)):

@@ -68,6 +68,15 @@ def test_before_a_ticker_has_counted_workers_none_are_said(environ, db):
     assert warned(db) == []
 
 
+def test_a_queue_that_no_task_uses_any_more_needs_no_worker(environ, db, settings):
+    task = ticker.register(db, "mail.fetch", every="1m")
+    a_need(db)
+    ticked(db, crews=[])
+    assert len(health.look(settings).warnings) == 1
+    ticker.unregister(db, task)
+    assert health.look(settings).warnings == ()
+
+
 def test_an_old_need_warns_of_nothing_and_is_no_number(environ, db):
     a_need(db, "polling", 5.2, 9)
     ticked(db, crews=[[["polling"], 4, 3]])

@@ -288,12 +288,12 @@ class TickJob:
         return staff
 
     def _warn_of_unattended_queues(self, unattended: Mapping[str, int]) -> None:
-        """Warns once about each queue without workers, at the second tick in a row, because a worker may still be
+        """Warns once about each queue of tasks without workers, at the second tick in a row, because a worker may still be
         starting.
         """
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
-            if self._unattended[name] == 2:
+            if self._unattended[name] == 2 and name in self._store.queues():
                 log.warning("%s", rq.without_worker(name, count), extra={"event": "queue_unattended"})
         self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
 

@@ -255,6 +255,9 @@ def _database(settings: Settings, there: "_Redis", counts_late: bool, **rest: An
         others = {name: holder for name, holder in there.holders.items() if holder != here.id}
         functions = overview.functions(db)
         names = [function.name for function in functions]
+        needs = workers.needs(db)
+        few = [need.queue for need in needs if need.has_too_few]
+        used = {row["queue"] for row in execute("used_queues", queues=[*others, *few])}
         return Health(
             "", tickers=present(known), last_stop=formatting.last_stop(known),
             ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
@@ -263,8 +266,9 @@ def _database(settings: Settings, there: "_Redis", counts_late: bool, **rest: An
             refusing=tuple(worker for worker in there.refusing if delays(worker, names)),
             elsewhere=tuple(ticker for ticker in known if there.places and pushes_elsewhere(ticker, *there.places)),
             announced=tuple(sorted({name for function in functions for name in function.queues})),
-            pauses=tuple(gates.list_pauses(db)), needs=tuple(workers.needs(db)), held=overview.waits_too_long_for_room(db), late=overview.late(db) if counts_late else 0,
-            leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
+            pauses=tuple(gates.list_pauses(db)), needs=tuple(need for need in needs if need.queue in used or not need.has_too_few),
+            held=overview.waits_too_long_for_room(db), late=overview.late(db) if counts_late else 0,
+            leased={name: others[name] for name in sorted(used & others.keys())}, **rest,
         )  # fmt: skip
 
 

@@ -389,9 +389,9 @@ class MemoryStore:
         ]  # fmt: skip
         return tasks + planned, len(tasks) == limit
 
-    def wake(self, now: datetime, limit: int) -> None:
+    def wake(self, now: datetime, limit: int) -> int:
         with self.batch() as rows:
-            rows.end_pauses(now, limit)
+            return rows.end_pauses(now, limit)
 
     def open_pauses(self, now: datetime) -> OpenPauses:
         self._answers()
@@ -516,9 +516,9 @@ class MemoryStore:
             return False
         return True
 
-    def drop_orphaned_plans(self, now: datetime, limit: int) -> None:
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> int:
         with self.batch() as rows:
-            rows.drop_orphaned_plans(now)
+            return rows.drop_orphaned_plans(now, limit)
 
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """The double knows no rhythm: what a period makes of this is tested with the real store alone."""
@@ -685,10 +685,11 @@ class MemoryBatch:
         due.sort(key=lambda r: (r.due_at, r.id))
         return [self._planned(run, now) for run in self._runs.claim(due[:limit])]
 
-    def drop_orphaned_plans(self, now: datetime) -> None:
-        for run in self._due_plans(now):
-            if not self._tasks.exists(run.task_id):
-                self._end(run, Outcome.DROPPED, Reason.GONE, now)
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> int:
+        gone = sorted((r for r in self._due_plans(now) if not self._tasks.exists(r.task_id)), key=lambda r: r.due_at)
+        for run in gone[:limit]:
+            self._end(run, Outcome.DROPPED, Reason.GONE, now)
+        return len(gone[:limit])
 
     def _due_plans(self, now: datetime) -> list[RunRow]:
         return [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
@@ -782,14 +783,16 @@ class MemoryBatch:
         for id_ in run_ids:
             self._end(self._runs[id_], Outcome.LOST, reason, now)
 
-    def end_pauses(self, now: datetime, limit: int) -> None:
+    def end_pauses(self, now: datetime, limit: int) -> int:
         over = [task for task in self._tasks.free() if task.paused_until is not None and task.paused_until <= now]
-        for task in sorted(over, key=lambda t: t.paused_until or now)[:limit]:
+        ended = sorted(over, key=lambda t: t.paused_until or now)[:limit]
+        for task in ended:
             next_run = due_when_resumed(task, now)
             resumed_at = now if task.enabled and task.owner_active else task.resumed_at
             self._tasks.change(
                 task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run, resumed_at=resumed_at
             )
+        return len(ended)
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():

@@ -383,7 +383,7 @@ def test_a_run_that_was_planned_behind_the_deletion_of_its_task_ends_as_dropped(
     ids = [tables.add_run(task_id=9, **plan) for plan in plans]
     with store.batch() as rows:
         assert rows.claim_planned(NOW, MANY) == []
-    store.drop_orphaned_plans(NOW, 1)
+    assert store.drop_orphaned_plans(NOW, 1) == 1
     dropped = {"state": "ended", "outcome": Outcome.DROPPED, "reason": Reason.GONE, "ended_at": NOW}
     ends = [{}, dropped]
     assert tables.runs() == [RunRow(id_, 9, **{**plan, **end}) for id_, plan, end in zip(ids, plans, ends, strict=True)]

@@ -20,7 +20,7 @@ from ticker.db.store import PostgresStore
 from ticker.engine.jobs import instant
 from ticker.engine.tick import Pushed, TickOptions, tick
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.model import Outcome, Reason, RunKind
+from ticker.model import Kind, Outcome, Reason, RunKind
 from ticker.queue.rq import RedisQueue
 
 SECOND = timedelta(seconds=1)
@@ -414,6 +414,21 @@ def test_a_pause_that_ends_and_a_run_whose_worker_is_gone_are_seen_to_in_the_sam
     report = tick(rows, jobs, NOW)
     assert (report.due.enqueued, report.swept.overdue) == (1, 1)
     assert rows.runs()[0].outcome == Outcome.LOST
+
+
+def test_all_pauses_that_end_all_lost_runs_and_all_done_tasks_are_seen_to_batch_after_batch(rows, jobs):
+    for _ in range(5):
+        id_ = rows.add_task(paused_by="me", paused_until=NOW, next_run=NOW + DAY)
+        rows.add_run(task_id=id_, state="running", until=NOW - MINUTE)
+        rows.add_task(kind=Kind.ONCE, remove=True, next_run=None, last_outcome=Outcome.SUCCEEDED)
+    report = tick(rows, jobs, NOW, TickOptions(batch=2))
+    assert (report.due.enqueued, report.swept.overdue, len(rows.tasks)) == (5, 5, 5)
+
+
+def test_a_stop_is_seen_between_two_batches_of_pauses(rows, jobs):
+    ids = [rows.add_task(paused_by="me", paused_until=NOW, next_run=NOW + DAY) for _ in range(5)]
+    tick(rows, jobs, NOW, TickOptions(batch=2, stop=lambda: True))
+    assert sum(rows.task(id_).paused_by is None for id_ in ids) == 2
 
 
 # --------------------------------------------------------------------------------------------------- planned runs

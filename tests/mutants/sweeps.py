@@ -58,8 +58,8 @@ SWEEPS = (
     Mutant(
         "overdue-by-the-clock-of-the-pass",
         "ticker/engine/tick.py",
-        "store.end_overdue(now, options.batch, options.period)",
-        "store.end_overdue(now or store.now(), options.batch, options.period)",
+        "store.end_overdue(now, limit, options.period)",
+        "store.end_overdue(now or store.now(), limit, options.period)",
         "A pass that was stopped ends no live run, even if its `now` is ahead of a clock that was set back meanwhile.",
         (
             "tests/engine/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",

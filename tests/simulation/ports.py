@@ -109,8 +109,8 @@ class FaultyStore:
     def remove_done(self, limit: int) -> int:
         return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))
 
-    def drop_orphaned_plans(self, *args: Any) -> None:
-        self._pass.call("postgres", "drop_orphaned_plans", lambda: self._inner.drop_orphaned_plans(*args))
+    def drop_orphaned_plans(self, *args: Any) -> int:
+        return self._pass.call("postgres", "drop_orphaned_plans", lambda: int(self._inner.drop_orphaned_plans(*args)))
 
     def stop_runs(self, *args: Any) -> Sequence[RunAtWork]:
         return self._pass.call("postgres", "stop_runs", lambda: self._inner.stop_runs(*args))
@@ -121,8 +121,8 @@ class FaultyStore:
             "postgres", "clamp", lambda: bool(self._inner.clamp(now or self._pass.world.now(), limit))
         )
 
-    def wake(self, now: datetime, limit: int) -> None:
-        self._pass.call("postgres", "wake", lambda: self._inner.wake(self._seen(now), limit))
+    def wake(self, now: datetime, limit: int) -> int:
+        return self._pass.call("postgres", "wake", lambda: int(self._inner.wake(self._seen(now), limit)))
 
     def open_pauses(self, now: datetime) -> OpenPauses:
         def opened() -> OpenPauses:

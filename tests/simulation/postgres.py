@@ -73,9 +73,10 @@ class PostgresTables:
         store.uptime = lambda now=None: NOWHERE  # type: ignore[method-assign]  # until the simulation says otherwise
         wake = store.wake
 
-        def woken(now: datetime, limit: int) -> None:
-            wake(now, limit)
+        def woken(now: datetime, limit: int) -> int:
+            count = wake(now, limit)
             self._resumed_at(now)
+            return count
 
         store.wake = woken  # type: ignore[method-assign]
         self._stores.append(store)

@@ -82,13 +82,14 @@ class PostgresStore:
         with self.transaction() as execute:
             yield PostgresBatch(execute, self._swept)
 
-    def wake(self, now: datetime, limit: int) -> None:
+    def wake(self, now: datetime, limit: int) -> int:
         from ticker.schedules import kinds  # a work-horse uses this module, too, and does not need its libraries
 
         with self.transaction() as execute:
             if rows := execute("ended_pauses", now=now, limit=limit):
                 firsts = [kinds.first_by_default(row, now) for row in rows]
                 execute("resume_tasks", ids=[row["id"] for row in rows], firsts=firsts, by="ticker", now=now)
+            return len(rows)
 
     def open_pauses(self, now: datetime) -> OpenPauses:
         return OpenPauses(**self.execute("open_pauses", now=now)[0])
@@ -188,9 +189,8 @@ class PostgresStore:
     def remove_done(self, limit: int) -> int:
         return len(self.execute("remove_done", limit=limit))
 
-    def drop_orphaned_plans(self, now: datetime, limit: int) -> None:
-        while len(self.execute("drop_orphaned_plans", now=now, limit=limit)) >= limit:
-            pass
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> int:
+        return len(self.execute("drop_orphaned_plans", now=now, limit=limit))
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
         return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])

@@ -233,8 +233,8 @@ class Store(Protocol):
         been set back. If so, cron and calendar tasks have to be checked, too.
         """
 
-    def wake(self, now: datetime, limit: int) -> None:
-        """Ends pauses whose time has passed: those of single tasks, and those of many."""
+    def wake(self, now: datetime, limit: int) -> int:
+        """Ends the own pauses of up to `limit` tasks whose time has passed. Returns how many."""
 
     def open_pauses(self, now: datetime) -> OpenPauses:
         """Ends the pauses of many tasks whose time has passed, and counts those that matter to this pass."""
@@ -276,7 +276,7 @@ class Store(Protocol):
         """Notes the pauses that are over, and for which no task waits, as done."""
 
     def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
-        """Returns how many tasks without limits of a queue are due."""
+        """Returns how many tasks of a queue are due, with limits or without."""
 
     def limited_due(
         self, now: datetime, look_ahead: int, limit: int, ahead: int = 0, without: Collection[str] = (),
@@ -303,15 +303,16 @@ class Store(Protocol):
         """
 
     def remove_done(self, limit: int) -> int:
-        """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""
+        """Deletes up to `limit` one-time tasks that succeeded and are not to be kept. Returns how many."""
 
-    def drop_orphaned_plans(self, now: datetime, limit: int) -> None:
-        """Drops due planned runs of deleted tasks (`gone`), `limit` at a time. Deletes the pieces of runs that ended while
-        they made them.
+    def drop_orphaned_plans(self, now: datetime, limit: int) -> int:
+        """Drops up to `limit` due planned runs of deleted tasks (`gone`). Deletes the pieces of runs that ended while they
+        made them. Returns how many it dropped; of pieces, it takes more at a time.
         """
 
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
-        """Records as lost all runs that are past B + g and have no end, and frees their tasks. Returns how many.
+        """Records as lost up to `limit` runs that are past B + g and have no end, and frees their tasks. Returns how
+        many.
 
         If `now` is None, the store's clock is used. `period` is the milliseconds between two ticks. If it is given,
         nothing is done until ticks have run without a gap for two periods, and for at least 10 s. So after an outage,

@@ -18,6 +18,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from ticker.engine import jobs, key_limits, timing
@@ -54,13 +55,13 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
         return Report(work.now, push_in_threads(work, due_unlimited(work))[0])
     set_back = store.clamp(now, options.batch)
     # before any call to the queue, which may be unavailable
-    ended = Swept(overdue=store.end_overdue(now, options.batch, options.period))
+    ended = Swept(overdue=in_batches(lambda limit: store.end_overdue(now, limit, options.period), options))
     now = now or store.now()
     if set_back:
         bring_forward(store, now, options.batch)
-    store.wake(now, options.batch)
-    store.remove_done(options.batch)
-    store.drop_orphaned_plans(now, options.batch)
+    in_batches(partial(store.wake, now), options)
+    in_batches(store.remove_done, options)
+    in_batches(partial(store.drop_orphaned_plans, now), options)
     stopping = store.stop_runs(now, options.batch)
     followed = follow_up(store, now, options.batch)
     queue.stop(stopping)
@@ -79,6 +80,16 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     planned = sum((one.planned for one in keyed), planned + limited_planned)
     look_at = key_limits.soonest(one.look_at for one in keyed)
     return Report(now, due, planned, swept, followed, left, look_at)
+
+
+def in_batches(step: Callable[[int], int], options: TickOptions) -> int:
+    """Repeats a step, which handles up to a batch of rows and returns how many. Returns how many it handled in all."""
+    total = 0
+    while True:
+        count = step(options.batch)
+        total += count
+        if count < options.batch / 2 or options.stop():  # a few rows of a batch may have been locked
+            return total
 
 
 def halves(left: Mapping[str, int]) -> dict[str, int]:

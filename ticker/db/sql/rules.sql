@@ -401,8 +401,8 @@ t.alone_until > (SELECT {now})
 -- rule: waits_for_turn
 -- The task is suspected, and a job of suspected tasks of its function waits in its queue. Guilty tasks also wait while a guilty task of
 -- the function runs, and until it has taken a tenth of a worker's time, if the function has other tasks. A process that dies costs
--- about a second. A job that has waited for ten minutes keeps no others waiting: its queue may have no workers. Nor does what lies
--- ahead: the clock was set back.
+-- about a second. A job whose task was due over ten minutes ago keeps no others waiting, nor does a planned run that was pushed so long
+-- ago: the queue may have no workers. Nor does what lies ahead: the clock was set back.
 coalesce({suspected t} AND {grouped t} AND ((t.queue, t.function) IN (SELECT g.queue, g.function FROM {suspects} g WHERE
             g.waiting[cardinality(g.waiting)] {recently} OR EXISTS (
                 SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = g.id AND r.pushed_at {recently} OFFSET 0))

@@ -56,16 +56,8 @@ class PostgresBatch:
 
     def judge_tasks(self, tasks: Sequence[Health]) -> None:
         names = (
-            "ids",
-            "failures",
-            "tolds",
-            "stretched",
-            "next_runs",
-            "alarms",
-            "pause_reasons",
-            "pause_untils",
-            "causes",
-        )
+            "ids", "failures", "tolds", "stretched", "next_runs", "alarms", "pause_reasons", "pause_untils", "causes",
+        )  # fmt: skip
         self._columns("judge_tasks", names, [astuple(task) for task in tasks])
 
     def record_events(self, notes: Sequence[Note], now: datetime) -> None:

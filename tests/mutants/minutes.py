@@ -107,7 +107,7 @@ MINUTES = (
     Mutant(
         "unknown-durations-are-nothing",
         NEEDS,
-        "None if more[queue] > 1 else math.ceil",
+        "None if enough - least[queue] > 1 else math.ceil",
         "math.ceil",
         "If functions without any measured duration may need more than one worker, no number of workers is given.",
         (f"{NEEDS_TEST}::test_a_task_whose_durations_are_unknown_has_no_number",),

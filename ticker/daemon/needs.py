@@ -131,25 +131,26 @@ def needs(demands: Sequence[Demand], limits: Iterable[Row], span: float) -> dict
     """Returns the need of each queue. What is due within the same `span` of seconds should start within it."""
     of_key = {row["key"]: row for row in limits}
     known, unknown = [one for one in demands if one.durations], [one for one in demands if not one.durations]
-    average = busy(known, of_key, 1.0)
-    workers, more = at_peak(known, of_key, span), at_peak(unknown, of_key, span)
-    found = {}
-    for queue in sorted({one.queue for one in demands}):
-        most = workers[queue] + more[queue]
-        found[queue] = Need(average[queue], None if more[queue] > 1 else math.ceil(most - 0.01) or math.ceil(most))
-    return found
+    average, least, more = busy(known, of_key, 1.0), busy(known, of_key, BUSY), busy(unknown, of_key, BUSY)
+    most = {queue: least[queue] + more[queue] for queue in sorted({one.queue for one in demands})}
+    start_in_time(least, known, span)
+    start_in_time(most, demands, span)
+    return {
+        queue: Need(
+            average[queue], None if enough - least[queue] > 1 else math.ceil(enough - 0.01) or math.ceil(enough)
+        )
+        for queue, enough in most.items()
+    }
 
 
-def at_peak(demands: Sequence[Demand], limits: Mapping[str, Row], span: float) -> dict[str, float]:
-    """Returns how many workers of each queue are enough for these demands."""
-    enough = busy(demands, limits, BUSY)
+def start_in_time(enough: dict[str, float], demands: Iterable[Demand], span: float) -> None:
+    """Raises the workers of each queue to those that start within the span what is due within it."""
     at_once = defaultdict[tuple[str, int], float](float)
     for one in demands:
         if one.window is not None:
             at_once[one.queue, one.window] += one.due * min(one.seconds / span, 1.0) / one.concurrency
     for (queue, _), workers in at_once.items():
         enough[queue] = max(enough[queue], workers)
-    return enough
 
 
 def busy(demands: Iterable[Demand], limits: Mapping[str, Row], share: float) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +17,10 @@ from sqlalchemy.orm import Session
 import ticker
 import wrappers
 from tests.documents import rooms
-from tests.documents.recipes import run, shown, write
+from tests.documents.recipes import process, run, shown, write
 from tests.factories import a_need, engine_on, ticked
 from tests.harness import command
-from tests.running import ROOT
+from tests.running import PATIENCE, ROOT
 
 DOCS = ROOT / "docs"
 MODELS = """
@@ -69,10 +70,21 @@ def application(tmp_path, monkeypatch, database_url):
 @pytest.mark.slow
 def test_the_quickstart_runs_as_it_stands(tmp_path):
     write(tmp_path, **shown(DOCS / "quickstart.md"))
-    printed = run(tmp_path, sys.executable, "quickstart.py").splitlines()
+    printed = run(tmp_path, sys.executable, "quickstart.py", PYTHONWARNINGS="error::UserWarning").splitlines()
     last = [re.fullmatch(r"run \d+ read messages up to (\d+)", line) for line in printed[-3:]]
     assert [match and match[1] for match in last] == ["9", "6", "3"]
     assert sum("  succeeded  started " in line for line in printed) == 3
+
+
+@pytest.mark.slow
+def test_the_servers_of_the_quickstart_are_there_for_other_terminals(tmp_path):
+    write(tmp_path, **shown(DOCS / "quickstart.md"))
+    with process(tmp_path, sys.executable, "servers.py") as servers:
+        exports = [servers.stdout.readline() for _ in range(2)]
+        commands = "ticker db upgrade\nticker tick"
+        run(tmp_path, "bash", "-ec", f"{''.join(exports)}{commands}", DATABASE_URL="", REDIS_URL="")
+        servers.send_signal(signal.SIGINT)
+        assert servers.wait(PATIENCE) == 0
 
 
 @pytest.mark.slow

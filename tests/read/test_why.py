@@ -122,6 +122,12 @@ def test_a_job_that_found_the_task_held_names_the_run_that_held_it(db, task):
     assert sentence("why.drop_still_running", run=holder, begin="08:59:50", end="09:00:01").within(words(db, task))
 
 
+def test_an_occurrence_that_was_kept_waiting_names_the_run_that_held_its_task_then(db, task):
+    holder = a_run(db, task, kind="manual", occurrence=None, due_at=NINE, started_at=NINE - 10 * SECOND)
+    a_drop(db, task, "superseded", checked_at=NINE)
+    assert sentence("why.superseded_held", run=holder, begin="08:59:50", end="09:00:01").within(words(db, task))
+
+
 # ------------------------------------------------------------------------------------------------------------ runs
 
 

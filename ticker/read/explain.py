@@ -246,10 +246,8 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.DUPLICATE:
             return duplicate(run)
         case Reason.SUPERSEDED:
-            return (
-                "a limit, a pause, a lack of slots, an unknown function or a run kept it waiting until the task was due at another time, "
-                "or not at all" + last_start(run)
-            )
+            kept = "it was kept waiting until the task was due at another time, or not at all"
+            return kept + (f"; {because}" if because else last_start(run))
         case Reason.ADOPTED:
             return "its job belonged to another installation when these tables were adopted"
         case Reason.STOPPED:

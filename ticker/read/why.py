@@ -118,6 +118,8 @@ def because(run: RunRecord, task: Task | None, runs: Sequence[RunRecord], events
         return "; ".join(stopped(task, events, run.checked_at))
     if run.reason == Reason.STILL_RUNNING:
         return "; ".join(held(runs, run.checked_at))
+    if run.reason == Reason.SUPERSEDED:
+        return "; ".join([*stopped(task, events, run.checked_at), *held(runs, run.checked_at)])
     return ""
 
 

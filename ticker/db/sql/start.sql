@@ -199,7 +199,7 @@ WITH locked AS MATERIALIZED (
                  ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now))::bigint END AS room) m
 ), judged AS MATERIALIZED (
     SELECT b.*, %(token)s::uuid AS token, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
-        coalesce(b.now + h.hold_left, b.running_until) AS held_until,
+        coalesce(b.now + h.held_for - h.held_since, b.running_until) AS held_until,
         coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
         WHEN b.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks WHERE id = %(task_id)s)
             OR b.run_id IS NULL AND EXISTS (SELECT FROM {schema}.runs WHERE id = %(run_id)s AND task_id = %(task_id)s) THEN 'locked'
@@ -212,13 +212,11 @@ WITH locked AS MATERIALIZED (
             THEN 'unknown_function' ELSE 'unknown_here' END
         WHEN {inactive b} THEN 'paused'
         WHEN b.is_past OR b.room < 1000 THEN 'no_time'
-        WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
+        WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.held_for - h.held_since, b.running_until) THEN 'still_running'
         WHEN {all_paused} OR b.run_kind <> 'manual' AND ({paused_itself b} OR {covered b}) THEN 'closed'
         END AS verdict
     FROM bounded b LEFT JOIN LATERAL (
-        SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
-        FROM {schema}.runs r
-        WHERE {holder b} AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
+        SELECT {held_times r} FROM {schema}.runs r WHERE {holder b}) h ON true
 ), ruled AS MATERIALIZED (
     SELECT j.*, (k.missing).key AS full_key, (k.missing).until AS retry_at, r.refusal, g.goes_back,
         j.fresh AND r.refusal IS DISTINCT FROM 'locked' AND NOT g.goes_back AS is_final

@@ -98,15 +98,15 @@ def mind_orphans(close_record: CloseRecord, ended: int) -> None:
             horse,
             extra={"event": "worker_died"},
         )
-    elif ended < 0 and -ended not in STOPPING:
-        log_to_stdout()
-        log.warning("the worker died of %s", deaths.signal_name(-ended), extra={"event": "worker_died"})
     while horse in subreaper.children() and (code := subreaper.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break
     if is_orphan and code is None:
         code = -signal.SIGKILL  # which we send next
     subreaper.kill_new_children(set())
+    if ended < 0 and -ended not in STOPPING and not is_orphan:  # after the kill, which must not wait for the imports
+        log_to_stdout()
+        log.warning("the worker died of %s", deaths.signal_name(-ended), extra={"event": "worker_died"})
     close_record(kept, deaths.cause(code))
 
 

@@ -1,6 +1,7 @@
 """What applications call: in the caller's transaction, idempotent, and whole or not at all."""
 
 import asyncio
+import logging
 import random
 import re
 import threading
@@ -635,3 +636,10 @@ def test_a_warning_of_a_registration_is_logged_and_issued_once_for_each_function
     assert [line.split(" was registered")[0] for line in caplog.messages] == [
         "a task of seen.once", "a task of seen.once", "a task of seen.in_many",
     ]  # fmt: skip
+
+
+def test_a_script_that_configures_no_logging_shows_a_warning_once(db, monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger("ticker"), "propagate", False)
+    with pytest.warns(ticker.TickerWarning):
+        ticker.register(db, "seen.in_a_script", every="45s")
+    assert capsys.readouterr().err == ""

@@ -235,7 +235,9 @@ def rounded_up(every: int, tick: int = timing.USUAL_TICK) -> str:
     if every % tick == 0:
         return ""
     real = -(-every // tick) * tick
-    return f"every {figure(every)} is not a multiple of {tick_in_words(tick)}: the task runs every {figure(real)}"
+    return (
+        f"every {figure(every)} is not a multiple of {tick_in_words(tick)}: with it, the task runs every {figure(real)}"
+    )
 
 
 def slowed(task: Task) -> str:

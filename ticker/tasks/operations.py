@@ -76,7 +76,7 @@ def register(
     and the limit, or UnknownOwner if the owner's row does not exist. In both cases nothing is written.
 
     A value that is allowed but unusual, such as a function that no worker has announced, is a sentence in `warnings` of the
-    task, a line of the log and a TickerWarning.
+    task, a TickerWarning and, if the program has log handlers, a line of the log.
     """
     fields.check_names("register", settings, fields.SETTINGS)
     wanted = Wanted(function=function, name=name, **settings)
@@ -247,7 +247,8 @@ def tell(function: str, sentences: Iterable[str]) -> None:
     for sentence in sentences:
         if (kind := (function, sentence.split()[0])) not in _told:
             _told.add(kind)
-            log.warning("a task of %s was registered: %s", function, sentence, extra={"event": "task_warning"})
+            if log.hasHandlers():  # otherwise, Python would print both
+                log.warning("a task of %s was registered: %s", function, sentence, extra={"event": "task_warning"})
             frame, level = sys._getframe(), 1
             while frame.f_back is not None and frame.f_globals["__name__"].startswith("ticker."):
                 frame, level = frame.f_back, level + 1

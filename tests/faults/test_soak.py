@@ -2,11 +2,14 @@
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from redis import Redis
 
-from tests.faults.gauges import forgotten, grown
+from tests.faults.gauges import forgotten, grown, leftovers
 from tests.faults.soak import Sum, stored
 
 
@@ -58,3 +61,13 @@ def test_what_is_larger_at_the_end_than_after_a_quarter_of_the_time_has_grown(
 def test_a_key_of_a_job_that_never_expires_is_forgotten() -> None:
     keys = Counter({"rq:job:*, stays": 2, "rq:job:*": 3, "rq:workers:*, stays": 4})
     assert forgotten(keys) == ["2 keys rq:job:* never expire"]
+
+
+def test_a_job_that_never_expires_is_forgotten_unless_rq_takes_it_for_begun(redis: Redis) -> None:
+    for job in ("expires", "begun", "left"):
+        redis.hset(f"rq:job:{job}", "status", "started")
+    redis.expire("rq:job:expires", 3600)
+    redis.zadd("rq:wip:polling", {"begun:1f": 1})
+    keys = leftovers(Mock(redis=lambda: nullcontext(redis)))
+    assert keys == {"rq:job:*": 2, "rq:job:*, stays": 1, "rq:wip:*, stays": 1}
+    assert forgotten(keys) == ["1 keys rq:job:* never expire"]

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from tests.refusals import SECRET, not_startable
-from tests.sentences import sentence
+from tests.sentences import Sentence, sentence
 from ticker import migrations
 from ticker.db import connections
 from ticker.db.connections import connect
@@ -77,14 +77,19 @@ def with_option(url: str, option: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("key", "error"),
+    ("said", "error"),
     [
-        ("database_unusable", "connection failed: SSL error: certificate verify failed"),
-        ("database_unavailable_as", "consuming input failed: server closed the connection unexpectedly"),
+        (
+            sentence("errors.database_unusable", setting="DATABASE_URL"),
+            "connection failed: SSL error: certificate verify failed",
+        ),
+        (
+            sentence("errors.database_unavailable_as", setting="DATABASE_URL"),
+            "consuming input failed: server closed the connection unexpectedly",
+        ),
     ],
 )
-def test_only_an_error_without_an_answer_says_that_there_was_none(key: str, error: str) -> None:
-    said = sentence(f"errors.{key}", setting="DATABASE_URL")
+def test_only_an_error_without_an_answer_says_that_there_was_none(said: Sentence, error: str) -> None:
     with pytest.raises(DatabaseUnavailable, check=said.begins), connections.translated():
         raise psycopg.OperationalError(error)
 

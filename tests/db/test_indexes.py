@@ -12,7 +12,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.plans import NOW, indexes, nodes, plan, read_whole
+from tests.plans import NOW, TASKS, indexes, nodes, plan, read_whole
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the first one writes all the rows
 
@@ -62,15 +62,17 @@ def test_whether_a_function_has_other_tasks_in_a_queue_is_one_look_at_an_index(d
         ("claim_chosen_planned", {"now": NOW, "ids": [1, 2]}),
     ],
 )
-def test_a_batch_of_many_planned_runs_reads_neither_all_of_them_nor_all_tasks(statement, parameters, db):
-    with db.transaction(force_rollback=True):
+def test_a_batch_of_many_planned_runs_reads_neither_all_of_them_nor_all_tasks(statement, parameters, database_url):
+    with psycopg.connect(database_url, autocommit=True) as db:
+        db.execute(TASKS)
         db.execute(
             "INSERT INTO ticker.runs (task_id, kind, state, due_at, created_at)"
-            f" SELECT id, 'manual', 'planned', '{NOW}', '{NOW}' FROM ticker.tasks WHERE id % 2 = 0"
+            f" SELECT id, 'manual', 'planned', '{NOW}', '{NOW}' FROM ticker.tasks"
         )
-        db.execute("ANALYZE ticker.runs")
+        db.execute("ANALYZE ticker.runs, ticker.tasks")
+        db.execute("SET plan_cache_mode = force_generic_plan")  # as a ticker's connection does
         found = plan(db, statement, **parameters)
-    assert read_whole(found) <= FEW and "Hash Join" not in {node["Node Type"] for node in found}
+    assert read_whole(found) <= FEW
 
 
 def test_without_that_index_every_task_is_read_and_sorted(db):

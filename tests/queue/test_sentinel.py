@@ -16,7 +16,7 @@ import ticker
 from tests.cli.answers import answer
 from tests.refusals import SECRET
 from tests.running import Ticking, until, working
-from tests.sentences import sentence
+from tests.sentences import Sentence, sentence
 from tests.sentinels import Watched, watched
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.queue import rq, sentinel
@@ -100,11 +100,13 @@ def test_a_url_of_a_sentinel_a_replica_or_a_wrong_service_is_one_sentence(sentin
 
 
 @pytest.mark.parametrize(
-    ("key", "error"),
-    [("redis_unusable", "The previous master is now a slave"), ("redis_refuses_as", "Connection closed by server")],
+    ("said", "error"),
+    [
+        (sentence("errors.redis_unusable", setting="REDIS_URL"), "The previous master is now a slave"),
+        (sentence("errors.redis_refuses_as", setting="REDIS_URL"), "Connection closed by server"),
+    ],
 )
-def test_only_an_error_without_an_answer_says_that_there_was_none(key: str, error: str) -> None:
-    said = sentence(f"errors.{key}", setting="REDIS_URL")
+def test_only_an_error_without_an_answer_says_that_there_was_none(said: Sentence, error: str) -> None:
     with pytest.raises(QueueUnavailable, check=said.begins), rq.translated():
         raise exceptions.ConnectionError(error)
 

@@ -70,6 +70,9 @@ async def two(run, deed):
         except asyncio.CancelledError:
             await asyncio.sleep(3)
             return
+    if deed == "naps":
+        await asyncio.sleep(1.35)
+        return
     awaited = FOLDER / ("closed" if deed == "ends before the kill" else "go")
     while not awaited.exists():
         await asyncio.sleep(0.01)

@@ -275,7 +275,7 @@ def test_a_server_that_goes_away_costs_no_run_at_work_and_what_is_left_is_pushed
     postgres, _ = own_servers
     with connect(postgres.url) as db:
         db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('two', 10, clock_timestamp())")
-        for deed in ("first", "ends before the kill", "third"):
+        for deed in ("first", "naps", "third"):
             ticker.register(db, "two", name=deed, every="1h", kwargs={"deed": deed})
         with (
             closing(PostgresStore(postgres.url)) as store,
@@ -291,7 +291,7 @@ def test_a_server_that_goes_away_costs_no_run_at_work_and_what_is_left_is_pushed
         (folder / "go").touch()
         process.communicate()
     with connect(postgres.url) as db:
-        assert outcomes(db) == {"first": "succeeded", "ends before the kill": "succeeded"}
+        assert outcomes(db) == {"first": "succeeded", "naps": "succeeded"}
         with (
             closing(PostgresStore(postgres.url)) as store,
             closing(RedisQueue.from_url(os.environ["REDIS_URL"])) as queue,

@@ -174,7 +174,11 @@ def test_a_worker_that_is_stopped_twice_leaves_no_open_job(db, store, queue, fol
     *_, third = register(db, "pairs", *["blocks"] * 3)
     batches_of(db, 3)
     tick(store, queue)
-    with working(patch=FUNCTIONS.replace("batch=2", "batch=3")) as process, connect(environ["DATABASE_URL"]) as other:
+    with (
+        working(patch=FUNCTIONS.replace("batch=2", "batch=3")) as process,
+        connect(environ["DATABASE_URL"]) as other,
+        other.transaction(),
+    ):
         until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
         assert redis.zcard("rq:wip:polling") == 1
         other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [third.id])  # it cannot be given back

@@ -140,19 +140,16 @@ def test_so_are_those_by_rqs_own_time_out_in_a_worker_that_does_not_fork(sent, d
     assert found == {"mail.overruns": ["ticker", "timed_out", "mail.overruns"], "mail.fails": None}
 
 
-@pytest.mark.parametrize("of", ["many", "together"])
-def test_so_are_those_by_rqs_own_time_out_of_a_job_of_several(of, sent, db, store, queue, redis):
-    slots = 4 if of == "together" else 1
-    db.execute("INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, 4, %s, clock_timestamp())",
-               [f"mail.{of}", slots])  # fmt: skip
+def test_so_are_those_by_rqs_own_time_out_of_a_job_of_several(sent, db, store, queue, redis):
+    db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('mail.many', 4, clock_timestamp())")
     for number in range(2):
-        ticker.register(db, f"mail.{of}", name=f"{number}", every="1m", kwargs={"deed": "overruns"})
+        ticker.register(db, "mail.many", name=f"{number}", every="1m", kwargs={"deed": "overruns"})
     tick(store, queue)
     [job] = redis.scan_iter("rq:job:*")
     redis.hset(job, "timeout", 1)
     work(patch=APPLICATION)
     [error] = [one for one in sent() if one["exception"]["values"][-1]["type"] == "JobTimeoutException"]
-    assert error["fingerprint"] == ["ticker", "timed_out", f"mail.{of}"]
+    assert error["fingerprint"] == ["ticker", "timed_out", "mail.many"]
 
 
 def test_a_stock_worker_names_them_too(sent, db, store, queue):

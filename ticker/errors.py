@@ -19,6 +19,10 @@ from collections.abc import Collection, Iterable
 QUOTED_AT_MOST = 60
 ANNOUNCED_AT_MOST = 10  # functions or queues named in a warning, the most similar first
 KNOWS_NO_FUNCTION = "this worker knows no function "
+NO_ANSWER = (
+    "refused|reset by peer|timeout|timed out|unreachable|no route|no answer|closed (the connection|by server)"
+    "|(on socket|unix socket|connecting to /).*no such file"
+)
 CAUSE_AT_MOST, CAUSE_READS_AT_MOST = 200, 500  # characters
 
 _QUOTED_OR_URL = re.compile(r"""(?<!\w)(['"]).*?\1(?!\w)|\b\w{1,20}://[^\s,;()<>"']+""")
@@ -84,6 +88,11 @@ def hosts(error: str) -> set[str]:
 
 def _first_line(error: str) -> str:
     return escaped((error.strip().splitlines() or [""])[0])[:CAUSE_READS_AT_MOST]
+
+
+def symptom(text: str) -> str:
+    """Returns what an error of a client says of its server: that no answer came, or just that it cannot be used."""
+    return "does not answer" if re.search(NO_ANSWER, text, re.IGNORECASE) else "cannot be used"
 
 
 def did_you_mean(name: object, known: Iterable[str], alike: float = 0.6) -> str:

@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from ticker import clock, settings
 from ticker.db.drivers import PATH, SCHEMAS, reads_iso
-from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
+from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked, symptom
 
 CONNECT_TIMEOUT = 5  # seconds, for each host of the URL
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own timeouts end a statement after 5, if it lives
@@ -61,10 +61,6 @@ count stops at a limit, of which the planner knows nothing: it would read a mill
 """
 
 NO_WRITES = "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
-NO_ANSWER = (
-    "refused|reset by peer|timeout|timed out|unreachable|no route|no answer|closed (the connection|by server)"
-    "|(on socket|unix socket|connecting to /).*no such file"
-)
 POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
 
 
@@ -377,11 +373,6 @@ def is_answer(error: Exception) -> bool:
 def refuses_writes(error: Exception) -> bool:
     """Returns whether PostgreSQL reported that it accepts no writes, as a standby does. Nothing was written."""
     return isinstance(error.__cause__, psycopg.errors.ReadOnlySqlTransaction)
-
-
-def symptom(text: str) -> str:
-    """Returns what an error of a client says of its server: that no answer came, or just that it cannot be used."""
-    return "does not answer" if re.search(NO_ANSWER, text, re.IGNORECASE) else "cannot be used"
 
 
 def first_line(error: BaseException) -> str:

@@ -22,11 +22,10 @@ from rq.command import send_command
 from rq.job import Job, JobStatus
 
 from ticker import clock
-from ticker.db.connections import symptom
 from ticker.engine import jobs
 from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, Refusal, RunAtWork
-from ticker.errors import ConfigurationError, QueueUnavailable, escaped, start_worker
+from ticker.errors import ConfigurationError, QueueUnavailable, escaped, start_worker, symptom
 from ticker.queue import bulk, signing
 from ticker.queue.bulk import PREFIX, script
 from ticker.queue.sentinel import Client

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 FUNCTIONS = """
 import ctypes, faulthandler, logging, multiprocessing, os, signal, subprocess, sys, time
+from pathlib import Path
 from wrappers import task
 from wrappers.sandbox import output_pipes
 
@@ -86,15 +87,29 @@ def floods(megabytes):
     shell(f"yes 0123456789abcde | head -c {megabytes * 2**20}")
     os.write(2, b"end")
 
+def signalled(signum):
+    "Sends the worker a signal, and waits until all of its threads have obeyed: on a busy machine, they run on at first."
+    worker = os.getppid()
+    os.kill(worker, signum)
+    while os.getppid() == worker and any(state_of(thread) not in "TXZ" for thread in Path(f"/proc/{worker}/task").iterdir()):
+        time.sleep(0.001)
+    return worker
+
+def state_of(thread):
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
 @task("floods.past.a.stopped.worker")
 def floods_past_a_stopped_worker(megabytes):
-    os.kill(os.getppid(), signal.SIGSTOP)
+    worker = signalled(signal.SIGSTOP)
     floods(megabytes)
-    os.kill(os.getppid(), signal.SIGCONT)
+    os.kill(worker, signal.SIGCONT)
 
 @task("floods.past.a.dead.worker")
 def floods_past_a_dead_worker(megabytes):
-    os.kill(os.getppid(), signal.SIGKILL)
+    signalled(signal.SIGKILL)
     floods(megabytes)
     os._exit(1)
 """
@@ -206,7 +221,6 @@ def test_a_flood_is_bounded_and_waits_for_no_worker(name, environ, db, store, qu
 
 WRITES_AN_END_MEANWHILE = f"""
 {FUNCTIONS}
-from pathlib import Path
 from wrappers.pipeline import finish
 
 HAS_FLOODED = Path(os.environ["HAS_FLOODED"])

@@ -325,6 +325,24 @@ def test_a_function_that_overlooks_its_soft_limit_and_returns_has_timed_out(trac
     assert outcomes(db) == {"returns.late": "timed_out"}
 
 
+COUNTS_FROZEN = """
+import gc
+from wrappers import task
+
+@task("counts.frozen")
+def counts_frozen():
+    return gc.get_freeze_count() > 0.9 * (gc.get_freeze_count() + len(gc.get_objects()))
+"""
+
+
+@pytest.mark.slow
+def test_a_collection_in_the_process_of_a_run_does_not_walk_what_its_worker_has_imported(environ, db, store, queue):
+    ticker.register(db, "counts.frozen", every="1m")
+    tick(store, queue)
+    work(patch=COUNTS_FROZEN)
+    assert db.execute("SELECT result::text FROM ticker.runs").fetchall()[0][0] == "true"
+
+
 @pytest.mark.slow
 def test_a_worker_without_a_queue_works_on_the_one_that_tasks_go_to(traced, db, store, queue):
     ticker.register(db, "plain", every="1m")

@@ -1,5 +1,6 @@
 """Extends RQ's Worker: preloads functions, shares one database connection, and leaves no process and no open record."""
 
+import gc
 import logging
 import math
 import os
@@ -73,6 +74,7 @@ class Worker(IdleWorker):
         self._is_limited = max_jobs is not None
         between_jobs.watch(self)
         signal.signal(limits.STOP_SIGNAL, signal.SIG_IGN)  # for a process whose run has not begun, or has ended
+        gc.freeze()  # so that collections in the horses do not walk the imports, whose pages all of them share
         return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
 
     def execute_job(self, job: Job, queue: Queue) -> None:

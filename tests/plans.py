@@ -75,6 +75,12 @@ def read_whole(found: list[dict[str, Any]]) -> set[str]:
     return {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
 
 
+def read_per_row(found: list[dict[str, Any]]) -> set[str]:
+    """The common table expressions that are read in full for each row of something else."""
+    inner = [node["Plans"][1] for node in found if node["Node Type"] == "Nested Loop"]
+    return {one["CTE Name"] for node in inner for one in nodes(node) if one["Node Type"] == "CTE Scan"}
+
+
 def walked(found: list[dict[str, Any]]) -> set[str]:
     """The tables of which every row is read, in any order."""
     return read_whole(found) | {

@@ -5,7 +5,8 @@ one host   tasks with two limits: that of the host, which all tasks of a job sha
 hosts      the same, and each task of a job has another host
 
 A host has a limit of active runs and a rate. In each round, one way after the other makes the same number of starts, once as
-groups of 50 in one statement, and once one by one. Ends are not measured: between rounds, the tables are made fresh.
+groups of 50 in one statement, and once one by one. Ends are not measured: between rounds, the tables are made fresh. Each key has
+all the slots that its limit allows, as after a while: a new one has ten, and then twice as many whenever none is free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,10 @@ UPDATE ticker.tasks SET function = %(function)s, limits = {limits}, waiting = AR
     next_run = clock_timestamp() + interval '5 minutes', last_run = NULL, last_occurrence = NULL, running_until = NULL,
     run_token = NULL"""
 FREE = "DELETE FROM ticker.slots; DELETE FROM ticker.limited_keys; TRUNCATE ticker.runs"
+ALL_SLOTS = """
+INSERT INTO ticker.slots (key, kind, n)
+SELECT key, kind, n FROM ticker.limited_keys, LATERAL (VALUES ('run', concurrency), ('start', burst)) AS one (kind, size),
+    generate_series(1, size) n ON CONFLICT DO NOTHING"""
 WAYS = {
     "none": "NULL",
     "one host": "ARRAY['host:' || id / 100, 'account:' || id]",
@@ -54,6 +59,7 @@ class Starts:
         db, function = self.on.db, f"bench.{way.replace(' ', '_')}"
         db.execute(FREE)
         db.execute(FRESH.format(limits=WAYS[way]), {"function": function})
+        db.execute(ALL_SLOTS)
         for table in ("tasks", "slots", "limited_keys"):
             db.execute(f"VACUUM ANALYZE ticker.{table}")
         return [

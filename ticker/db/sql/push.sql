@@ -40,22 +40,21 @@ SELECT t.id, t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits
 -- are free within `ahead` milliseconds count, because it takes a while until a job starts. So do runs that will have ended by
 -- then, if they take as long as earlier runs. In a queue with a delay there is also room for what the limit lets start within
 -- that delay. It is given out at the pace of the limit since the last tick: jobs that were pushed at once would also arrive at
--- once, and the start would send most of them back.
-), waits AS MATERIALIZED (
-    SELECT k.key, count(*) FROM (
-        {with_jobs t}
-    ) pushed, unnest(limits) AS k (key) GROUP BY k.key
+-- once, and the start would send most of them back. Full joins are never nested loops: where the planner expects few rows, a left
+-- join would compare each task with each key.
 ), rooms AS MATERIALIZED (
     SELECT k.key, f.free + least(ceil(f.pace * p.delay), greatest(-f.free, 0) + floor(f.pace * l.now) - floor(f.pace * l.looked)) AS room,
         CASE WHEN k.closed_until > %(now)s THEN k.closed_until
-             WHEN w.count > 0 AND f.pace > 0 AND p.delay < {longest_delay} THEN %(now)s + least(0.5 / f.pace, 5) * interval '1 second'
-             WHEN s.starts <= coalesce(w.count, 0) THEN s.token_ends END AS free_at
-    FROM (SELECT u.key, least(max(coalesce((%(delays)s::jsonb ->> d.queue)::float8, 0)), {longest_delay}) AS delay
-          FROM due d, unnest(d.limits) AS u (key) GROUP BY u.key) p
+             WHEN p.jobs > 0 AND f.pace > 0 AND p.delay < {longest_delay} THEN %(now)s + least(0.5 / f.pace, 5) * interval '1 second'
+             WHEN s.starts <= p.jobs THEN s.token_ends END AS free_at
+    FROM (SELECT key, least(max(delay), {longest_delay}) AS delay, count(*) FILTER (WHERE delay IS NULL) AS jobs FROM (
+            SELECT u.key, coalesce((%(delays)s::jsonb ->> d.queue)::float8, 0) AS delay FROM due d, unnest(d.limits) AS u (key)
+            UNION ALL SELECT u.key, NULL FROM ({with_jobs t}) pushed, unnest(limits) AS u (key)) named
+          GROUP BY key HAVING max(delay) IS NOT NULL) p
         CROSS JOIN (SELECT extract(epoch FROM %(now)s::timestamptz)::float8 AS now,
             extract(epoch FROM greatest(max(last_tick_at), %(now)s::timestamptz - interval '1 second'))::float8 AS looked
             FROM {schema}.tickers WHERE last_tick_at <= %(now)s) l
-        JOIN {schema}.limited_keys k ON k.key = p.key LEFT JOIN waits w ON w.key = p.key, LATERAL (
+        JOIN {schema}.limited_keys k ON k.key = p.key, LATERAL (
             SELECT {places k} - count(*) FILTER (WHERE kind = 'run' AND until > %(now)s) AS runs, (avg(took_ms) + 10) / 1000 AS took,
                 least(coalesce(floor(%(ahead)s * count(*) FILTER (WHERE kind = 'run' AND until > %(now)s)
                     / (avg(took_ms) + 10)), 0), {places k})::integer AS ending,
@@ -64,12 +63,14 @@ SELECT t.id, t.limits FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.limits
             FROM {schema}.slots, (SELECT %(now)s::timestamptz + %(ahead)s * interval '1 millisecond' AS ahead) a
             WHERE key = k.key AND n <= CASE kind WHEN 'run' THEN {places k} ELSE k.burst END) s, LATERAL (
             SELECT CASE WHEN k.closed_until > %(now)s THEN 0 ELSE
-                    least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) END - coalesce(w.count, 0) AS free,
+                    least(CASE WHEN {places k} > 0 THEN s.runs + s.ending END, CASE WHEN k.burst > 0 THEN s.starts END) END - p.jobs AS free,
                 CASE WHEN k.closed_until > %(now)s THEN 0 ELSE coalesce(least({places k} / s.took, 1e6 * k.burst / k.token_us), 0) END::float8 AS pace) f
 )
 SELECT d.id, d.next_run, d.queue, d.limits[1] AS one, d.limits[2] AS two, a.room AS room_one, b.room AS room_two, d.owner_type,
     d.owner_id, d.priority, greatest(a.free_at, b.free_at) AS free_at, d.is_planned, d.has_job, d.more
-FROM due d LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON b.key = d.limits[2]
+FROM due d FULL JOIN rooms a ON a.key = d.limits[1] FULL JOIN rooms b ON b.key = d.limits[2]
+WHERE coalesce(d.id, 0) > 0
+ORDER BY d.next_run, d.id
 
 -- rule: longest_delay
 -- Jobs that wait for longer get no further room, in seconds: they would all arrive together when workers are back.

@@ -211,6 +211,8 @@ def test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own(crowd):
                 found = plan(crowd, "limited_due", **KEYED, full=["host"], after_run=after_run, after_id=0)
                 assert {"tasks_due_limited", "tasks_waiting_limited", "slots_pkey"} <= indexes(found)
                 assert "tasks" not in read_whole(found) and "rooms" not in read_per_row(found)
+            found = plan(crowd, "limited_planned", **KEYED, full=["host"])
+            assert "tasks" not in read_whole(found) and "rooms" not in read_per_row(found)
             found = plan(crowd, "claim_due", **DUE)
             assert "tasks_due" in indexes(found) and read_whole(found) <= FEW
             found = plan(crowd, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")

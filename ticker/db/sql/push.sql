@@ -92,18 +92,18 @@ WITH due AS MATERIALIZED (
 -- made all its pieces.
 {with_parents}, plans AS MATERIALIZED (
     (SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= %(limit)s AS more
-     FROM (SELECT r.* FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+     FROM (SELECT r.* FROM {schema}.runs r {its_task}
            WHERE {planned r} AND r.due_at <= %(now)s AND {offered t} AND {may_be_pushed t} AND {has_turn t} ORDER BY r.due_at, r.id LIMIT %(limit)s) r)
     UNION ALL
     SELECT f.* FROM (SELECT m.id, greatest(%(limit)s / count(*) OVER (), 20) AS share
-                     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
-                     WHERE p.state = 'processing' AND {offered t} AND {not_at_gate t}) m, LATERAL (
+                     FROM parents m JOIN {schema}.runs r ON r.id = m.id {its_task}
+                     WHERE r.state = 'processing' AND {offered t} AND {not_at_gate t}) m, LATERAL (
         SELECT r.id, r.task_id, r.due_at, count(*) OVER () >= m.share FROM (
             SELECT r.* FROM {schema}.runs r WHERE {due_piece r} ORDER BY r.id LIMIT m.share) r) f
 ), due AS MATERIALIZED (
-    SELECT d.id, d.due_at AS next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, true AS is_planned,
-        false AS has_job, d.more
-    FROM plans d JOIN {schema}.tasks t ON t.id = d.task_id ORDER BY d.due_at, d.id LIMIT 5 * %(limit)s
+    SELECT r.id, r.due_at AS next_run, t.queue, t.limits, t.owner_type, t.owner_id, t.priority, true AS is_planned,
+        false AS has_job, r.more
+    FROM plans r {its_task} ORDER BY r.due_at, r.id LIMIT 5 * %(limit)s
 {with_rooms t}
 
 -- rule: offered

@@ -156,6 +156,18 @@ def test_a_task_that_many_others_overtake_is_found(book: Book, number: int, foun
     assert broken(book) == found
 
 
+@pytest.mark.parametrize(("until", "found"), [(60, set()), (9, {"L6"})])
+def test_a_task_with_which_a_process_died_is_overtaken_until_its_turn(
+    book: Book, until: float, found: set[str]
+) -> None:
+    one = task(book, 10)
+    book.change(one, 8, alone_until=book.wall(until))
+    for due in range(12, 30, 2):
+        starts(book, task(book, due), due, due)
+    book.calm(0, 32)
+    assert broken(book) == found
+
+
 def test_tasks_with_other_keys_overtake_nothing(book: Book) -> None:
     book.limit("account", 0.1, concurrency=1)
     occupied(book, 1, 60, "account")

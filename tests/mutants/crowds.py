@@ -98,12 +98,20 @@ CROWDS = (
     Mutant(
         "waiting-jobs-leave-their-room",
         "ticker/db/sql/push.sql",
-        "END) END - coalesce(w.count, 0) AS free",
+        "END) END - p.jobs AS free",
         "END) END AS free",
         "Jobs that wait for a worker take room of their keys.",
         (
             "tests/engine/test_limited_tasks.py::test_of_a_hundred_due_tasks_of_a_key_twenty_are_pushed_and_others_are_not_delayed",
         ),
+    ),
+    Mutant(
+        "each-task-is-compared-with-each-key",
+        "ticker/db/sql/push.sql",
+        "FULL JOIN rooms a ON a.key = d.limits[1] FULL JOIN rooms b ON",
+        "LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON",
+        "The room of each task is looked up at once, however few rows the planner expects.",
+        ("tests/db/test_indexes.py::test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own",),
     ),
     Mutant(
         "blocked-tasks-hide-other-keys",

@@ -106,14 +106,6 @@ CROWDS = (
         ),
     ),
     Mutant(
-        "each-task-is-compared-with-each-key",
-        "ticker/db/sql/push.sql",
-        "FULL JOIN rooms a ON a.key = d.limits[1] FULL JOIN rooms b ON",
-        "LEFT JOIN rooms a ON a.key = d.limits[1] LEFT JOIN rooms b ON",
-        "The room of each task is looked up at once, however few rows the planner expects.",
-        ("tests/db/test_indexes.py::test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own",),
-    ),
-    Mutant(
         "blocked-tasks-hide-other-keys",
         "ticker/engine/tick.py",
         "if not more or is_stuck or options.stop():",

@@ -91,7 +91,7 @@ def signalled(signum):
     "Sends the worker a signal, and waits until all of its threads have obeyed: on a busy machine, they run on at first."
     worker = os.getppid()
     os.kill(worker, signum)
-    while os.getppid() == worker and any(state_of(thread) not in "TXZ" for thread in Path(f"/proc/{worker}/task").iterdir()):
+    while os.getppid() == worker and any(state_of(thread) not in "TXZ" for thread in Path("/proc").glob(f"{worker}/task/*")):
         time.sleep(0.001)
     return worker
 

@@ -153,7 +153,12 @@ def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_ticker
 
 
 @pytest.mark.parametrize(
-    ("state", "expected"), [("queue_full", {"tasks_due", "tasks_due_limited"}), ("waits_for_its_turn", {"tasks_alone"})]
+    ("state", "expected"),
+    [
+        ("queue_full", {"tasks_due", "tasks_due_limited"}),
+        ("waits_for_its_turn", {"tasks_alone"}),
+        ("paused", {"tasks_paused"}),
+    ],
 )
 def test_tasks_in_a_state_are_found_by_indexes(state, expected, crowd):
     """Those outside their hours are not: a walk finds them."""
@@ -217,3 +222,26 @@ def test_tasks_with_and_without_limits_are_found_by_indexes_of_their_own(crowd):
             assert "tasks_due" in indexes(found) and read_whole(found) <= FEW
             found = plan(crowd, "claim_chosen", now=NOW, look_ahead=1000, ids="{1,2}")
             assert "tasks_pkey" in indexes(found) and "tasks" not in read_whole(found)
+
+
+def test_tasks_that_wait_for_a_pause_are_found_in_order_before_the_table_is_analysed(crowd):
+    """Until then, PostgreSQL believes that none waits, and that an index of all that are paused is as good as empty."""
+    with crowd.transaction(force_rollback=True):
+        crowd.execute(
+            "INSERT INTO ticker.pauses (scope, value, by, paused_at) VALUES ('queue', 'polling', 'anna', %s)", [NOW]
+        )
+        crowd.execute("UPDATE ticker.tasks SET pause_id = (SELECT max(id) FROM ticker.pauses) WHERE id % 10 = 0")
+        for mode in MODES:
+            crowd.execute(f"SET LOCAL plan_cache_mode TO {mode}")
+            for statement, parameters in AT_GATE.items():
+                found = plan(crowd, statement, **parameters)
+                assert "tasks_at_gate" in indexes(found) and "tasks_paused" not in indexes(found), statement
+
+
+AT_GATE = {
+    "open_pauses": {"now": NOW},
+    "let_go": {"now": NOW, "limit": 1000},
+    "close_pauses": {"now": NOW},
+    "list_pauses": {"now": NOW},
+}
+"""The statements that look for tasks at the gate, in the order of their times."""

@@ -28,6 +28,9 @@ from ticker.errors import ConfigurationError, RowLocked
 from ticker.migrations import plan
 
 NOTE = "ALTER TABLE tasks ADD COLUMN note text DEFAULT '' NOT NULL;"
+FILES = sorted(checks.VERSIONS.glob("0*.py"))
+LAST, NEXT = FILES[-1].stem[:4], f"{len(FILES) + 1:04}"
+"""The numbers of the newest revision, and of the first one of a next release."""
 
 
 @pytest.fixture
@@ -40,8 +43,8 @@ def versions(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def add_revisions(versions, monkeypatch) -> Callable[..., None]:
-    """Freezes the first revision in the copy. The function adds those of a next release."""
-    monkeypatch.setattr(checks, "FROZEN", {"0001": checks.FROZEN["0001"]})
+    """Freezes the revisions of this release. The function adds those of a next one to the copy."""
+    monkeypatch.setattr(checks, "FROZEN", {file.stem[:4]: "" for file in FILES} | checks.FROZEN)
     return partial(next_release.add, versions)
 
 
@@ -83,7 +86,7 @@ def test_a_database_of_each_frozen_revision_becomes_what_an_empty_one_becomes(ne
 def test_the_next_revision_upgrades_a_dump_of_the_one_before(new_database, add_revisions):
     """Online as `ticker db upgrade` does it, and with the SQL of a Django migration."""
     first = dump(new_database())
-    assert "INSERT INTO ticker.ticker_version VALUES ('0001', '0001');" in first
+    assert f"INSERT INTO ticker.ticker_version VALUES ('{LAST}', '0001');" in first
     add_revisions()
     created, online, offline = new_database(), new_database(), new_database()
     migrations.upgrade(created)
@@ -92,14 +95,14 @@ def test_the_next_revision_upgrades_a_dump_of_the_one_before(new_database, add_r
         sentence(
             "errors.old_tables",
             schema="'ticker'",
-            revision="0001",
+            revision=LAST,
             needed=migrations.newest(),
             remedy="ticker db upgrade",
         )
     ]
     migrations.upgrade(online)
     restore(first, offline)
-    restore(migrations.script("ticker", "0001"), offline)
+    restore(migrations.script("ticker", LAST), offline)
     with connect(created) as new, connect(online) as one, connect(offline) as other:
         check_equal(one, new)
         check_equal(other, new)
@@ -126,7 +129,7 @@ def test_an_edit_of_a_revision_that_is_not_frozen_makes_another_revision(new_dat
     add_revisions(note="CREATE DOMAIN ticker_new AS text;")
     url, before = new_database(), migrations.newest()
     migrations.upgrade(url)
-    (checks.VERSIONS / "0002_note" / "changes.sql").write_text(NOTE)
+    (checks.VERSIONS / f"{NEXT}_note" / "changes.sql").write_text(NOTE)
     with pytest.raises(ConfigurationError, check=sentence("errors.is_at_revision", revision=f"'{before}'").within):
         migrations.upgrade(url)
 
@@ -186,7 +189,7 @@ def test_an_upgrade_gives_way_to_a_transaction_that_keeps_a_lock(new_database, a
             reader.execute("SELECT count(*) FROM ticker.tasks")
             with pytest.raises(RowLocked, check=refusal.__eq__):
                 migrations.upgrade(url)
-            assert checks.revision(reader, "ticker") == ("0001", "0001")
+            assert checks.revision(reader, "ticker") == (LAST, "0001")
         assert migrations.upgrade(url) == migrations.newest()
         assert reader.execute("SELECT note FROM ticker.tasks").fetchall() == []
 
@@ -213,7 +216,7 @@ def test_each_revision_is_committed_before_the_next_one(new_database, add_revisi
     with pytest.raises(ConfigurationError, match="nothing"):
         migrations.upgrade(url)
     with connect(url) as db:
-        assert checks.revision(db, "ticker").name.startswith("0002.")
+        assert checks.revision(db, "ticker").name.startswith(f"{NEXT}.")
 
 
 @pytest.mark.slow
@@ -265,7 +268,7 @@ STATEMENTS = (
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_the_plan_names_the_locks_that_postgresql_takes(statement, db):
     """A table that is written anew gets another file; the plan then expects a time that depends on its rows."""
-    [*planned] = plan.locks("0002", statement, dict.fromkeys(TABLES, 1_000_000))
+    [*planned] = plan.locks(NEXT, statement, dict.fromkeys(TABLES, 1_000_000))
     with db.transaction(force_rollback=True):
         db.execute("SET LOCAL search_path TO ticker")
         [before] = db.execute(FILE).fetchall()
@@ -315,14 +318,14 @@ def test_a_plan_is_printed_and_changes_nothing(new_database, environ, add_revisi
 
 
 def check_the_plan_of_one_task(db, add_revisions):
-    db.execute("UPDATE ticker.ticker_version SET version_num = '0001'")
+    db.execute("UPDATE ticker.ticker_version SET version_num = %s", [LAST])
     ticker.register(db, "poll", every="1m")
     db.execute("ANALYZE ticker.tasks")
     add_revisions()
-    note, checked, index = checks.revisions()[1:]
+    note, checked, index = checks.revisions()[-3:]
     before = look(db, "ticker")
     planned = answer("db", "upgrade", "--plan")
-    assert (planned["revision"], planned["pending"]) == ("0001", [note, checked, index])
+    assert (planned["revision"], planned["pending"]) == (LAST, [note, checked, index])
     assert [(one["revision"], one["lock"], one["table"], one["rows"]) for one in planned["locks"]] == [
         (note, "ACCESS EXCLUSIVE", "tasks", 1), (note, "ACCESS EXCLUSIVE", "runs", 0),
         (checked, "SHARE UPDATE EXCLUSIVE", "tasks", 1), (index, "SHARE UPDATE EXCLUSIVE", "runs", 0),
@@ -332,7 +335,7 @@ def check_the_plan_of_one_task(db, add_revisions):
         [note, "tasks", "1", "ACCESS EXCLUSIVE", "reads and writes", "0.1 s"],
         [note, "runs", "0", "ACCESS EXCLUSIVE", "reads and writes", "0.1 s"],
     ]
-    assert look(db, "ticker") == before and checks.revision(db, "ticker") == ("0001", "0001")
+    assert look(db, "ticker") == before and checks.revision(db, "ticker") == (LAST, "0001")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from ticker.settings import Settings
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 FROZEN = {
     "0001": "fb552ca96dd8b8402166fb8695c1c443cc3c80d1936bb3f3c9e49c4551704605",
+    "0002": "fb552ca96dd8b8402166fb8695c1c443cc3c80d1936bb3f3c9e49c4551704605",
 }
 """The revisions that no longer change, each with the digest of its `SHAPE`. The name of any other revision has a digest
 of its SQL.

@@ -44,8 +44,8 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL AND t.pause_id IS NULL
 (t.paused_by IS NOT NULL AND (t.paused_until IS NULL OR t.paused_until > (SELECT {now})))
 
 -- rule: is_paused
--- The task is paused by itself, or waits for a pause of many tasks. The condition of `tasks_paused` follows from it.
-(t.paused_by IS NOT NULL OR t.pause_id IS NOT NULL AND NOT {waits_for_worker t})
+-- The task is paused by itself, or waits for a pause of many tasks. It contains the condition of `tasks_paused`.
+((t.paused_by IS NULL AND t.pause_id IS NULL) IS NOT TRUE AND (t.paused_by IS NOT NULL OR NOT {waits_for_worker t}))
 
 -- rule: in_force
 -- The pause of many tasks is in force.

@@ -77,7 +77,8 @@ def read_whole(found: list[dict[str, Any]]) -> set[str]:
 
 def read_per_row(found: list[dict[str, Any]]) -> set[str]:
     """The common table expressions that are read in full for each row of something else."""
-    inner = [node["Plans"][1] for node in found if node["Node Type"] == "Nested Loop"]
+    joins = [node["Plans"] for node in found if node["Node Type"] == "Nested Loop"]
+    inner = [one for plans in joins for one in plans if one["Parent Relationship"] == "Inner"]
     return {one["CTE Name"] for node in inner for one in nodes(node) if one["Node Type"] == "CTE Scan"}
 
 

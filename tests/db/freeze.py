@@ -1,14 +1,12 @@
 """Freezes the newest revision: `python -m tests.db.freeze`. Its SQL is then in `FROZEN`, and its dump in tests/db/revisions.
 
 If it is frozen already, it is frozen anew, as it is now. A dump keeps the rows of the dump before it, and begins with a
-digest of the revision's SQL. `--tables` only writes the DDL of `ticker.db.tables` to the first revision, while it is not
-frozen.
+digest of the revision's SQL.
 """
 
 import os
 import re
 import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -80,15 +78,6 @@ def in_order(text: str) -> str:
     return ", \n\tCONSTRAINT ".join([head, *constraints]) + "\n)" * bool(constraints)
 
 
-def write_tables() -> None:
-    assert not checks.FROZEN, "0001 is frozen: add a revision"
-    file = checks.VERSIONS / "0001_tables" / "2_tables.sql"
-    file.write_text(HEAD + ddl_of_tables(), encoding="utf-8")
-
-
-HEAD = "-- The tables and their indexes. ticker.db.tables explains them, and defines them for applications.\n"
-
-
 def freeze() -> None:
     newest = max(checks.VERSIONS.glob("0*.py")).stem
     number = newest[:4]
@@ -107,4 +96,4 @@ def freeze() -> None:
 
 
 if __name__ == "__main__":
-    write_tables() if sys.argv[1:] == ["--tables"] else freeze()
+    freeze()

@@ -104,6 +104,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
             "runs_running_token",
         ),
         ("stop_runs", {"now": NOW, "limit": 1000}, "runs_to_stop"),
+        ("paused_one_by_one", {"most": 1000}, "tasks_paused"),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_open_pieces"),
         ("add_pieces", {"token": uuid4(), "items": "[1]", "now": None}, "runs_running_token"),

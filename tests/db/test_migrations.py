@@ -128,6 +128,16 @@ def test_an_upgrade_after_the_ddl_changes_nothing(empty, empty_url):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_tables_are_created_while_another_transaction_keeps_its_snapshot(empty_url):
+    """An index that is built concurrently would wait for its end."""
+    with psycopg.connect(empty_url) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT count(*) FROM pg_class")
+        assert migrations.upgrade(empty_url) == migrations.newest()
+
+
+@pytest.mark.slow
 def test_an_upgrade_may_run_again_at_any_time_and_keeps_what_is_there(db, database_url):
     ticker.register(db, "poll", every="1m")
     before = look(db, "ticker")

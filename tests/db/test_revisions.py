@@ -72,14 +72,18 @@ def test_each_frozen_revision_has_a_dump_and_still_its_sql():
 
 @pytest.mark.slow
 def test_a_database_of_each_frozen_revision_becomes_what_an_empty_one_becomes(new_database, db):
+    """Online as `ticker db upgrade` does it, and with the SQL of a Django migration."""
     for file in FOLDER.glob("*.sql"):
-        url = new_database()
-        restore(file.read_text(encoding="utf-8"), url)
-        with connect(url) as dumped:
+        online, offline = new_database(), new_database()
+        for url in (online, offline):
+            restore(file.read_text(encoding="utf-8"), url)
+        with connect(online) as dumped:
             assert checks.shape(dumped, "ticker") == checks.FROZEN[file.stem]
-        migrations.upgrade(url)
-        with connect(url) as upgraded:
-            check_equal(upgraded, db)
+        migrations.upgrade(online)
+        restore(migrations.script("ticker", file.stem), offline)
+        with connect(online) as one, connect(offline) as other:
+            check_equal(one, db)
+            check_equal(other, db)
 
 
 @pytest.mark.slow
@@ -147,13 +151,13 @@ def busy(run):
 
 
 @pytest.mark.slow
-def test_a_frozen_revision_is_upgraded_while_a_ticker_and_a_worker_go_on(new_database, environ, monkeypatch, versions):
+def test_the_first_revision_is_upgraded_while_a_ticker_and_a_worker_go_on(new_database, environ, monkeypatch, versions):
+    """To the newest one before its tables are used, then to those of a next release."""
     url = new_database()
     monkeypatch.setenv("DATABASE_URL", url)
-    if dumps := sorted(FOLDER.glob("*.sql")):
-        restore(dumps[-1].read_text(encoding="utf-8"), url)
-        command("db", "adopt", "--resume")
+    restore(min(FOLDER.glob("*.sql")).read_text(encoding="utf-8"), url)
     migrations.upgrade(url)
+    command("db", "adopt", "--resume")
     with connect(url) as db, Ticking(), working(patch=POLL):
         tasks = [ticker.register(db, "busy", name=f"busy {number}", every="30s").id for number in range(5)]
 

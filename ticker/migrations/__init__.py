@@ -66,9 +66,9 @@ def engine(url: str) -> sa.Engine:
 def upgrade(url: str, schema: str = "ticker") -> str:
     """Upgrades the schema to the newest revision. Any number of processes may call it at once, any number of times.
 
-    Each revision is a transaction, which waits for a lock for up to half a second and is then tried again. Returns the
-    revision of the tables, which a newer release that still works with this one may have upgraded. Waits for another
-    upgrade for up to an hour.
+    Each revision is a transaction, which waits for a lock for up to half a second and is then tried again. All tables
+    are created in one. Returns the revision of the tables, which a newer release that still works with this one may have
+    upgraded. Waits for another upgrade for up to an hour.
     """
     schema_name("schema", schema)
     tries, waits, holder = 0, 0, None
@@ -86,7 +86,8 @@ def upgrade(url: str, schema: str = "ticker") -> str:
                 there = revision_of(connection, schema)
                 if not (left := pending(there, schema)):
                     return there.name
-                command.upgrade(config(schema, connection), left[0])
+                is_new = there == NO_REVISION
+                command.upgrade(config(schema, connection, is_new=is_new), left[-1] if is_new else left[0])
             tries = 0
         except RowLocked as error:
             tries += 1
@@ -173,8 +174,10 @@ def run(folder: str) -> None:
         .replace("{schema}", f'"{attributes["schema"]}"')
         .replace("{environment}", attributes["environment"])
     )
-    if environment.is_offline_mode():  # for one transaction
-        op.get_context().impl.static_output(text.replace(" CONCURRENTLY", ""))
+    if environment.is_offline_mode() or attributes["is_new"]:  # all in one transaction
+        text = text.replace(" CONCURRENTLY", "")
+    if environment.is_offline_mode():
+        op.get_context().impl.static_output(text)
     elif "CONCURRENTLY" in text:  # each statement alone, while this transaction holds the lock of upgrades
         with closing(op.get_bind().engine.raw_connection()) as other:
             driver: Any = other.driver_connection
@@ -222,14 +225,24 @@ def newest(schema: str = "ticker") -> str | None:
     return ScriptDirectory.from_config(config(schema)).get_current_head()
 
 
-def config(schema: str, connection: sa.Connection | None = None, output: io.StringIO | None = None) -> Config:
-    """Returns Alembic's configuration for the revisions. The tables store TICKER_ENVIRONMENT when they are created."""
+def config(
+    schema: str,
+    connection: sa.Connection | None = None,
+    output: io.StringIO | None = None,
+    *,
+    is_new: bool = False,
+) -> Config:
+    """Returns Alembic's configuration for the revisions. The tables store TICKER_ENVIRONMENT when they are created.
+
+    `is_new` means that there are no tables yet, so no index needs to be built concurrently.
+    """
     schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
     result.set_main_option("script_location", str(checks.VERSIONS.parent).replace("%", "%%"))
     result.set_main_option("path_separator", "os")
     result.attributes["connection"] = connection
     result.attributes["schema"] = schema
+    result.attributes["is_new"] = is_new
     result.attributes["environment"] = current().environment
     return result
 

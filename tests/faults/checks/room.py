@@ -125,8 +125,12 @@ def _is_not_overtaken(history: History, task: Task, found: Findings) -> None:
         for calm in overlapping(calms, min(due.since, pushed), pushed):
             waited = Span(max(due.since, calm.begin), min(pushed, calm.end))
             later = [use for use in _of_the_same_keys(history, task, waited) if _is_later(history, use, due.occurrence)]
-            waits = excuses.failed_its_push(task, *waited) or excuses.waited_for_its_turn(history, task, *waited)
-            if found.judge(len(later) <= OVERTAKEN) and not waits:
+            if not found.judge(len(later) <= OVERTAKEN):
+                continue
+            why = excuses.failed_its_push(task, *waited) or excuses.waited_for_its_turn(history, task, *waited)
+            if why:
+                found.excuse(why)
+            else:
                 found.blame(
                     task.id,
                     waited.begin,

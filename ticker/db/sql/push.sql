@@ -188,7 +188,7 @@ NOT {all_paused} AND (r.kind = 'manual' OR {not_at_gate t})
 ((t.pause_id IS NULL OR {waits_for_worker t}) AND NOT {kept_waiting t})
 
 -- rule: its_task
--- Looks up the task t of each planned run r by itself. In a plain join, the planner reads all tasks, and sorts all runs that are due.
+-- Looks up the task t of each run r by itself. In a plain join, the planner reads all tasks, and sorts all runs that are due.
 CROSS JOIN LATERAL (SELECT * FROM {schema}.tasks t WHERE t.id = r.task_id OFFSET 0) t
 
 -- name: claim_planned

@@ -402,7 +402,7 @@ SELECT {tick_ms} AS tick_ms
 -- name: paused_one_by_one
 -- Counts the tasks that people have paused by themselves, by who did. Counting stops after %(most)s.
 SELECT p.by, count(*) AS tasks FROM (
-    SELECT paused_by AS by FROM {schema}.tasks WHERE paused_by IS NOT NULL AND paused_by NOT IN ('ticker', 'template') LIMIT %(most)s) p
+    SELECT paused_by AS by FROM {schema}.tasks WHERE {is_paused} AND paused_by NOT IN ('ticker', 'template') LIMIT %(most)s) p
 GROUP BY p.by ORDER BY tasks DESC, p.by
 
 -- name: failing_pushes

@@ -1012,8 +1012,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
     return DueTask(
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
-        task.overlap, is_busy(task, now),
-        task.tolerance_ms, pace_ms=task.pace_ms, during=task.during, resumed_at=task.resumed_at,
+        is_busy(task, now), task.tolerance_ms, pace_ms=task.pace_ms, during=task.during, resumed_at=task.resumed_at,
         waiting=len([due for due in task.waiting if due != task.next_run]), owner_type=task.owner_type, owner_id=task.owner_id,
         priority=task.priority,
     )  # fmt: skip

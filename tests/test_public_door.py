@@ -205,6 +205,21 @@ def circles(*packages: Path) -> list[list[str]]:
     return sorted(sorted(group) for group in groups if group)
 
 
+@pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
+def test_no_constant_of_a_module_is_defined_twice(package):
+    """The second value would also be that of the first one's users."""
+    for file in Path(package.__file__).parent.rglob("*.py"):
+        assigned = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
+        names = [
+            part.id
+            for node in assigned
+            for target in node.targets
+            for part in ast.walk(target)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        ]
+        assert len(names) == len(set(names)), (file, names)
+
+
 def loaded_by(file: Path, modules: Set[str]) -> Iterator[str]:
     """The modules of ours that a file imports at run time: `from a import b` imports a.b if that is a module, or a."""
     tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -180,7 +180,6 @@ class DueTask(NamedTuple):
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     catch_up: str = "one"
-    overlap: str = "queue"
     busy: bool = False  # whether a job of the task waits or runs
     tolerance_ms: int = 0
     phase_ms: int | None = None  # its phase in the interval or after each of its times, if it has one

@@ -113,15 +113,6 @@ def test_each_channel_of_ours_is_made_under_its_name_and_documented(name):
     assert f"\n| `{name}` |" in page.read_text(encoding="utf-8")
 
 
-def test_a_name_among_ours_that_nothing_makes_is_not_called_unknown(monkeypatch):
-    monkeypatch.setattr(notify, "CHANNELS", (*CHANNELS, "chat"))
-    with pytest.raises(ConfigurationError) as error:
-        notify.channels(Settings(notify=("chat",)))
-    assert str(error.value) == sentence(
-        "errors.channel_without_case", setting="TICKER_NOTIFY", value="'chat'", file="ticker/notify/__init__.py"
-    )
-
-
 @pytest.mark.slow
 def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
     monkeypatch.setenv("TICKER_NOTIFY", "webhook")

@@ -1,6 +1,5 @@
 """The description of the API against what is served, what is stored, and what is answered."""
 
-import inspect
 import re
 from typing import Any
 
@@ -13,11 +12,10 @@ import ticker
 from tests.harness import Played
 from tests.web.asking import ALL, API, BEARER, PREPARED, Asking, named
 from tests.web.conftest import Serve
-from ticker.read import formatting
 from ticker.tasks import fields
 from ticker.tasks.fields import Task
 from ticker.tasks.sorts import Schema
-from ticker.web.api import openapi, router
+from ticker.web.api import router
 
 pytestmark = pytest.mark.slow
 
@@ -128,11 +126,6 @@ def test_the_bodies_of_tasks_are_those_of_the_table_of_fields(
     path: str, method: str, body: Schema, document: Document
 ) -> None:
     assert document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"] == body
-
-
-def test_the_states_that_are_described_are_those_that_are_shown() -> None:
-    shown = re.findall(r'^ +"(\w+)": ', inspect.getsource(formatting.state), flags=re.MULTILINE)
-    assert (*shown, "ok") == openapi.STATES
 
 
 @pytest.mark.parametrize("one", [one for one in ALL if one.operation.example], ids=named)

@@ -75,6 +75,16 @@ def test_the_page_pauses_and_resumes_many_tasks(client: TestClient, db: Db, poll
     assert ticker.list_pauses(db) == []
 
 
+@pytest.mark.slow
+def test_the_question_before_a_pause_counts_each_of_a_thousand_tasks_and_more(client: TestClient, db: Db) -> None:
+    db.execute(
+        "INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue)"
+        " SELECT 'task ' || n, 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling' FROM generate_series(1, 1001) n"
+    )
+    question = text_of(client.get("/pauses/question?scope=all", headers=SCRIPT))
+    assert question.startswith("Pause 1,001 tasks?"), question
+
+
 @pytest.mark.parametrize(
     "form", [{"scope": "all", "value": "a"}, {"scope": "tasks", "value": "a"}, {"scope": "queue", "value": ""}]
 )

@@ -195,13 +195,14 @@ def test_an_end_that_changed_nothing_is_a_warning_only_where_the_record_says_som
 @pytest.mark.parametrize(("outcome", "wakes"), [(None, 1), ("lost", 0)])
 def test_an_end_whose_answer_was_lost_wakes_the_tickers_if_it_is_recorded(outcome, wakes, play, environ, monkeypatch):
     """Its pieces were recorded by the first attempt, whose answer never came."""
+    monkeypatch.setenv("TICKER_WAKE", "on")
     ticker.register(play.db, "poll", every="1h")
     play.tick()
     [taken] = play.take()
     left = PendingEnd(taken.task_id, taken.run_id, taken.token, End(Outcome.SUCCEEDED, pieces='["a"]', made=0))
     asked = []
     with closing(Database.from_environment()) as database:
-        assert record(database, left, wake=False)
+        assert record(database, left)
         if outcome:
             play.db.execute(
                 "UPDATE ticker.runs SET state = 'ended', outcome = %s, ended_at = started_at WHERE id = %s",
@@ -211,7 +212,7 @@ def test_an_end_whose_answer_was_lost_wakes_the_tickers_if_it_is_recorded(outcom
         monkeypatch.setattr(
             database, "execute", lambda name, **values: (asked.append(name), execute(name, **values))[1]
         )
-        assert not record(database, left, wake=True)
+        assert not record(database, left)
     assert asked.count("wake_up") == wakes
 
 

@@ -6,7 +6,7 @@ from threading import Event
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database, require_answer, store
+from ticker.cli.connection import configured, connected, database, require_answer, store
 from ticker.cli.fit import row
 from ticker.db import installation, sql
 from ticker.errors import BadInput, TickerError, did_you_mean
@@ -103,11 +103,7 @@ def adopt(resume: bool, force: bool) -> None:
     pause. Stop tickers and workers first.
     """
     settings = configured()
-    from ticker.db import connections
-
-    require_answer()
-    url = settings.require_database()
-    with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as connection:
+    with connected() as connection:
         adopted = installation.adopt(connection, settings.schema, settings.environment, resume=resume, force=force)
     render.say(
         f"installation {adopted.former or 'unknown'} is now {adopted.id}: {counted(adopted.lost, 'run')} lost,"

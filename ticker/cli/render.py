@@ -24,6 +24,7 @@ from ticker.read.formatting import (
     state,
     state_in_words,
     task_data,
+    tone,
     why,
 )
 from ticker.tasks.fields import Task
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DUMB = ("", "dumb", "unknown")
 WIDE = 100_000  # columns of a pipe, whose lines stay whole
-RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
-YELLOW = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.SLOWED_DOWN, Outcome.DROPPED}
+COLOURS = {"bad": "red", "warn": "yellow"}
 
 TASK_COLUMNS = (
     fit.SUBJECT, "id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)", "last outcome", "state",
@@ -149,7 +149,7 @@ def warn(sentences: Sequence[str]) -> None:
 
 
 def colour(word: object) -> str:
-    return "red" if word in RED else "yellow" if word in YELLOW else ""
+    return COLOURS.get(tone(word), "")
 
 
 def print_table(names: Sequence[str], rows: Iterable[Row], spare: Sequence[str] = ()) -> None:

@@ -40,7 +40,7 @@ PATIENCE = 5.0  # seconds for which `stop` waits for the end of the run
 @click.option("--follow", is_flag=True, help="As --journal, and keep printing new entries until interrupted.")
 @click.option(
     "--drops-by",
-    type=click.Choice(["reason", "owner", "task", "function"]),
+    type=click.Choice(read_journal.GROUPS),
     help="Count the drops by this property, largest groups first, each with its newest drop.",
 )
 @click.option(

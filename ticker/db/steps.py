@@ -96,7 +96,7 @@ def commits(parts: Callable[P, Parts[T]]) -> Operation[P, T]:
             except Exception as error:
                 with suppress(Exception):  # a broken connection has no transaction
                     db.rollback()
-                answer = _thrown(work, error)
+                answer = _next(work, error=error)
             else:
                 answer = _next(work, of_part)
         return answer.value
@@ -117,7 +117,7 @@ async def _commit_each(db: Any, work: Parts[T]) -> T:
         except Exception as error:
             with suppress(Exception):
                 await db.rollback()
-            answer = _thrown(work, error)
+            answer = _next(work, error=error)
         else:
             answer = _next(work, of_part)
     return answer.value
@@ -171,16 +171,9 @@ async def run_async(db: Any, steps: Steps[T]) -> T:
         return asked.value
 
 
-def _next(steps: Generator[A, Any, T], answer: Any = None) -> A | _Answer[T]:
+def _next(steps: Generator[A, Any, T], answer: Any = None, *, error: Exception | None = None) -> A | _Answer[T]:
     try:
-        return steps.send(answer)
-    except StopIteration as end:
-        return _Answer(end.value)
-
-
-def _thrown(steps: Generator[A, Any, T], error: Exception) -> A | _Answer[T]:
-    try:
-        return steps.throw(error)
+        return steps.send(answer) if error is None else steps.throw(error)
     except StopIteration as end:
         return _Answer(end.value)
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps
-from ticker.metrics.families import BY_NAME, DELAYS, DURATIONS, SHARES, WORDS, Figures, Histogram
+from ticker.metrics.families import BY_NAME, DELAYS, DURATIONS, OF_THE_DATABASE, SHARES, WORDS, Figures, Histogram
 from ticker.read.entries import instant
 from ticker.read.journal import ENDED, LATE, REASONS
 from ticker.tasks.rows import query
@@ -81,8 +81,7 @@ class Ended:
         return label
 
 
-SPANS = ("ticker_start_delay_seconds", "ticker_queue_delay_seconds", "ticker_run_duration_seconds",
-         "ticker_run_quota_used_ratio")  # fmt: skip
+SPANS = tuple(family.name for family in OF_THE_DATABASE if family.bounds)
 
 
 def negated(bounds: Iterable[float]) -> list[float]:

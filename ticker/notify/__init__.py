@@ -17,12 +17,12 @@ from ticker.errors import ConfigurationError, quoted
 from ticker.notify import message
 from ticker.notify.deliver import Notifier, in_words
 from ticker.notify.mail import Mail
-from ticker.notify.message import NOTIFIED, Channel, NotDelivered, Notice, trial
+from ticker.notify.message import Channel, Notice, trial
 from ticker.notify.outbox import Outbox, waiting
 from ticker.notify.webhook import Webhook
-from ticker.settings import ANY_CHANNEL, CHANNEL_GROUP, CHANNELS, Settings
+from ticker.settings import ANY_CHANNEL, CHANNEL_GROUP, Settings
 
-__all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice", "NotDelivered", "NOTIFIED"]
+__all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice"]
 
 log = logging.getLogger("ticker.notify")
 
@@ -80,11 +80,6 @@ def _channel(name: str, settings: Settings) -> Channel:
                 TICKER_MAIL_TO=settings.mail_to,
             )
             return Mail(settings.smtp_url, settings.mail_from, settings.mail_to)
-    if name in CHANNELS:
-        raise ConfigurationError(
-            f"TICKER_NOTIFY: {quoted(name)} is in CHANNELS of ticker.settings, but _channel in ticker/notify/__init__.py"
-            " has no case for it"
-        )
     return load(name)
 
 

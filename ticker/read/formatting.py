@@ -5,7 +5,7 @@ In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are wh
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ticker.engine.timing import Backoff
 from ticker.errors import BadInput
-from ticker.model import NO_FAILURE, Kind, Reason
+from ticker.model import GOOD, NO_FAILURE, Kind, Outcome, Reason
 from ticker.read.explain import ago, counted, time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
@@ -38,6 +38,28 @@ IN_WORDS = {
     "during",
 }  # fmt: skip
 """The fields for which `details` shows more than their value."""
+
+WARN = {"paused", "resuming", "disabled", "owner_inactive", Outcome.INTERRUPTED, Outcome.SLOWED_DOWN, Outcome.DROPPED}
+BAD = {"failing", "not_pushed", *Outcome} - GOOD - WARN
+
+STATES: Mapping[str, Callable[[Task], bool]] = {
+    "done": lambda task: task.next_run is None and not (task.kind == Kind.ONCE and task.failures),
+    "disabled": lambda task: not task.enabled,
+    "owner_inactive": lambda task: not task.owner_active,
+    "paused": lambda task: task.paused_by is not None or (task.pause is not None and not task.is_resuming),
+    "resuming": lambda task: task.is_resuming,
+    "not_pushed": lambda task: task.push_errors > 0,
+    "unknown_function": lambda task: task.unknown_function,
+    "running": lambda task: task.running_until is not None,
+    "waiting": lambda task: bool(task.waiting),
+    "no_room": lambda task: task.waits_for == "no_room",
+    "queue_full": lambda task: task.waits_for == "queue_full",
+    "waits_for_its_turn": lambda task: task.waits_for == "waits_for_its_turn",
+    "outside_hours": lambda task: task.waits_for == "outside_hours",
+    "failing": lambda task: task.failures > 0,
+    "ok": lambda _: True,
+}
+"""Why nothing will run, or else what the task is doing. The first that applies is the task's state."""
 
 
 def plain_data(value: Any) -> Any:
@@ -97,24 +119,13 @@ def planned_data(planned: "Sequence[Row]") -> dict[str, Any]:
 
 
 def state(task: Task) -> str:
-    """Returns the first word that applies to the task: why nothing will run, or else what the task is doing."""
-    facts = {
-        "done": task.next_run is None and not (task.kind == Kind.ONCE and task.failures),
-        "disabled": not task.enabled,
-        "owner_inactive": not task.owner_active,
-        "paused": task.paused_by is not None or (task.pause is not None and not task.is_resuming),
-        "resuming": task.is_resuming,
-        "not_pushed": task.push_errors > 0,
-        "unknown_function": task.unknown_function,
-        "running": task.running_until is not None,
-        "waiting": bool(task.waiting),
-        "no_room": task.waits_for == "no_room",
-        "queue_full": task.waits_for == "queue_full",
-        "waits_for_its_turn": task.waits_for == "waits_for_its_turn",
-        "outside_hours": task.waits_for == "outside_hours",
-        "failing": task.failures > 0,
-    }
-    return next((word for word, is_so in facts.items() if is_so), "ok")
+    return next(word for word, applies in STATES.items() if applies(task))
+
+
+def tone(word: object) -> str:
+    """Returns how a state or an outcome is coloured: good, bad, warn, or "" for no colour."""
+    tones = {"good": GOOD, "bad": BAD, "warn": WARN}
+    return next((name for name, words in tones.items() if word in words), "")
 
 
 def state_in_words(task: Task) -> str:

@@ -26,7 +26,6 @@ class Part(NamedTuple):
 class Life(NamedTuple):
     """The parts of one run's life, in order, and its limits. Those after the end of the axis have no path."""
 
-    run: RunRecord
     parts: Sequence[Part]
     limits: Sequence[Part]
 
@@ -67,7 +66,7 @@ def drawn(
 
     return Lives(
         begin, end,
-        [Life(run, [*map(bar, lived)], [line(one) if one.end <= end else one for one in limit]) for run, lived, limit in known],
+        [Life([*map(bar, lived)], [line(one) if one.end <= end else one for one in limit]) for _, lived, limit in known],
     )  # fmt: skip
 
 

@@ -314,7 +314,7 @@ class Group:
     async def _write(self, slot: int, call: Call, left: PendingEnd) -> bool:
         """Writes an end from this process. Returns False if it changes nothing, or cannot be written."""
         self._slots.returned(slot)
-        write = partial(finish.write, call.database, left, until=call.deadline, wake=call.settings.wake)
+        write = partial(finish.write, call.database, left, until=call.deadline)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._ending, write)
         except Exception as error:

@@ -38,7 +38,7 @@ def record(call: Call) -> str:
     answer.threads = set(threading.enumerate()) - before
     child_processes.kill()  # the end frees the hold, so another run could begin next to leftover processes
     left = pending_end(call, error, *capture.texts())
-    is_ended = leave(left) or finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
+    is_ended = leave(left) or finishing.write(call.database, left, until=call.deadline)
     shared_state.clear()
     text = log_ended(call, left.end) if is_ended else "lost: another run holds the task"
     if error is not None and left.end.outcome not in NO_FAILURE:

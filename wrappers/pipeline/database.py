@@ -183,13 +183,8 @@ class Database:
     def hand_out(self, left: PendingEnd) -> bool:
         """Records the last pieces of work of a run, which waits for all of its pieces. Returns the same as `finish`."""
         end = left.end
-        handed_out = self.execute(
-            "generated", task_id=left.task_id, token=left.token, items=end.pieces, made=end.made, output=end.output,
-            error_output=end.error_output, pid=end.pid,
-        )  # fmt: skip
-        if handed_out:
-            self.wake_tickers()
-        return bool(handed_out)
+        which = {"task_id": left.task_id, "token": left.token, "items": end.pieces, "made": end.made}
+        return bool(self.execute("generated", **which, output=end.output, error_output=end.error_output, pid=end.pid))
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -23,7 +23,7 @@ NO_HORSE = "its function did not start: the worker was stopped, or could not for
 UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
-def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
+def write(database: Database, left: PendingEnd, *, until: float) -> bool:
     """Ends a run from its own process. Returns False if its end changes nothing.
 
     Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the
@@ -31,7 +31,7 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
     """
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
-            return record(database, left, wake=wake)
+            return record(database, left)
         except DatabaseUnavailable as error:
             if handoff.leave(left):
                 break

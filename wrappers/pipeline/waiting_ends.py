@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import psycopg
 
-from ticker import settings
 from ticker.db.connections import first_line
 from ticker.errors import RowLocked, TickerError
 from ticker.model import GOOD, Outcome
@@ -143,7 +142,7 @@ class WaitingEnds:
         """Tries to write an end. Returns whether it no longer waits."""
         left = PendingEnd.unpacked(self._ends[run][1])
         try:
-            record(database, left, wake=_is_news(left.end) and settings.from_environment().wake)
+            record(database, left)
         except TickerError as error:
             self._is_away, self._has_failed = not isinstance(error, RowLocked), True
             self._pause = min(2 * self._pause or FIRST_PAUSE, LONGEST_PAUSE)
@@ -178,8 +177,8 @@ class WaitingEnds:
         self._size -= len(text)
 
 
-def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
-    """Writes an end. Returns False if it changes nothing. `wake` wakes the tickers if the end gives them work."""
+def record(database: Database, left: PendingEnd) -> bool:
+    """Writes an end, and wakes the tickers if it gives them work. Returns False if it changes nothing."""
     close_key(database, left)
     has_pieces = left.end.pieces is not None
     recorded = has_pieces and database.hand_out(left)
@@ -193,8 +192,8 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
             left.task_id,
             extra={"event": "start_missing"},
         )
-    elif (recorded or _was_recorded(database, left)) and wake and _is_news(left.end):
-        database.execute("wake_up", schema=database.schema)
+    elif (recorded or _was_recorded(database, left)) and _is_news(left.end):
+        database.wake_tickers()
     return recorded
 
 

@@ -14,7 +14,7 @@ FROM {schema}.tasks WHERE owner_type = '' AND owner_id = '' AND name = ANY (%(na
 -- Deletes tasks, which drops their waiting jobs. Returns when each is next due: an occurrence that waited is due still, but an
 -- interval task not before its last start plus its interval.
 WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
-    AND set_config('ticker.by', %(by)s, true) IS NOT NULL RETURNING *)
+    AND {as_author} RETURNING *)
 SELECT name, greatest(least(next_run, (SELECT min(o) FROM unnest(waiting) o)),
     CASE WHEN kind = 'interval' THEN last_run + every_ms * interval '1 ms' END) AS due
 FROM gone

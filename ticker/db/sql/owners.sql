@@ -91,7 +91,7 @@ WITH chosen AS MATERIALIZED (
     ORDER BY id LIMIT %(limit)s FOR UPDATE
 ), gone AS (
     DELETE FROM {schema}.tasks t USING chosen c WHERE t.owner_type = %(new)s AND t.owner_id = c.owner_id AND t.name = c.name
-        AND set_config('ticker.by', %(by)s, true) IS NOT NULL
+        AND {as_author}
     RETURNING c.id, t.last_run, t.next_run
 )
 UPDATE {schema}.tasks t SET last_run = greatest(t.last_run, g.last_run), next_run = greatest(t.next_run, g.next_run)

@@ -22,6 +22,10 @@ SELECT coalesce(current_setting('ticker.by', true), '') AS by
 -- name: act_as
 SELECT set_config('ticker.by', %(by)s, true)
 
+-- rule: as_author
+-- Sets the author of the events that the statement causes, if there is a `by`. Always true.
+set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+
 -- name: name_keys
 -- Names the keys of all tasks that this transaction is about to write (`use_keys`).
 SELECT set_config('ticker.keys', array_to_string(%(keys)s::text[], ','), true)
@@ -97,7 +101,7 @@ UPDATE {schema}.tasks t SET
 FROM (SELECT {now} AS now) i, unnest(%(ids)s::bigint[], %(definitions)s::text[], %(registrations)s::text[], %(agains)s::boolean[],
         %(next_runs)s::timestamptz[]) AS c (id, definition, registered, again, next_run),
     LATERAL jsonb_populate_record(NULL::{schema}.tasks, c.definition::jsonb) n
-WHERE t.id = c.id AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+WHERE t.id = c.id AND {as_author}
 RETURNING {task t}, {unknown_queue t} AS unknown_queue
 
 -- name: next_in_phase
@@ -180,7 +184,7 @@ SELECT id FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id FOR
 -- Deletes tasks. The trigger tasks_note_deletion ends their planned runs and waiting occurrences, as in any other
 -- deletion.
 WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
-    AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL RETURNING *)
+    AND {as_author} RETURNING *)
 SELECT {task} FROM gone ORDER BY id
 
 -- name: pause_tasks
@@ -200,7 +204,7 @@ UPDATE {schema}.tasks t SET
     next_run = coalesce(r.first, {resumed})
 FROM (SELECT {now} AS now) i, unnest(%(ids)s::bigint[], %(firsts)s::timestamptz[]) AS r (id, first)
 WHERE t.id = r.id AND paused_by IS NOT NULL
-    AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+    AND {as_author}
 RETURNING t.id
 
 -- name: set_next_runs
@@ -247,4 +251,4 @@ WITH requested AS (
     UPDATE {schema}.runs SET stop_requested_at = coalesce(stop_requested_at, {now}), stop_requested_by = coalesce(stop_requested_by, %(by)s, {author})
     WHERE id = %(id)s AND state <> 'ended' AND {seen}
 )
-SELECT state, outcome, ended_at FROM {schema}.runs WHERE id = %(id)s AND {seen}
+SELECT state, outcome FROM {schema}.runs WHERE id = %(id)s AND {seen}

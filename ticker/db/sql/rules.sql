@@ -345,7 +345,7 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- rule: claimed
 -- The columns that a push needs of a due task t and its announced function f, in the order of the fields of DueTask.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms, t.push_errors, t.kind, t.expression, t.zone,
-    t.starts_at, t.ends_at, t.catch_up, t.overlap, t.overlap = 'skip' AND {busy t} AS busy, t.tolerance_ms, t.phase_ms,
+    t.starts_at, t.ends_at, t.catch_up, t.overlap = 'skip' AND {busy t} AS busy, t.tolerance_ms, t.phase_ms,
     {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency, {apart t} AS apart, t.pace_ms, t.during, t.resumed_at,
     cardinality(array_remove(t.waiting, t.next_run)) AS waiting, t.owner_type, t.owner_id, t.priority
 

@@ -142,7 +142,7 @@ WITH asked AS MATERIALIZED (
 )
 SELECT j.token, CASE j.refusal WHEN 'begun' THEN NULL WHEN 'waits' THEN 'no_room' ELSE j.refusal END AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
     CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
-    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
     'scheduled' AS run_kind, j.occurrence, 1 AS attempt,
     NULL::jsonb AS item, j.limits, j.full_key, j.retry_at, {noted_worker j} AS noted_worker
@@ -264,7 +264,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT nullif(j.refusal, 'begun') AS refusal, coalesce(j.has_begun, false) AS has_begun, j.now,
     coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id,
-    j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+    j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run,
     j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item, j.limits, j.full_key, j.retry_at,
     j.parent_id, j.traceparent, {noted_worker j} AS noted_worker
 FROM ruled j LEFT JOIN taken ON true

@@ -22,6 +22,7 @@ from ticker.schedules.duration import whole
 from ticker.tasks import bulk, checks, fields, filters, gates, identity, operations, preview, sorts
 from ticker.tasks.bulk import Bulk
 from ticker.tasks.checks import MOST_AT_ONCE
+from ticker.tasks.definition import Wanted
 from ticker.tasks.fields import Task
 from ticker.tasks.gates import Limit
 from ticker.tasks.identity import Owner
@@ -148,8 +149,7 @@ def create_task(here: Site, db: Any, **given: Any) -> JSONResponse:
 
 def tasks_named(db: Any, *, function: Any, name: Any = None, owner: Owner = identity.NOBODY, **_: Any) -> list[Task]:
     """Returns the owner's task of this name, if there is one. The name defaults to the function's."""
-    named = checks.plain("function", function) if name is None else checks.plain("name", name)
-    return tasks.list_tasks(db, name=named, owner=owner)
+    return tasks.list_tasks(db, name=Wanted(function=function, name=name).task_name(), owner=owner)
 
 
 @operation("POST /bulk", Bulk, body=BULK, offline=True,

@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from ticker.model import Pause
+from ticker.read import formatting
 from ticker.read.entries import JournalEntry
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
@@ -110,10 +111,6 @@ PLAIN: Mapping[Any, Schema] = {
     str: TEXT, int: WHOLE, float: {"type": "number"}, bool: FLAG, type(None): {"type": "null"}, datetime: INSTANT,
     UUID: {"type": "string", "format": "uuid"}, Any: {},
 }  # fmt: skip
-STATES = (
-    "done", "disabled", "owner_inactive", "paused", "resuming", "not_pushed", "unknown_function", "running", "waiting",
-    "no_room", "queue_full", "waits_for_its_turn", "outside_hours", "failing", "ok",
-)  # fmt: skip
 NAMES: Mapping[type, str] = {RunRecord: "Run", OwnerStatus: "Owner", TickerStatus: "Ticker"}
 """The names of schemas that differ from those of their classes."""
 COMPONENTS: dict[str, Schema] = {}
@@ -159,7 +156,7 @@ def shown(kind: Any) -> dict[str, Any]:
 DERIVED: Mapping[type, dict[str, Any]] = {
     RunRecord: {"owner": str, "took_ms": int | None, "early_ms": int | None},
     JournalEntry: {"owner": str}, OwnerStatus: {"owner": str},
-    Task: {"owner": str, "state": one_of(*STATES), "schedule": str, "in_words": str, "last_end": {"anyOf": [object_of(
+    Task: {"owner": str, "state": one_of(*formatting.STATES), "schedule": str, "in_words": str, "last_end": {"anyOf": [object_of(
         run_id=int, outcome=str, reason=str, worker=str, host=str, started_at=datetime | None, ended_at=datetime, result=Any,
     ), PLAIN[type(None)]]}},
 }  # fmt: skip

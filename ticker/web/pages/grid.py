@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from ticker.errors import UnknownTask
 from ticker.model import LARGEST_ID
+from ticker.read import formatting, journal, owners
 from ticker.read import grid as read_grid
-from ticker.read import journal, owners
 from ticker.read.explain import counted
 from ticker.read.grid import Grid
 from ticker.read.overview import OccurrenceStatus
@@ -87,11 +87,11 @@ def marks(runs: str, seen: Grid, statuses: Sequence[OccurrenceStatus]) -> Iterat
 
     if len(statuses) == read_grid.MARKS:
         yield f'<text x="{x(statuses[0].due)}" dx="-12" y="17">←</text>'
-    for status in sorted(statuses, key=lambda status: DRAWN_LAST.get(phrases.tone(status.outcome), 0)):
+    for status in sorted(statuses, key=lambda status: DRAWN_LAST.get(formatting.tone(status.outcome), 0)):
         what = status.outcome or status.state
         label = escape(phrases.status(status, seen.end)[:SHORT])
         yield (
-            f'<a href="{runs}{status.run_id}" tabindex="-1"><text class="{phrases.tone(what)}" x="{x(status.due)}" y="17">'
+            f'<a href="{runs}{status.run_id}" tabindex="-1"><text class="{formatting.tone(what)}" x="{x(status.due)}" y="17">'
             f"{phrases.mark(what)}<title>{label}</title></text></a>"
         )
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib import parse
 
-from ticker.model import GOOD, Outcome
+from ticker.model import Outcome
 from ticker.read import activity, formatting
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import span, time_of_day
@@ -22,28 +22,11 @@ MARKS = {
     Outcome.DROPPED: "↷",
 }  # fmt: skip
 OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}
-TONES = {
-    "failing": "bad",
-    "not_pushed": "bad",
-    "paused": "warn",
-    "resuming": "warn",
-    "disabled": "warn",
-    "owner_inactive": "warn",
-}
 
 
 def mark(what: str) -> str:
     """Returns one character for an outcome or a state. All events have the same character."""
     return MARKS.get(what) or OPEN.get(what, "◆")  # type: ignore[call-overload]
-
-
-def tone(what: str | None) -> str:
-    """Returns the CSS class that colours a word: good, bad, warn, or "" for no colour."""
-    if what in GOOD:
-        return "good"
-    if what in (Outcome.DROPPED, Outcome.INTERRUPTED, Outcome.SLOWED_DOWN):
-        return "warn"
-    return "bad" if what in MARKS else TONES.get(what or "", "")
 
 
 def silent(ticker: TickerStatus, most_ms: int | None) -> str:

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from ticker.errors import BadInput
 from ticker.read import activity, entries, explain, formatting, gates
 from ticker.read.tasks import late_since
-from ticker.schedules import duration, once
+from ticker.schedules import once
 from ticker.tasks.checks import json_value
 from ticker.tasks.sorts import Schema
 from ticker.web.access import SAFE
@@ -117,7 +117,7 @@ def templates() -> Environment:
         loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     made.filters |= vars(phrases) | {
-        "moment": formatting.moment, "clock": explain.time_of_day, "counted": explain.counted, "words": duration.words, "state": formatting.state,
+        "moment": formatting.moment, "clock": explain.time_of_day, "counted": explain.counted, "state": formatting.state, "tone": formatting.tone,
         "state_in_words": formatting.state_in_words, "rate": formatting.rate, "paused": gates.sentence,
         "late_since": late_since, "point_words": activity.words, "point_title": activity.title,
         "bulk_in_words": formatting.bulk_in_words, "spread_in_words": formatting.spread_in_words,

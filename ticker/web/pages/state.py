@@ -143,7 +143,7 @@ def api_document(here: Site, _: Any, __: Request) -> Shown:
 # ---------------------------------------------------------------------------------------------------- limits and pauses
 
 READ, LISTED = 1000, 100  # limited keys
-COUNTED = 100_000  # tasks of a pause
+ASKED_AT_MOST = 100_000  # tasks of a pause
 
 
 @screen("/limits", "limits.html")
@@ -188,7 +188,7 @@ def question(_: Site, db: Any, request: Request) -> Shown:
     """Says how many tasks a pause would be for, before it is made."""
     form = {name: [text] for name, text in request.query_params.items()}
     [(name, value)] = scope(form).items() or [("all", "")]
-    return {"count": covered(db, name, value, limit=COUNTED), "most": COUNTED}
+    return {"count": covered(db, name, value, limit=ASKED_AT_MOST), "most": ASKED_AT_MOST}
 
 
 @change("/pauses/pause")

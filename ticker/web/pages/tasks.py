@@ -31,7 +31,7 @@ from ticker.tasks.preview import Preview
 from ticker.tasks.sorts import DURATION, Field, Schema, Sort
 from ticker.web.api import handlers as api
 from ticker.web.api.operation import ID, TEXT, check_required, one_of, text_in
-from ticker.web.pages.phrases import as_json, tone
+from ticker.web.pages.phrases import as_json
 from ticker.web.pages.screen import (
     ROWS,
     YES,
@@ -331,7 +331,7 @@ def task(here: Site, db: Any, request: Request) -> Shown:
     if why.task is None:
         gone = journal.deleted(db, [wanted])[wanted]
         return shown | {"task": None, "gone": gone}
-    failed = next((line.run for line in why.lines[::-1] if line.run and tone(line.what) == "bad"), None)
+    failed = next((line.run for line in why.lines[::-1] if line.run and formatting.tone(line.what) == "bad"), None)
     warnings, tick = overview.warned(db, why.task).warnings, read_tasks.tick_ms(db)
     chart = "" if why.at else timeline.svg(here.hide(why), stretch(why.task), OCCURRENCES)
     return shown | {

@@ -69,6 +69,20 @@ def test_an_occurrence_that_is_not_pushed_again_is_found(book: Book) -> None:
     assert broken(book) == {"L4"}
 
 
+@pytest.mark.parametrize(("kind", "found"), [("redis_evicts", set()), ("redis_flushed", {"L4"})])
+def test_a_job_that_a_worker_took_may_outlive_an_eviction(book: Book, kind: str, found: set[str]) -> None:
+    """The answer was lost on its way to the worker: RQ leaves the job to it for minutes."""
+    task = book.task(0, every=100)
+    book.push(task, 0, 1)
+    book.advance(task, 0, 1)
+    book.take(f"t{task}-{book.occurrence(0)}", 2)
+    book.fault(kind, 4.9, 5.1, "wipe")
+    book.wipe(5)
+    book.calm(10, 17)
+    book.end(book.start(task, 0, 18), 18.1)
+    assert broken(book) == found
+
+
 def test_a_task_that_is_edited_meanwhile_is_not_judged(book: Book) -> None:
     task = book.task(0, every=20)
     book.calm(10, 16.5)

@@ -61,15 +61,21 @@ def _due(history: History, row: Version, calm: Calm) -> float:
 
 def _still_wiped(history: History, task: Task, after: Version, calm: Calm) -> str | None:
     """A copy that the queue still holds counts as pushed: `held` is an answer of that Redis. A job that a worker took later was
-    not wiped: RQ leaves it to that worker, also where it died."""
-    wiped = max((wipe for wipe in history.wipes if wipe <= calm.begin), default=None)
-    if wiped is None:
+    not wiped, and one that it took before may have outlived an eviction: RQ leaves it to that worker, also where it died, or
+    never got the answer."""
+    wipes = [wipe for wipe in history.wipes if wipe <= calm.begin]
+    if not wipes:
         return None
+    wiped, since = wipes[-1], Calm(wipes[-1], calm.end)
+    emptied = Calm(max((wipe for wipe in wipes if not _is_eviction(history, wipe)), default=0.0), calm.end)
     for occurrence in after.waiting:
-        since = Calm(wiped, calm.end)
-        if not _pushed_since(history, task, occurrence, since) and not _taken_since(history, task, occurrence, since):
+        if not _pushed_since(history, task, occurrence, since) and not _taken_since(history, task, occurrence, emptied):
             return f"occurrence {occurrence} waits, Redis was emptied, or the database restored, at {history.seconds(wiped)} s, and it was not pushed again"
     return None
+
+
+def _is_eviction(history: History, wipe: float) -> bool:
+    return any(fault.kind == "redis_evicts" and fault.begin <= wipe <= fault.end for fault in history.faults)
 
 
 def _pushed_since(history: History, task: Task, occurrence: float, calm: Calm) -> bool:

@@ -90,6 +90,31 @@ def test_redis_hears_a_heartbeat_and_a_state_once_and_again_if_it_forgot_the_wor
     assert redis.hget(worker.key, "state") == b"idle"
 
 
+LONG = """
+import time
+from wrappers import task
+
+@task("long")
+def long(run):
+    time.sleep(15)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_is_known_again_during_the_run_in_which_redis_was_emptied(
+    environ: Any, db: Any, store: Any, queue: Any, redis: Redis
+) -> None:
+    """RQ writes the hash of its worker anew, but not the list of workers."""
+    running = "SELECT count(*) FROM ticker.runs WHERE state = 'running'"
+    with working("--job-monitoring-interval", "1", patch=LONG):
+        ticker.register(db, "long", every="1h")
+        tick(store, queue)
+        until(lambda: db.execute(running).fetchone() == (1,), "the run")
+        redis.flushall()
+        until(lambda: RqWorker.count(redis) == 1, "the worker in RQ's list")
+        assert db.execute(running).fetchone() == (1,)
+
+
 @pytest.mark.slow
 def test_a_worker_whose_connections_vanish_takes_the_next_job(
     traced: Callable[[str], list[Any]],

@@ -17,6 +17,7 @@ from rq.utils import now
 from rq.worker import WorkerStatus
 
 from ticker import settings
+from ticker.engine import jobs
 from ticker.queue import bulk
 from wrappers.pipeline import finish, registry
 from wrappers.pipeline.database import Database
@@ -244,7 +245,8 @@ class Worker(IdleWorker):
     def maintain_heartbeats(self, job: Job, *execution: Any) -> None:
         """Overrides RQ's method, which would store a heartbeat of a group's first job even after the job was forgotten.
 
-        Kills the process of a group that outlives its deadline: RQ kills none without a timeout.
+        A worker that is missing from RQ's list registers again. Kills the process of a group that outlives its
+        deadline: RQ kills none without a timeout.
         """
         if job.timeout == -1 and supervisor.is_overdue():
             self.kill_horse()
@@ -253,6 +255,8 @@ class Worker(IdleWorker):
             return
         try:
             super().maintain_heartbeats(job, *execution)
+            if not self.connection.hexists(self.key, jobs.OURS):
+                self._register_again()
         except ResponseError as error:  # the key of the job has another type; the run continues
             if is_trouble_of_the_server(error):
                 raise

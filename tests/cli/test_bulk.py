@@ -27,6 +27,11 @@ def every(db, ids):
     return [ticker.get(db, id_).every_ms // 60_000 for id_ in ids]
 
 
+def test_one_task_and_apply_are_refused_in_a_sentence(db, tasks):
+    said = refused("edit", str(tasks[0]), "--every", "2m", "--apply")
+    assert said == sentence("cli.task_and_filters", remedy="ticker edit --help")
+
+
 def test_an_edit_of_many_prints_its_plan_and_changes_nothing_without_apply(db, tasks):
     out, err = command("edit", "--function", "fetch", "--every", "2m")
     said = sentence(

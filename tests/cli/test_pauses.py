@@ -40,6 +40,7 @@ def test_tasks_of_a_scope_are_paused_and_resumed(options, scope, value, db, poll
     assert answer("resume", *options)["resumed_at"]
     assert answer("pause", "--list") == []
     assert answer("list", str(poll.id))["state"] == "ok"
+    assert " 0 " not in command("runs", "--journal")[0]
 
 
 @pytest.mark.slow

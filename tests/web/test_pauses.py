@@ -73,6 +73,8 @@ def test_the_page_pauses_and_resumes_many_tasks(client: TestClient, db: Db, poll
     )
     assert client.post("/pauses/resume", data={"scope": "group", "value": "news"}, headers=SCRIPT).status_code == 204
     assert ticker.list_pauses(db) == []
+    records = text_of(client.get("/runs"))
+    assert "tasks of the group news" in records and "task 0" not in records
 
 
 @pytest.mark.slow

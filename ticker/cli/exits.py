@@ -103,7 +103,8 @@ def sentence(error: Exception) -> str:
     if isinstance(error, click.UsageError):
         see = f"; see: {error.ctx.command_path} --help" if error.ctx else ""
         text = error.format_message().strip().rstrip(".")
-        return escaped(" ".join((text[:1].lower() + text[1:]).split())) + see
+        first = text[:1] if text[1:2].isupper() else text[:1].lower()  # a name such as TASK stays
+        return escaped(" ".join((first + text[1:]).split())) + see
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, TickerError):

@@ -193,7 +193,12 @@ def drain(wait: str, by: str, reason: str, until: str | None) -> None:
     render.answer({"pause": paused, "active": active}, *ended)
     if active:
         render.warn(
-            [f"{counted(active, 'run')} did not end within {wait}; ticker top lists them, and ticker stop ends one"]
+            [
+                (
+                    f"{counted(active, 'run')} did not end within {wait}, and the pause stays in force; ticker top lists"
+                    " what runs, ticker stop ends a run, and ticker resume --all ends the pause"
+                )
+            ]
         )
         raise click.exceptions.Exit(NOT_SO)
 

@@ -116,7 +116,7 @@ def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = Tr
     longest = max(map(len, Outcome))  # so that columns stay aligned while --follow prints a few lines at a time
     rows = []
     for line in lines:
-        name = [line.subject, line.task_id, line.task_name, line.owner] * whose
+        name = [line.subject, line.task_id or "", line.task_name, line.owner] * whose
         run = line.run.id if line.run else ""
         cells = moment(line.at), line.what.ljust(longest), *name, run, line.words
         rows.append(row(*cells, style=colour(line.what)))

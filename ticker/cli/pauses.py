@@ -192,14 +192,11 @@ def drain(wait: str, by: str, reason: str, until: str | None) -> None:
     ended = [] if active else ["all tasks are paused, and nothing runs; ticker resume --all ends the pause"]
     render.answer({"pause": paused, "active": active}, *ended)
     if active:
-        render.warn(
-            [
-                (
-                    f"{counted(active, 'run')} did not end within {wait}, and the pause stays in force; ticker top lists"
-                    " what runs, ticker stop ends a run, and ticker resume --all ends the pause"
-                )
-            ]
+        still = (
+            f"{counted(active, 'run')} did not end within {wait}, and the pause stays in force; ticker top lists what runs,"
+            " ticker stop ends a run, and ticker resume --all ends the pause"
         )
+        render.warn([still])
         raise click.exceptions.Exit(NOT_SO)
 
 

@@ -170,14 +170,10 @@ class IdleWorker(SurvivingWorker):
             super().heartbeat(timeout, calls)
             calls.hexists(self.key, jobs.OURS)
             *_, is_known = calls.execute()
-        if not is_known and not self.is_horse:
-            self._register_again()
-
-    def _register_again(self) -> None:
-        """Writes what RQ writes at the worker's birth. During a run, RQ itself writes the hash anew, but not its lists."""
-        self.connection.hset(self.key, mapping=birth_fields(self) | {jobs.OURS: 1})
-        self._state_in_redis = ""
-        worker_registration.register(self)
+        if not is_known and not self.is_horse:  # during a run, RQ itself writes `birth` again, but not its lists
+            self.connection.hset(self.key, mapping=birth_fields(self) | {jobs.OURS: 1})
+            self._state_in_redis = ""
+            worker_registration.register(self)
 
     def set_state(self, state: str, pipeline: Any = None) -> None:
         """Overrides RQ's method to write a state once: after each job, RQ calls it twice with the same one."""

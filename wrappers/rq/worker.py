@@ -17,7 +17,6 @@ from rq.utils import now
 from rq.worker import WorkerStatus
 
 from ticker import settings
-from ticker.engine import jobs
 from ticker.queue import bulk
 from wrappers.pipeline import finish, registry
 from wrappers.pipeline.database import Database
@@ -255,8 +254,7 @@ class Worker(IdleWorker):
             return
         try:
             super().maintain_heartbeats(job, *execution)
-            if not self.connection.hexists(self.key, jobs.OURS):
-                self._register_again()
+            self._beat(self.job_monitoring_interval + 60, None)
         except ResponseError as error:  # the key of the job has another type; the run continues
             if is_trouble_of_the_server(error):
                 raise

@@ -27,8 +27,7 @@ from wrappers.__main__ import with_connect_timeout
 from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds
-from wrappers.sandbox import shared_state
-from wrappers.sandbox.shared_state import OpenRun
+from wrappers.sandbox import limits, shared_state
 
 Db = psycopg.Connection[Any]
 
@@ -96,8 +95,11 @@ def test_only_an_error_without_an_answer_says_that_there_was_none(said: Sentence
 
 @contextmanager
 def stopped(db: Db, name: str) -> Iterator[None]:
-    """The one backend of that name hangs: it takes a statement, and cannot end it by a timeout of its own."""
-    [[pid]] = db.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", [name]).fetchall()  # fmt: skip
+    """The newest backend of that name hangs: it takes a statement, and cannot end it by a timeout of its own. (Those of
+    closed connections end some time later.)
+    """
+    named = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
+    [pid] = db.execute(f"{named} ORDER BY backend_start DESC LIMIT 1", [name]).fetchone()
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -145,8 +147,11 @@ def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
     silent_port: int, redis_url: str, impatient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
-    run = OpenRun(7, str(uuid4()), 1, 0.0, 0.0, 0)
-    monkeypatch.setattr(shared_state, "open_runs", lambda: [run])
+    monkeypatch.setattr(shared_state, "_page", None)
+    shared_state.share()
+    shared_state.begin(limits.now())
+    shared_state.write_names("t7-1", "poll", "mail_channels:5")
+    shared_state.write(7, str(uuid4()), 1)
     finish.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
     assert sentence("logs.not_recorded_yet", setting="DATABASE_URL").within(caplog.text)
     assert len(waiting) == 1

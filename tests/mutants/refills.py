@@ -126,8 +126,8 @@ REFILLS = (
     Mutant(
         "alarm-put-off-by-further-jobs",
         "wrappers/rq/stops.py",
-        "max(left - (limits.now() - began), 1e-6)",
-        "math.ceil(left)",
+        "            left -= limits.now() - began\n",
+        "            left = -(-left // 1)\n",
         "Further jobs do not put off RQ's alarm, at which the worker sends its heartbeat.",
         (f"{GIVING}test_further_jobs_do_not_put_off_rqs_heartbeat",),
     ),

@@ -78,7 +78,11 @@ def alarm_held() -> Iterator[None]:
         yield
     finally:
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 1e-6))
+            left -= limits.now() - began
+            if left > 0:
+                signal.setitimer(signal.ITIMER_REAL, left)
+            else:  # at once: a timer may be served so late that the next hold stops it again
+                signal.raise_signal(signal.SIGALRM)
 
 
 @contextmanager

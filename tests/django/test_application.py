@@ -130,7 +130,11 @@ def test_tables_that_an_upgrade_created_are_taken_as_they_are(db, manage):
     assert [task.name for task in ticker.list_tasks(db)] == ["plain"]
 
 
-WAITS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%advisory_xact_lock(%'"
+# after each attempt, a migration asks who holds the lock: this is its last statement until the next one
+WAITS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%pg_catalog.pg_locks%'
+"""
 
 
 def test_a_migration_that_waits_for_an_upgrade_does_not_hold_up_its_index(environ, db, manage):

@@ -102,7 +102,8 @@ def tick(dry_run: bool) -> None:
         return
     report, took_ms = one_pass(configured())
     totals = {"enqueued": report.enqueued, "errors": report.errors, "took_ms": took_ms}
-    render.answer({**formatting.plain_data(report), **totals}, in_words(report, took_ms))
+    line = f"tick {formatting.at(report.now)} {report.in_words(took_ms / 1000)}"
+    render.answer({**formatting.plain_data(report), **totals}, line)
     if report.errors:
         raise click.ClickException(
             f"{counted(report.errors, 'job')} could not be pushed and will be tried again; ticker list says why"
@@ -131,17 +132,6 @@ def one_pass(settings: "Settings") -> "tuple[Report, int]":
         report = tick(opened, queue, clock.now(), chosen)
         queue.lease(opened.installation, opened.queues())
     return report, round((clock.monotonic() - began) * 1000)
-
-
-def in_words(report: "Report", took_ms: int) -> str:
-    """Returns the counts as the ticker logs them."""
-    pushed, swept = report.due + report.planned, report.swept
-    return (
-        f"tick {formatting.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"
-        f" repushed={swept.repushed} expired={swept.expired} lost={swept.lost + swept.overdue}"
-        f" retries={report.followed.retries}"
-        f" errors={report.errors} took={took_ms / 1000:.3f}"
-    )
 
 
 @click.command(

@@ -227,7 +227,7 @@ class TickJob:
             push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
-        done = {**counts(report), "left": report.left, "tick_ms": settings.tick_ms}
+        done = {**report.counts, "left": report.left, "tick_ms": settings.tick_ms}
         with suppress(TickerError):  # without Redis, what the tick did is recorded all the same
             done["redis"] = self._queue.place()
         self._store.heartbeat(self._signs.id, self._signs.host, self._signs.pid, report.now, done, settings.tick_ms)
@@ -239,13 +239,10 @@ class TickJob:
         return report
 
     def _log(self, report: Report) -> None:
-        fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
-        if report.left:  # their queues are full
-            fields += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
         took = round(clock.monotonic() - self.began, 3)
-        self.last_line = f"tick {fields} took={took:.3f}"
+        self.last_line = f"tick {report.in_words(took)}"
         log.info(
-            self.last_line, extra={"event": "tick", "fields": {**counts(report), "left": report.left, "took": took}}
+            self.last_line, extra={"event": "tick", "fields": {**report.counts, "left": report.left, "took": took}}
         )
 
     def _observe(self, done: Report | None) -> None:
@@ -296,21 +293,3 @@ class TickJob:
             if self._unattended[name] == 2 and name in self._store.queues():
                 log.warning("%s", rq.without_worker(name, count), extra={"event": "queue_unattended"})
         self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
-
-
-_ALWAYS = ("due", "enqueued", "errors")
-
-
-def counts(report: Report) -> dict[str, int]:
-    """Returns what a pass did, as counts under the names that the log, the heartbeat and the metrics use."""
-    return {
-        "due": report.due.due - report.due.outside_hours + report.planned.due,
-        "enqueued": report.enqueued,
-        "errors": report.errors,
-        "held": report.due.held + report.planned.held,
-        "repushed": report.swept.repushed,
-        "expired": report.swept.expired,
-        "lost": report.swept.lost + report.swept.overdue,
-        "retries": report.followed.retries,
-        "enough_jobs": report.due.enough_jobs,
-    }

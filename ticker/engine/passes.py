@@ -86,6 +86,30 @@ class Report:
     def errors(self) -> int:
         return self.due.errors + self.planned.errors + self.swept.errors
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the pass did, under the names that the log, the heartbeat and the metrics use."""
+        return {
+            "due": self.due.due - self.due.outside_hours + self.planned.due,
+            "enqueued": self.enqueued,
+            "errors": self.errors,
+            "held": self.due.held + self.planned.held,
+            "repushed": self.swept.repushed,
+            "expired": self.swept.expired,
+            "lost": self.swept.lost + self.swept.overdue,
+            "retries": self.followed.retries,
+            "enough_jobs": self.due.enough_jobs,
+        }
+
+    def in_words(self, took: float) -> str:
+        """Returns the line of a pass that took so many seconds. Of most counts, it has only those above 0."""
+        parts = [f"{name}={count}" for name, count in self.counts.items() if count or name in _ALWAYS]
+        if self.left:  # their queues are full
+            parts.append("left=" + ",".join(f"{queue}:{count}" for queue, count in self.left.items()))
+        return f"{' '.join(parts)} took={took:.3f}"
+
+
+_ALWAYS = ("due", "enqueued", "errors")
 
 Push = Callable[[], list[Pushed]]
 """Pushes batch after batch until nothing is due any more. Several may run at once, because each locks its own rows."""

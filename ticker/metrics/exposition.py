@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ticker import clock, small_server
-from ticker.daemon.tick_job import counts
 from ticker.engine.jobs import ENTRY, EPOCH, JobSpec, micros
 from ticker.engine.passes import Report
 from ticker.engine.ports import Receipt
@@ -45,7 +44,7 @@ class Ticks:
         self.queue: RedisQueue = WatchedQueue.of(settings, self._delays)
         self._lock = threading.Lock()
         self._durations = Histogram(TICKS)
-        self._counts = counts(Report(EPOCH))
+        self._counts = Report(EPOCH).counts
         self._failures = self._saved = 0
         self._last: datetime | None = None
 
@@ -57,7 +56,7 @@ class Ticks:
             self._last = report.now
             self._durations.add(seconds)
             self._saved += report.due.saved
-            for name, count in counts(report).items():
+            for name, count in report.counts.items():
                 self._counts[name] += count
         self._delays.set_clock(report.now, seconds)
 

@@ -60,6 +60,14 @@ def test_set_changes_the_fields_whose_options_choose(db, tasks):
     assert answer("edit", "--owner", "boxes:2", "--disable", "--apply")["changed"] == 2
 
 
+def test_apply_fails_if_every_task_was_refused(db, tasks):
+    out, err = command("edit", "--owner-type", "feeds", "--every", "2m", "--apply", code=1)
+    done = sentence("cli.bulk", action="edit", tasks="1 task matches", changed="0 changed", unchanged="0", refused="1")
+    assert done.within(out) and sentence("cli.bulk_refused").within(err)
+    command("edit", "--function", "fetch", "--every", "2m", "--apply")
+    assert every(db, tasks) == [2, 2, 60, 5]
+
+
 def test_tasks_are_run_and_deleted_by_the_same_filters(db, tasks):
     db.execute("UPDATE ticker.tasks SET failures = 2 WHERE id = %s", [tasks[1]])
     plan = answer("run-now", "--owner-type", "boxes", "--failed")

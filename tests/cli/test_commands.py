@@ -257,7 +257,9 @@ def test_remove_takes_a_task_or_all_of_an_owner():
 @pytest.mark.slow
 def test_run_now_plans_a_run_which_the_next_tick_pushes():
     ticker("add", "f", "--every", "1m", "--first", "2h")
-    assert ticker("run-now", "1")[0] == sentence("cli.planned_run", run=1)
+    said, warning = ticker("run-now", "1")
+    assert said == sentence("cli.planned_run", run=1)
+    assert warning == sentence("cli.warning_no_ticker", remedy="ticker run")
     ticker("tick")
     [run] = answer("runs", "f")
     assert set(run) == RUN
@@ -280,6 +282,7 @@ def test_what_is_disabled_cannot_run_now_and_is_passed_over_beside_others(db):
     for name in "fg":
         ticker("add", name, "--owner", "a:1", "--every", "1m")
     ticker("edit", "1", "--disable")
+    ticked(db)
     assert refused("run-now", "1") == sentence("errors.disabled", task="'f'", remedy="ticker edit 1 --enable")
     assert ticker("run-now", "--owner", "a:1") == (
         sentence("cli.planned_run", run=1), sentence("cli.warning_disabled", number=1, owner="a:1"),
@@ -347,7 +350,7 @@ def test_tick_makes_one_pass_and_reports_it(redis):
     assert (report["due"]["due"], report["planned"]["due"], report["enqueued"], report["errors"]) == (1, 1, 2, 0)
     assert INSTANT.fullmatch(report["now"])
     assert redis.llen("rq:queue:polling") == 2
-    assert re.fullmatch(r"tick \S+ \S+Z due=\d enqueued=\d held=0 .* errors=0 took=[\d.]+\n", ticker("tick")[0])
+    assert re.fullmatch(r"tick \S+ \S+Z due=\d enqueued=\d errors=0 expired=1 took=[\d.]+\n", ticker("tick")[0])
 
 
 @pytest.mark.slow

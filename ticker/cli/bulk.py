@@ -40,6 +40,8 @@ def carry_out(wanted: Mapping[str, Any], action: str, *, by: str | None = None, 
                 db, where, action, apply=True, by=author, progress=lambda so_far: show(bulk_in_words(so_far)), **given
             )
             render.answer(done, bulk_in_words(done))
+            if done.refused and done.refused == done.matched:
+                raise click.ClickException("nothing was changed, because every task that matches was refused")
 
 
 def print_bulk(plan: Bulk, *, ends: bool) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from datetime import timedelta
 
 import psycopg
@@ -197,6 +198,7 @@ def test_the_last_20_events_of_a_task_stay(db, store):
 
 def test_a_lap_goes_through_many_batches_and_ends_where_the_records_are_young(db, store, monkeypatch):
     monkeypatch.setattr(prune, "MOST", 10)
+    monkeypatch.setattr(prune, "SLOW", 60)
     db.execute(
         "INSERT INTO ticker.runs (task_id, kind, state, outcome, ended_at, created_at) SELECT 99, 'manual', 'ended',"
         " 'succeeded', i.at, i.at FROM generate_series(1, 45) n,"
@@ -246,7 +248,7 @@ def test_a_batch_that_takes_too_long_is_undone_and_tried_with_fewer_rows(db, sto
         asked.append(limit)
         if limit > 100:
             with store.transaction() as execute:
-                execute("prune_patience")
+                execute("set_patience", timeout="1s")
                 raise psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
         return page(*given, limit=limit, **named)
 
@@ -256,10 +258,21 @@ def test_a_batch_that_takes_too_long_is_undone_and_tried_with_fewer_rows(db, sto
     assert asked[:3] == [1000, 250, 62]
 
 
-def test_no_statement_of_a_batch_may_take_longer_than_a_second(store):
-    with store.transaction() as execute:
-        execute("prune_patience")
-        assert execute("prune_patience") == [{"set_config": "1s"}]
+def test_no_statement_of_a_batch_may_take_longer_than_a_second(store, monkeypatch):
+    asked = []
+
+    class Watched:
+        @contextmanager
+        def transaction(self):
+            with store.transaction() as execute:
+                yield (
+                    lambda *statement, **values: (
+                        asked.append((*statement, values.get("timeout"))) or execute(*statement, **values)
+                    )
+                )
+
+    prune._page(Watched(), "prune_runs", Settings(), after=0, limit=1, dry=False)
+    assert asked[0] == ("set_patience", "1s")
 
 
 @pytest.mark.parametrize(("hours", "rests"), [(0, 50), (1, 50), (2, 25), (10, 5), (50, 1), (5000, 1)])

@@ -146,7 +146,7 @@ def _past(store: PostgresStore, first: str, after: int) -> int:
 
 def _page(store: PostgresStore, statement: str, settings: Settings, *, after: int, limit: int, dry: bool) -> sql.Row:
     with store.transaction() as execute:
-        execute("prune_patience")
+        execute("set_patience", timeout="1s")  # no longer, because of its locks
         return execute(
             statement, after=after, limit=limit, dry=dry,
             successes_ms=settings.keep_successes_ms, failures_ms=settings.keep_failures_ms,

@@ -64,7 +64,7 @@ class PostgresBatch:
         self._columns("record_events", ("ids", "whats", "words", "run_ids"), [astuple(note) for note in notes], now=now)
 
     def sum_up(self, now: datetime, limit: int) -> int:
-        self._execute("sum_up_patience")
+        self._execute("set_patience", timeout="12s")
         return len(self._execute("sum_up", now=now, limit=limit))
 
     def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:

@@ -6,20 +6,20 @@ The statements are in the folder `sql`, in the order of a row's life.
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from ticker import clock
 from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
 from ticker.db.connections import ONE_PLAN, Pool
+from ticker.engine.jobs import EPOCH
 from ticker.engine.key_limits import LimitedTask
 from ticker.engine.ports import Batch, Look, OpenPauses, RunAtWork
 from ticker.errors import DatabaseUnavailable
 
 ROWS_AT_A_LOOK = 5_000
 THOROUGH_EVERY = 120  # ticks, an hour: how often each row is checked for times too far ahead
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
 LEAST_PATIENCE = 10.0  # seconds
 BEFORE_ALL = ("-infinity", 0)  # comes before each task by next_run and id

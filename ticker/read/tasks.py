@@ -183,7 +183,7 @@ def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
     """Returns one task, by its id or by name and owner. Raises UnknownTask."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        matching = yield from found("read_task", id=ref)
+        matching = yield from found("tasks_by_id", ids=[ref])
     elif isinstance(ref, str):
         matching = yield from list_tasks.steps(name=ref, owner=identity.NOBODY if owner is None else owner)
     else:

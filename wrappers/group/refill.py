@@ -38,12 +38,9 @@ class Pipe:
         while self._worker.poll():
             yield json.loads(self._worker.recv_bytes())
 
-    def give(self, job: GivenJob) -> None:
+    def give(self, job: GivenJob | None) -> None:
+        """Sends a job. None tells the process that there is none now."""
         self._worker.send_bytes(json.dumps(job).encode())
-
-    def say_none(self) -> None:
-        """Tells the process that the worker has no job for it now."""
-        self._worker.send_bytes(json.dumps(None).encode())
 
     def unread(self) -> Iterator[str]:
         """Yields the ids of the jobs that the process did not take before it ended."""

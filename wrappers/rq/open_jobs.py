@@ -67,7 +67,7 @@ class OpenJobs:
                 except RedisError as error:
                     log.warning("the group gets no further job now: %s", error, extra={"event": "refill_failed"})
             if waits and self.wants_more:
-                self.pipe.say_none()
+                self.pipe.give(None)
 
     def close(self, keep_first: bool = True) -> None:
         """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its

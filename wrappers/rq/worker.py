@@ -27,7 +27,7 @@ from wrappers.rq.corrupt_jobs import is_trouble_of_the_server
 from wrappers.rq.open_jobs import OpenJobs
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.rq.stops import Stops, stop_signals_held
-from wrappers.sandbox import deaths, handoff, limits, output_pipes, shared_state, subreaper, supervisor
+from wrappers.sandbox import child_processes, deaths, handoff, limits, output_pipes, shared_state, subreaper, supervisor
 
 log = logging.getLogger("ticker.run")
 
@@ -302,9 +302,7 @@ class Worker(IdleWorker):
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         if by_worker and cause == deaths.KILLED:
             cause = deaths.BY_WORKER
-        left = subreaper.kill_new_children(self._before)
-        if left:
-            log.warning("killed %s process(es) that a job left behind", left, extra={"event": "processes_killed"})
+        child_processes.log_killed(subreaper.kill_new_children(self._before))
         finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 

@@ -71,9 +71,9 @@ FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s
 ORDER BY e.n
 ON CONFLICT (function) WHERE what = 'unknown_function' DO NOTHING
 
--- name: sum_up_patience
--- Gives the statements of this transaction a longer timeout.
-SELECT set_config('statement_timeout', '12s', true)
+-- name: set_patience
+-- Sets the timeout of each further statement of this transaction, such as `12s`.
+SELECT set_config('statement_timeout', %(timeout)s, true)
 
 -- name: sum_up
 -- Ends runs whose pieces have all ended, with the outcomes of their last attempts. The worst outcome is the outcome of

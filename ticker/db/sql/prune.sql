@@ -4,10 +4,6 @@
 -- A run stays until a tick has followed it up, and while it has pieces or retries at work. Its pieces and retries stay
 -- as long as it does.
 
--- name: prune_patience
--- Prevents any statement of this transaction from holding its locks for longer than a second.
-SELECT set_config('statement_timeout', '1s', true)
-
 -- constant: problem_drops
 -- The reasons of drops that are problems.
 ('unknown_function', 'expired', 'missed', 'no_time')

@@ -232,9 +232,6 @@ SELECT {too_large f} AS words FROM {schema}.functions f WHERE f.name = %(functio
 SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue = q.queue OFFSET 0) ORDER BY q.queue
 
--- name: read_task
-SELECT {task} FROM {schema}.tasks WHERE id = %(id)s AND {seen}
-
 -- name: list_owners
 -- Lists owners and counts their tasks: those in trouble (failing, or late) first, then the others, each by type and id.
 -- `failing`, `late` and `paused` say what counts as trouble. If the list `is_filtered`, it has only such owners. The

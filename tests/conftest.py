@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import uuid4
 
+import hypothesis
 import psycopg
 import pytest
 from redis import Redis
@@ -40,6 +41,8 @@ from wrappers.pipeline import registry
 # Where PYTHONDONTWRITEBYTECODE is set, each of the thousands of processes would compile all that it imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+hypothesis.settings.register_profile("patient", deadline=None)  # a loaded machine is no error
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -124,7 +124,7 @@ KEYS = ("{}", "{},another key of length", " {} ")
                                     (post, WEBHOOKS), (read_keys, KEYS)) for form in forms],
     ids=lambda value: getattr(value, "__name__", value),
 )  # fmt: skip
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(before="", after="")
 @example(before="a%", after="")
 @example(before="a@", after="/")

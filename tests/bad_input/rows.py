@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.factories import nested
 from ticker import BadInput
 
-SLOWLY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOWLY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ANY_TEXT = st.text(st.characters(), max_size=250)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bad_input.rows import ANY_TEXT
@@ -69,7 +69,6 @@ def test_with_both_servers_absent_a_real_process_ends_so_too(name: str) -> None:
     assert SECRET not in str(told)
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["TICKER_TICK", "TICKER_BATCH", "TICKER_SCHEMA", "TICKER_RESULT_TTL", "TICKER_HARD_LIMIT",

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import ticker
@@ -169,14 +169,12 @@ def taken(call: Callable[[], Any]) -> bool:
     raise AssertionError("neither taken nor refused")
 
 
-@settings(deadline=None)
 @given(ANYTHING, st.sampled_from(["every", "tolerance", "box"]))
 def test_any_value_is_a_duration_within_the_limits_or_refused(value: Any, field: str) -> None:
     if value is not None and taken(lambda: ticker.register(Silent(), "poll", **{field: value})):
         assert 0 <= fields.check({field: value})[f"{field}_ms"] <= LONGEST
 
 
-@settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["function", "name", "queue"]))
 @example(" ", "queue")
 def test_any_text_is_a_name_that_can_be_printed_or_refused(value: str, field: str) -> None:

@@ -245,13 +245,13 @@ def test_a_ticker_that_is_killed_is_noticed_after_three_of_its_ticks_whatever_th
     until(lambda: tasks.tickers(db), "its row")
     silenced(
         db,
-        14
+        10
         - db.execute(
             "SELECT extract(epoch FROM clock_timestamp() - last_tick_at)::float8 FROM ticker.tickers"
         ).fetchone()[0],
     )  # type: ignore[index]
     assert health.look(settings).problems == ()
-    silenced(db, 2)
+    silenced(db, 7)
     assert len(health.look(replace(settings, tick_ms=300_000)).problems) == 1
 
 

@@ -451,9 +451,7 @@ def walk(machine: Twins, draw: random.Random, steps: int) -> None:
 
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-CI = settings(
-    derandomize=True, max_examples=15, stateful_step_count=40, deadline=None, database=None, suppress_health_check=QUIET
-)
+CI = settings(derandomize=True, max_examples=15, stateful_step_count=40, database=None, suppress_health_check=QUIET)
 
 
 @pytest.fixture(autouse=True)

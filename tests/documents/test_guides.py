@@ -73,7 +73,7 @@ def test_the_quickstart_runs_as_it_stands(tmp_path):
     printed = run(tmp_path, sys.executable, "quickstart.py", PYTHONWARNINGS="error::UserWarning").splitlines()
     last = [re.fullmatch(r"run \d+ read messages up to (\d+)", line) for line in printed[-3:]]
     assert [match and match[1] for match in last] == ["9", "6", "3"]
-    assert sum("  succeeded  started " in line for line in printed) == 3
+    assert sum("  succeeded  started " in line for line in printed) >= 3
 
 
 @pytest.mark.slow

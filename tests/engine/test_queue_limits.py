@@ -165,7 +165,7 @@ def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, stor
     for number in range(8):
         ticker.register(db, "poll", name=f"{number}", every="1h")
     tick(store, queue)
-    redis.flushall()
+    redis.flushdb()
     reports = [tick(store, queue, options=TickOptions(depths={"polling": 5})) for _ in range(2)]
     assert [report.swept.repushed for report in reports] == [5, 0] and length(redis) == 5
     redis.ltrim("rq:queue:polling", 2, -1)
@@ -178,7 +178,7 @@ def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_
 ):
     daily = ticker.register(db, "poll", name="daily", every="1d")
     tick(store, queue, options=TickOptions(depths={"polling": 2}))
-    redis.flushall()
+    redis.flushdb()
     for number in range(3):
         ticker.register(db, "poll", name=f"{number}", every="1m")
     report = tick(store, queue, options=TickOptions(depths={"polling": 2}))
@@ -191,6 +191,6 @@ def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db,
     for number in range(6):
         ticker.register(db, "poll", name=f"{number}", every="1h")
     tick(store, queue)
-    redis.flushall()
+    redis.flushdb()
     assert tick(store, queue, options=TickOptions(batch=2, stop=lambda: True)).swept.repushed == 2
     assert tick(store, queue, options=TickOptions(batch=2)).swept.repushed == 4

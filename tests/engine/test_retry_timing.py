@@ -99,7 +99,7 @@ def counted(runs):
     return good, len(outcomes) - good - dropped, dropped
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(definition=definitions(), steps=STEPS)
 @example(definition={"every": 2.0, "tolerance": 0.0}, steps=TWO_DIE_IN_ONE_TICK)
 def test_no_attempt_meets_another_or_the_next_start_and_the_totals_are_those_of_the_rows(play, definition, steps):

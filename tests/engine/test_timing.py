@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ticker
@@ -21,7 +21,6 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 MINUTELY = 60 * SECOND
 
-patiently = settings(deadline=None)  # a loaded machine is no error
 intervals = st.integers(timing.SHORTEST_INTERVAL, LONGEST)
 boxes = st.integers(timing.SHORTEST_BOX, LONGEST)
 graces = st.integers(1, SECOND)
@@ -33,7 +32,6 @@ instants = st.timedeltas(timedelta(0), timedelta(days=8000 * 365)).map(
 # ---------------------------------------------------------------------------------------------------- how parts fit
 
 
-@patiently
 @given(intervals)
 @example(timing.SHORTEST_INTERVAL)
 @example(LONGEST)
@@ -61,7 +59,6 @@ def test_defaults_are_those_that_the_design_names(every, tolerance, box, grace):
 
 
 @pytest.mark.slow
-@patiently
 @given(intervals, st.data())
 def test_parts_are_taken_exactly_when_they_fit(every, data):
     room = every - timing.grace(every)
@@ -122,7 +119,6 @@ def test_the_ticks_of_the_tables_advance_by_the_interval_from_now():
 
 
 @pytest.mark.slow
-@patiently
 @given(instants, intervals, st.data())
 def test_equality_runs_and_a_microsecond_before_is_too_early(last_run, every, data):
     tolerance = data.draw(st.integers(0, every - 1))
@@ -144,7 +140,6 @@ def test_the_horizon_is_the_setting_and_at_most_a_fifth_of_the_tolerance(look_ah
     assert timing.horizon(look_ahead, tolerance) == expected
 
 
-@patiently
 @given(intervals, st.integers(0, 10 * SECOND))
 def test_what_is_due_within_the_horizon_is_not_too_early_when_it_starts_at_once(every, look_ahead):
     """A task that started with its last tick, and is pushed by the horizon early, still runs."""
@@ -153,7 +148,6 @@ def test_what_is_due_within_the_horizon_is_not_too_early_when_it_starts_at_once(
     assert not too_early(pushed, NOW, every, tolerance)
 
 
-@patiently
 @given(intervals)
 def test_what_waits_expires_after_two_intervals_and_ten_minutes_at_least(every):
     assert timing.expiry(every) == max(2 * every, 10 * MINUTE)
@@ -162,13 +156,11 @@ def test_what_waits_expires_after_two_intervals_and_ten_minutes_at_least(every):
     assert timing.has_expired(edge - MICROSECOND, NOW, NOW, every)
 
 
-@patiently
 @given(intervals, instants)
 def test_the_newest_that_waits_never_expires(every, occurrence):
     assert not timing.has_expired(occurrence, occurrence, datetime(9999, 1, 1, tzinfo=UTC), every)
 
 
-@patiently
 @given(intervals)
 def test_redis_forgets_a_job_long_after_it_has_expired(every):
     ttl = timing.job_ttl(every)
@@ -181,7 +173,6 @@ def test_redis_forgets_a_job_long_after_it_has_expired(every):
 
 
 @pytest.mark.slow
-@patiently
 @given(boxes, graces)
 def test_the_time_out_of_rq_is_whole_and_30_s_or_more_behind_the_hard_limit(box, grace):
     timeout = timing.job_timeout(box, grace)
@@ -190,7 +181,6 @@ def test_the_time_out_of_rq_is_whole_and_30_s_or_more_behind_the_hard_limit(box,
 
 
 @pytest.mark.slow
-@patiently
 @given(boxes, graces, boxes, graces)
 def test_a_granted_box_ends_30_s_before_the_time_out_of_rq_however_the_row_was_edited(pushed, grace, box, grace_now):
     timeout = timing.job_timeout(pushed, grace)
@@ -226,7 +216,6 @@ def test_back_off_doubles_from_30_s_to_an_hour():
 
 
 @pytest.mark.slow
-@patiently
 @given(st.integers(1, 2**31 - 1))
 def test_back_off_never_shrinks_and_never_exceeds_an_hour(errors):
     assert timedelta(seconds=30) <= timing.back_off(errors) <= timing.back_off(errors + 1) <= timedelta(hours=1)

@@ -72,7 +72,7 @@ def test_after_the_clock_was_set_back_guilty_tasks_go_on_taking_turns(play, task
         token = str(uuid4())
         assert start(play.db, task, ticker.get(play.db, task).waiting[0], play.now, token=token)["refusal"] is None
         assert finish(play.db, task, token, "killed", play.now + timedelta(seconds=1))
-    play.redis.flushall()
+    play.redis.flushdb()
     play.db.execute("UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL")
     play.store.heartbeat("00000000-0000-0000-0000-000000000001", "host", 1, play.now, {})
     pushed(play, 0)

@@ -14,7 +14,7 @@ import ticker
 from tests.running import PATIENCE, ROOT, stock_worker, until, work
 from ticker.engine.tick import tick
 
-ENDLESS = {"every": "3s", "box": "0.5s"}
+ENDLESS = {"every": "3s", "box": "1s"}
 SEVERAL = """
 import os
 from wrappers import task

@@ -290,7 +290,7 @@ def test_a_first_failure_is_worded_as_an_event(db, task):
 def test_next_it_says_when_the_task_is_due_and_that_a_ticker_lives(db, task):
     ticked(db)
     assert ticker.why(db, task).next == (
-        sentence("why.a_ticker_ticked", ago="1 s"),
+        sentence("why.a_ticker_ticked", ago=re.compile("[1-9] s")),
         sentence("why.due_in", due="09:00:12", span="12 s"),
     )
 
@@ -300,7 +300,10 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
     due = sentence("why.due_since_without_ticks", due="09:00:12", span="33 s")
     assert ticker.why(db, task).next == (sentence("why.no_ticker", remedy="ticker run"), due)
     ticked(db, ago=180 * SECOND)
-    assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3 min", remedy="ticker run"), due)
+    assert ticker.why(db, task).next == (
+        sentence("why.no_ticker_for", span=re.compile("3 min( [0-9] s)?"), remedy="ticker run"),
+        due,
+    )
     ticked(db)
     db.execute("UPDATE ticker.tickers SET failure = 'it broke', failing_since = last_tick_at")
     assert ticker.why(db, task).next[-1] == due
@@ -392,10 +395,12 @@ def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen
     stopped = sentence("why.last_ticker_stopped", at=re.compile(r"([0-9-]{10} )?[0-9:]{8}"), remedy="ticker run")
     assert ticker.why(db, task).next[0] == stopped
     ticked(db, ago=2 * MINUTE)  # killed after that
-    assert ticker.why(db, task).next[0] == sentence("why.no_ticker_for", span="2 min", remedy="ticker run")
+    assert ticker.why(db, task).next[0] == sentence(
+        "why.no_ticker_for", span=re.compile("2 min( [0-9] s)?"), remedy="ticker run"
+    )
     ticked(db, ago=SECOND)
     ticked(db, ago=SECOND / 2, ended=True)
-    assert ticker.why(db, task).next[0] == sentence("why.a_ticker_ticked", ago="1 s")
+    assert ticker.why(db, task).next[0] == sentence("why.a_ticker_ticked", ago=re.compile("[1-9] s"))
 
 
 @pytest.mark.parametrize(

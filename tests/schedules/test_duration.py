@@ -5,15 +5,13 @@ from decimal import Decimal
 from enum import IntEnum
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.sentences import sentence
 from ticker.errors import QUOTED_AT_MOST, BadInput
 from ticker.schedules import duration
 from ticker.schedules.duration import DAY, HOUR, LONGEST, MINUTE, SECOND, milliseconds, words
-
-patiently = settings(deadline=None)  # a loaded machine is no error
 
 HOW = sentence("durations.no_duration", examples="90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M")
 
@@ -99,13 +97,11 @@ def test_a_value_at_the_limit_is_taken(limit, text):
 milliseconds_within_limits = st.integers(0, LONGEST)
 
 
-@patiently
 @given(milliseconds_within_limits)
 def test_words_are_read_back_to_the_same_number(number):
     assert milliseconds("every", words(number)) == number
 
 
-@patiently
 @given(milliseconds_within_limits)
 @example(16_888_698_484)
 def test_a_number_of_seconds_a_decimal_text_and_a_timedelta_mean_the_same(number):
@@ -115,7 +111,6 @@ def test_a_number_of_seconds_a_decimal_text_and_a_timedelta_mean_the_same(number
     assert milliseconds("every", timedelta(milliseconds=number)) == number
 
 
-@patiently
 @given(st.tuples(*[st.integers(0, 360), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)]).filter(any))
 def test_iso_and_short_texts_of_the_same_parts_mean_the_same(parts):
     days, hours, minutes, seconds = parts
@@ -140,7 +135,6 @@ anything = st.one_of(
 )  # fmt: skip
 
 
-@patiently
 @given(anything)
 @example(10**400)
 @example(-(10**5000))

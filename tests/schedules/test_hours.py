@@ -140,7 +140,7 @@ def test_hours_that_the_clocks_skip_are_left_out():
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(["9-17 mon-fri", "22-6 sat,sun", "2:30-5", "0-2:30,23-24", "mon-fri", "1-3,4-4:30 sun-tue"]),
     st.sampled_from(
@@ -245,7 +245,7 @@ def alarm(id_, every, during, since, pace=None):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(1, 10_000), st.sampled_from(["1m", "7m", "45m", "2h"]), st.sampled_from(["9-17 mon-fri", "22-6", "8-12,13-17", "sat,sun"]),
     st.integers(1, 400), st.datetimes(datetime(2026, 3, 2), datetime(2026, 3, 9)),  # noqa: DTZ001

@@ -76,7 +76,7 @@ def starts(
 @example(310_000, 30_000, 0.5, 0.3, True)
 @example(60_000, 30_000, 0.4, 0.9, False)
 @example(300_000, 30_000, 0.7, 0.1, False)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_spread_task_runs_at_least_as_often_as_one_that_is_not(every, tick, place, offset, is_rhythm_known):
     """Over 100 intervals, whatever the interval and the tick, and whether the passes know their rhythm or not."""
     phase, offset = int(place * every), int(offset * tick)

@@ -302,7 +302,7 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
 @pytest.mark.slow
 def test_why_claims_no_job_in_an_empty_queue(task, db, store, queue, redis):
     tick(store, queue)
-    redis.flushall()
+    redis.flushdb()
     answer = ticker.why(db, task)
     assert not any("in the queue" in line for line in answer.next)
     assert any(sentence("why.job_waits", number=1, queue="polling").begins(line) for line in answer.next)
@@ -342,7 +342,7 @@ def test_the_process_of_a_run_is_the_one_that_ran_it(traced, db, store, queue, w
 
 @pytest.mark.slow
 def test_the_process_of_a_run_that_died_is_known_too(traced, db, store, queue):
-    ticker.register(db, "long.c.call", every="3s", box="0.5s")
+    ticker.register(db, "long.c.call", every="3s", box="1s")
     tick(store, queue)
     work()
     assert pids(db) == traced_pids(db) != []

@@ -131,7 +131,7 @@ BYTES: dict[str, tuple[Callable[[bytes], Any], type[Exception], tuple[bytes, ...
     "Authorization": (lambda data: access._shown(data.decode("latin-1")), ConfigurationError, (b"Basic dTpw", b"Bearer x")),
 }  # fmt: skip
 
-A_FEW, MANY = settings(deadline=None, max_examples=15), settings(deadline=None, max_examples=2000)
+A_FEW, MANY = settings(max_examples=15), settings(max_examples=2000)
 
 
 def restored(kind: type[corrupt_jobs.Job], found: Mapping[bytes, bytes]) -> None:

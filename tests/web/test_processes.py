@@ -87,7 +87,7 @@ def test_without_a_ticker_it_says_after_which_tick_the_last_one_stopped(client, 
     silent = sentence("health.no_ticker_start_one", remedy="ticker run")
     assert silent.within(told_of_tickers(client))
     ticked(db, ended=True)
-    stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
+    stopped = sentence("health.last_ticker_stopped", at=re.compile(r"([0-9-]{10} )?[0-9:]{8}"), remedy="ticker run")
     assert stopped.within(told_of_tickers(client)) and not silent.within(told_of_tickers(client))
 
 

@@ -289,7 +289,7 @@ def test_a_locked_row_keeps_no_other_end_waiting_and_has_its_own_behind_them(
 
 @pytest.mark.slow
 def test_one_that_overruns_its_box_is_interrupted_and_those_behind_it_run_on(announced, db, store, queue):
-    register(db, "returns", "hangs", "returns", every="3s", box="0.5s")
+    register(db, "returns", "hangs", "returns", every="3s", box="1s")
     tick(store, queue)
     work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 returns": ["succeeded"], "1 hangs": ["timed_out"], "2 returns": ["succeeded"]}

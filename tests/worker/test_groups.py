@@ -146,7 +146,7 @@ def test_nothing_is_kept_of_the_output_if_it_is_to_be_passed_on(db, store, queue
 
 
 def test_each_run_is_cancelled_at_its_own_soft_limit(db, store, queue):
-    register(db, "together", "returns", "waits", "stays", every="4s", box="0.5s")
+    register(db, "together", "returns", "waits", "stays", every="4s", box="1s")
     tick(store, queue)
     work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 returns": "succeeded", "1 waits": "timed_out", "2 stays": "partial"}
@@ -157,7 +157,7 @@ def test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers(
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        register(db, "threads", "returns", "sleeps", "receives", kwargs={"port": port}, every="4s", box="0.5s")
+        register(db, "threads", "returns", "sleeps", "receives", kwargs={"port": port}, every="4s", box="1s")
         tick(store, queue)
         work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 returns": "succeeded", "1 sleeps": "timed_out", "2 receives": "timed_out"}
@@ -166,7 +166,7 @@ def test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers(
 @pytest.mark.parametrize("deed", ["blocks", "swallows"])
 def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(deed, db, store, queue):
     """The neighbour has a longer box, and is active when the process dies."""
-    register(db, "together", deed, kwargs={"number": 2}, every="4s", box="0.5s")
+    register(db, "together", deed, kwargs={"number": 2}, every="4s", box="1s")
     ticker.register(db, "together", name="neighbour", every="1h", kwargs={"deed": "waits", "number": 2})
     tick(store, queue)
     lines = work(patch=FUNCTIONS).stdout
@@ -174,7 +174,7 @@ def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(de
     found = {run.task_name: run for run in ticker.list_runs(db)}
     assert all(f"run={run.id} job={run.job_id}: {run.reason}" in lines for run in found.values())
     killed = found[f"0 {deed}"]
-    assert sentence("why.killed_at_hard_limit", limit="0.9 s") == killed.reason
+    assert sentence("why.killed_at_hard_limit", limit="1.4 s") == killed.reason
     assert sentence("why.interrupted_by_a_neighbour", task=killed.task_id) == found["neighbour"].reason
     printed = dict(db.execute("SELECT task_name, output FROM ticker.runs").fetchall())
     assert printed == {f"0 {deed}": f"{deed}\n", "neighbour": "waits\n"}

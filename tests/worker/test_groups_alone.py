@@ -238,7 +238,7 @@ def test_of_guilty_tasks_and_suspects_that_take_turns_one_job_is_pushed():
 
 @pytest.mark.slow
 def test_a_culprit_that_was_observed_runs_alone_and_its_neighbours_do_not(announced, folder, db, store, queue, redis):
-    register(db, "swallows", number=2, every="4s", box="0.5s")
+    register(db, "swallows", number=2, every="4s", box="1s")
     register(db, "waits", number=2)
     tick(store, queue)
     work(patch=GROUPS)

@@ -288,11 +288,11 @@ def test_coroutines_end_with_their_run_unless_they_are_shared_or_awaited_by_anot
 def test_a_coroutine_that_ignores_its_cancellation_keeps_its_run_open_until_the_process_is_killed(
     db, store, queue, folder
 ):
-    register(db, "leaves", "swallower", "returns", every="4s", box="0.5s")
+    register(db, "leaves", "swallower", "returns", every="4s", box="1s")
     tick(store, queue)
     work(patch=FUNCTIONS)
     [run] = [run for run in ticker.list_runs(db) if run.task_name == "0 swallower"]
-    assert (run.outcome, run.reason) == ("killed", sentence("why.killed_at_hard_limit", limit="0.9 s"))
+    assert (run.outcome, run.reason) == ("killed", sentence("why.killed_at_hard_limit", limit="1.4 s"))
 
 
 @pytest.mark.parametrize("function", ["leaves", "leaves.plainly"])

@@ -82,7 +82,7 @@ def test_redis_hears_a_heartbeat_and_a_state_once_and_again_if_it_forgot_the_wor
     assert redis.hmget(worker.key, "last_heartbeat", "state") == [b"kept", b"kept"]
     worker.heartbeat(600)
     assert redis.ttl(worker.key) == 600, "a longer time is written at once"
-    redis.flushall()
+    redis.flushdb()
     worker._beat_at -= between_jobs.BEAT
     worker.heartbeat(600)
     worker.set_state("idle")
@@ -110,7 +110,7 @@ def test_a_worker_is_known_again_during_the_run_in_which_redis_was_emptied(
         ticker.register(db, "long", every="1h")
         tick(store, queue)
         until(lambda: db.execute(running).fetchone() == (1,), "the run")
-        redis.flushall()
+        redis.flushdb()
         until(lambda: RqWorker.count(redis) == 1, "the worker in RQ's list")
         assert db.execute(running).fetchone() == (1,)
 

@@ -9,7 +9,7 @@ import pytest
 
 import ticker
 from tests.harness import start
-from tests.running import stock_worker, work
+from tests.running import PATIENCE, stock_worker, work
 from tests.sentences import sentence
 from ticker import clock
 from ticker.db.connections import connect
@@ -159,5 +159,5 @@ def test_an_end_that_makes_room_for_a_task_that_is_due_wakes_the_tickers(environ
             database = Database(os.environ["DATABASE_URL"], "ticker")
             assert database.finish(PendingEnd(tasks[0].id, 0, token, End(Outcome.SUCCEEDED)))
             database.close()
-            heard.append(len(list(listener.notifies(timeout=0.2))))
+            heard.append(len(list(listener.notifies(timeout=PATIENCE if due else 0.2, stop_after=1))))
     assert heard == [1, 0]

@@ -66,7 +66,7 @@ def on(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 def exported(db: Any, store: Any) -> dict[int, list[Any]]:
     """What the ticker exports of the runs, as the functions see it: the trace and the id of `run`, by the id of the run."""
     memory, now = InMemorySpanExporter(), store.now()
-    db.execute("UPDATE ticker.installation SET traced_until = %s - interval '1 minute'", [now])
+    db.execute("UPDATE ticker.installation SET traced_until = %s - interval '30 minutes'", [now])
     with clock.use(lambda: now):
         db.execute("UPDATE ticker.runs SET ended_at = ended_at - interval '40 seconds'")
         Exporter(store, Settings(), Event(), memory).attempt()

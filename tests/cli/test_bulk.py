@@ -66,6 +66,8 @@ def test_apply_fails_if_every_task_was_refused(db, tasks):
     assert done.within(out) and sentence("cli.bulk_refused").within(err)
     command("edit", "--function", "fetch", "--every", "2m", "--apply")
     assert every(db, tasks) == [2, 2, 60, 5]
+    done = answer("run-now", "--function", "fetch", "--failed", "--apply")
+    assert done["refused"] == 3  # nothing has failed: all is well
 
 
 def test_tasks_are_run_and_deleted_by_the_same_filters(db, tasks):

@@ -259,7 +259,7 @@ def test_run_now_plans_a_run_which_the_next_tick_pushes():
     ticker("add", "f", "--every", "1m", "--first", "2h")
     said, warning = ticker("run-now", "1")
     assert said == sentence("cli.planned_run", run=1)
-    assert warning == sentence("cli.warning_no_ticker", remedy="ticker run")
+    assert warning == sentence("cli.warning_no_ticker", run="ticker run", tick="ticker tick")
     ticker("tick")
     [run] = answer("runs", "f")
     assert set(run) == RUN

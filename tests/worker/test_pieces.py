@@ -133,7 +133,7 @@ def test_a_piece_whose_last_attempt_fails_counts_once(traced, db, store, queue):
 def test_the_pieces_of_an_occurrence_know_it_and_have_the_time_that_is_left_before_the_next_start(
     traced, db, store, queue
 ):
-    task = ticker.register(db, "pieces", every="1m", tolerance="5s", box="30s", kwargs={"pieces": [1]})
+    task = ticker.register(db, "pieces", every="1m", tolerance="5s", box="50s", kwargs={"pieces": [1]})
     tick(store, queue)
     work()
     let_time_pass(db, 10)  # 60 s less tolerance and grace: 44 s are left, less what the worker takes to begin

@@ -40,7 +40,7 @@ def carry_out(wanted: Mapping[str, Any], action: str, *, by: str | None = None, 
                 db, where, action, apply=True, by=author, progress=lambda so_far: show(bulk_in_words(so_far)), **given
             )
             render.answer(done, bulk_in_words(done))
-            if done.refused and done.refused == done.matched:
+            if done.refused and done.refused == done.matched and action != "retry":  # it refuses all that did not fail
                 raise click.ClickException("nothing was changed, because every task that matches was refused")
 
 

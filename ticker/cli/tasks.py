@@ -11,7 +11,7 @@ from ticker.cli.connection import database, instant, on_task, user
 from ticker.cli.fit import Line, Row
 from ticker.cli.render import TASK_COLUMNS, task_row
 from ticker.errors import UnknownTask
-from ticker.read import forecast, formatting, gates, overview
+from ticker.read import formatting, gates, overview
 from ticker.read import tasks as read_tasks
 from ticker.read.explain import counted
 from ticker.tasks import operations
@@ -193,7 +193,7 @@ def run_now(
     with on_task(task, owner) as (db, named):
         planned = operations.plan_runs(db, named, owner=owner, once_within=once_within)
         paused = [pause for pause in gates.list_pauses(db) if gates.stops_all(pause)]
-        ticking = [*forecast.ticking(read_tasks.tickers(db, ended=True))]
+        is_alive = any(one.lives() for one in read_tasks.tickers(db))
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     sentences = []
     for run in planned:
@@ -203,7 +203,7 @@ def run_now(
     render.answer(formatting.planned_data(planned), *sentences)
     render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
     render.warn([gates.told(one) for one in paused])
-    render.warn([one for one in ticking if not forecast.is_of_now(one)])
+    render.warn(["no ticker is running here, so the run waits for `ticker run` or `ticker tick`"] * (not is_alive))
 
 
 @click.command()

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from redis import Redis
 from rq import Worker as RqWorker
+from rq.exceptions import StopRequested
 from rq.registry import FailedJobRegistry
+from rq.suspension import suspend
 
 import ticker
 from tests.faults.address import server_of
@@ -80,6 +82,9 @@ def test_redis_hears_a_heartbeat_and_a_state_once_and_again_if_it_forgot_the_wor
     worker.heartbeat()
     worker.set_state("idle")
     assert redis.hmget(worker.key, "last_heartbeat", "state") == [b"kept", b"kept"]
+    worker.heartbeat(61, redis)
+    worker.heartbeat()
+    assert redis.ttl(worker.key) == 135, "a time shorter than the wait for a job is made longer at once"
     worker.heartbeat(600)
     assert redis.ttl(worker.key) == 600, "a longer time is written at once"
     redis.flushdb()
@@ -88,6 +93,16 @@ def test_redis_hears_a_heartbeat_and_a_state_once_and_again_if_it_forgot_the_wor
     worker.set_state("idle")
     assert redis.hget(worker.key, "birth")
     assert redis.hget(worker.key, "state") == b"idle"
+
+
+def test_a_worker_asks_once_a_second_whether_it_is_suspended(redis: Redis) -> None:
+    worker = ours.Worker(["polling"], connection=redis)
+    worker.check_for_suspension(burst=True)
+    suspend(redis)
+    worker.check_for_suspension(burst=True)
+    worker._asked_at -= between_jobs.BEAT
+    with pytest.raises(StopRequested):
+        worker.check_for_suspension(burst=True)
 
 
 LONG = """

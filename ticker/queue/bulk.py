@@ -119,11 +119,13 @@ def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str
     ]
 
 
-def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: float) -> list[Argument]:
-    """Returns the arguments of `FORGET`. `executed` is in seconds. `execution` is None if RQ has not begun one."""
+def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: float, state: str) -> list[Argument]:
+    """Returns the arguments of `FORGET`. `executed` is in seconds. `execution` is None if RQ has not begun one. An empty
+    `state` leaves the worker's.
+    """
     queue = Queue(job.origin, connection=job.connection)
     return [
-        job.id, str(executed), worker_key, job.dependents_key, queue.intermediate_queue_key, job.started_job_registry.key,
+        job.id, str(executed), state, worker_key, job.dependents_key, queue.intermediate_queue_key, job.started_job_registry.key,
         execution.composite_key if execution else "", job.key, job.dependencies_key, job.execution_registry.key,
         *([execution.key] if execution else []),
     ]  # fmt: skip

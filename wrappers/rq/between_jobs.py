@@ -33,7 +33,7 @@ TTL = 75  # seconds, at most: RQ then waits for a job for up to 60, and for an a
 ANNOUNCED_EVERY = 3600  # seconds; announcements are forgotten after three hours
 ANNOUNCED_AGAIN = 60  # seconds after the start, and after an announcement that failed
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
-BEAT = 1.0  # seconds for which a heartbeat to Redis counts; RQ sends up to four for each job
+BEAT = 1.0  # seconds for which a heartbeat counts, and the answer that no worker is suspended; RQ asks for each job
 MARGIN = 60.0  # seconds beyond RQ's longest wait, after which the worker is missing from its list, too
 
 
@@ -70,6 +70,7 @@ class IdleWorker(SurvivingWorker):
         self._reaches_redis = False
         self._beat_at, self._beat_for = -math.inf, 0  # by clock.monotonic; seconds for which RQ's list keeps the worker
         self._state_in_redis = ""
+        self._asked_at = -math.inf  # whether the workers are suspended, by clock.monotonic
         super().__init__(*args, **kwargs | {"worker_ttl": min(kwargs.get("worker_ttl") or TTL, TTL)})
 
     def _set_connection(self, connection: Redis) -> Redis:
@@ -146,8 +147,8 @@ class IdleWorker(SurvivingWorker):
         if not self.is_horse and self.moved_at >= self._announces_at:
             is_announced = announce(self.queue_names(), survives=TickerError)
             self._announces_at = self.moved_at + (ANNOUNCED_EVERY if is_announced else ANNOUNCED_AGAIN)
-        seconds = timeout or self.worker_ttl + 60
-        if pipeline is None and self.moved_at < self._beat_at + BEAT and seconds <= self._beat_for:
+        seconds, least = timeout or self.worker_ttl + 60, timeout or self.worker_ttl
+        if pipeline is None and self.moved_at < self._beat_at + BEAT and least <= self._beat_for:
             return
         try:
             self._beat(seconds, pipeline)
@@ -174,6 +175,12 @@ class IdleWorker(SurvivingWorker):
             self.connection.hset(self.key, mapping=birth_fields(self) | {jobs.OURS: 1})
             self._state_in_redis = ""
             worker_registration.register(self)
+
+    def check_for_suspension(self, burst: bool) -> None:
+        """Overrides RQ's method, which asks before each job, to ask at most once a second."""
+        if clock.monotonic() >= self._asked_at + BEAT:
+            super().check_for_suspension(burst)
+            self._asked_at = clock.monotonic()
 
     def set_state(self, state: str, pipeline: Any = None) -> None:
         """Overrides RQ's method to write a state once: after each job, RQ calls it twice with the same one."""

@@ -88,6 +88,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("worker_ttl", "a worker waits for a job for 15 s less, and RQ drops it from its list a minute later"),
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),
         overridden("register_birth", "", "its hash in Redis says that it is of our class"),
+        overridden("check_for_suspension", "burst", "a busy worker asks once a second"),
         overridden("set_state", "state pipeline", "a state that Redis has is not written again"),
         overridden("maintain_heartbeats", "job [execution]", "RQ does not store a heartbeat of a job that was forgotten"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),

@@ -178,16 +178,19 @@ class Worker(IdleWorker):
 
     def _is_forgotten(self, job: Job) -> bool:
         """Forgets this job, unless another job waits for it, and counts it. Returns whether it did."""
-        is_forgotten = self.forget(job, begun_execution(self))
+        is_forgotten = self.forget(job, begun_execution(self), "" if self.is_horse else WorkerStatus.IDLE)
         if is_forgotten:
             self.execution = None
+            self._state_in_redis = WorkerStatus.IDLE
         return is_forgotten
 
-    def forget(self, job: Job, execution: Any) -> bool:
-        """Removes a job from Redis in one call, unless another job waits for it. Returns whether it did."""
+    def forget(self, job: Job, execution: Any, state: str = "") -> bool:
+        """Removes a job from Redis in one call, unless another job waits for it. Returns whether it did. The worker
+        enters the `state`, if there is one.
+        """
         self._forget = self._forget or self.connection.register_script(bulk.FORGET)
         executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
-        return bool(self._forget(args=bulk.to_forget(self.key, job, execution, executed)))
+        return bool(self._forget(args=bulk.to_forget(self.key, job, execution, executed, state)))
 
     def monitor_work_horse(self, job: Job, queue: Queue, *execution: Any) -> None:
         if self._horse_pid:

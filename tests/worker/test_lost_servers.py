@@ -95,6 +95,22 @@ def test_redis_hears_a_heartbeat_and_a_state_once_and_again_if_it_forgot_the_wor
     assert redis.hget(worker.key, "state") == b"idle"
 
 
+def test_a_busy_worker_is_known_again_within_a_second_after_redis_forgot_it(redis: Redis, monkeypatch: Any) -> None:
+    """RQ's start of a job is a heartbeat, too, but writes nothing else."""
+    worker, at = ours.Worker(["polling"], connection=redis), [1000.0]
+    monkeypatch.setattr("ticker.clock.monotonic", lambda: at[0])
+    worker.register_birth()
+    worker.heartbeat()
+    redis.flushdb()
+    for _ in range(6):
+        at[0] += 0.2
+        worker.check_for_suspension(burst=False)
+        worker.heartbeat(90, redis)
+        worker.heartbeat()
+    assert [one.name for one in RqWorker.all(redis)] == [worker.name]
+    assert redis.hget(worker.key, "birth")
+
+
 def test_a_worker_asks_once_a_second_whether_it_is_suspended(redis: Redis) -> None:
     worker = ours.Worker(["polling"], connection=redis)
     worker.check_for_suspension(burst=True)

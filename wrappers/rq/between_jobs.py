@@ -156,7 +156,9 @@ class IdleWorker(SurvivingWorker):
             self._reaches_redis = False
             raise
         self._reaches_redis = True
-        self._beat_at, self._beat_for = self.moved_at, seconds
+        self._beat_for = seconds
+        if pipeline is None:  # otherwise, it was not asked whether Redis knows the worker
+            self._beat_at = self.moved_at
 
     def register_birth(self) -> None:
         """Overrides RQ's method to note in Redis that this worker is of our class."""

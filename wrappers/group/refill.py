@@ -39,7 +39,7 @@ class Pipe:
             yield json.loads(self._worker.recv_bytes())
 
     def give(self, job: GivenJob | None) -> None:
-        """Sends a job. None tells the process that there is none now."""
+        """Sends a job to the process, or None if the worker has no job for it now."""
         self._worker.send_bytes(json.dumps(job).encode())
 
     def unread(self) -> Iterator[str]:

@@ -178,10 +178,11 @@ class Worker(IdleWorker):
 
     def _is_forgotten(self, job: Job) -> bool:
         """Forgets this job, unless another job waits for it, and counts it. Returns whether it did."""
-        is_forgotten = self.forget(job, begun_execution(self), "" if self.is_horse else WorkerStatus.IDLE)
+        state = "" if self.is_horse else WorkerStatus.IDLE
+        is_forgotten = self.forget(job, begun_execution(self), state)
         if is_forgotten:
             self.execution = None
-            self._state_in_redis = WorkerStatus.IDLE
+            self._state_in_redis = state
         return is_forgotten
 
     def forget(self, job: Job, execution: Any, state: str = "") -> bool:
